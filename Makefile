@@ -1,0 +1,87 @@
+# Everything happens in .venv, with the package installed there as its users have it: a wheel, compiled where a C
+# compiler is found. Stamps remember what is done, so that a second `make` does nothing twice.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+PURE   := build/pure
+PIP    := $(BIN)/pip --disable-pip-version-check
+
+ROOMS    := messaging storage actors protocols gateway pipeline pyspark_sluicegate
+SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
+# What is checked: the rooms that exist, and what is not installed.
+CHECKED  := $(wildcard $(ROOMS)) bench tests setup.py
+DATA     ?= ./data
+TESTS    ?= tests
+
+# What `bash .ci/run` sets, too. REQUIRE_EXT also belongs to the stamp: a package that was allowed to fall back to pure
+# is not good enough for a run that requires extensions.
+export SLUICEGATE_REQUIRE_EXT ?= 0
+MODE := ext-$(SLUICEGATE_REQUIRE_EXT)
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
+	$(BIN)/sluicegate serve --data $(DATA)
+
+.PHONY: test
+test: lint $(STAMPS)/test-needs ## all checks, then all tests over the installed package
+	$(BIN)/pytest $(TESTS)
+
+.PHONY: lint
+lint: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## style, types and import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(CHECKED)
+	$(BIN)/lint-imports
+
+.PHONY: test-compiled
+test-compiled: ## as test, and fail unless the package is compiled
+	SLUICEGATE_EXPECT=compiled $(MAKE) test SLUICEGATE_REQUIRE_EXT=1
+
+.PHONY: test-pure
+test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## all tests over the uncompiled package
+	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(TESTS)
+
+.PHONY: bench
+bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers
+	$(BIN)/python -m bench
+
+.PHONY: clean
+clean: ## remove everything made here, but not ./data
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(STAMPS)/venv:
+	PYTHON=$(PYTHON) scripts/make-venv $(VENV)
+	mkdir -p $(STAMPS)
+	touch $@
+
+$(STAMPS)/requirements: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python scripts/requirements > $(STAMPS)/requirements.txt
+	$(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
+	touch $@
+
+$(STAMPS)/test-tools: $(STAMPS)/venv pyproject.toml
+	$(BIN)/python scripts/requirements test > $(STAMPS)/test-tools.txt
+	$(PIP) install --quiet --requirement $(STAMPS)/test-tools.txt
+	touch $@ $(STAMPS)/requirements
+
+$(STAMPS)/test-needs: scripts/test-needs
+	scripts/test-needs
+	mkdir -p $(STAMPS)
+	touch $@
+
+# Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build.
+$(STAMPS)/installed-%: $(STAMPS)/requirements $(SOURCES)
+	$(PIP) install --quiet --no-deps --no-build-isolation --force-reinstall .
+	rm -f $(STAMPS)/installed-*
+	touch $@ $(STAMPS)/installed-ext-0
+
+$(PURE)/.stamp: $(STAMPS)/requirements $(SOURCES)
+	rm -rf $(PURE)
+	SLUICEGATE_PURE=1 $(PIP) install --quiet --no-deps --no-build-isolation --target $(PURE) .
+	touch $@

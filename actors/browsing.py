@@ -1,0 +1,83 @@
+"""Looking at the messages that wait in a partition, oldest first, without touching them.
+
+Pages are read for the looking only: they do not come into the partition's memory.
+"""
+
+from actors.futures import LoopFuture
+from actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
+from actors.spool_io import StoreReader
+from messaging.batch import MessageBatch
+from messaging.ledger import Ledger
+from messaging.segments import Segment
+
+
+class PartitionBrowse:
+    """One look at a partition: walks the segments, and waits where a page has to be read."""
+
+    def __init__(
+        self, *, ledger: Ledger, number: int, partition_id: int, reader: StoreReader | None, request: BrowsePartition
+    ) -> None:
+        self._ledger = ledger
+        self._number = number
+        self._partition_id = partition_id
+        self._reader = reader
+        self._next = request.after + 1
+        self._limit = request.limit
+        self._found: list[BrowsedMessage] = []
+        self.answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
+
+    def run(self) -> None:
+        """Go on until a page has to be read, or all is found."""
+        segments = self._ledger.segments
+        while len(self._found) < self._limit:
+            index = segments.at_or_after(self._next)
+            if index == len(segments):
+                break
+            segment = segments.segments[index]
+            if segment.batch is None:
+                assert segment.page is not None
+                assert self._reader is not None
+                self._reader.read(ReadPage(self, self._partition_id, segment.page.first))
+                return
+            self._look(segment.first, segment.batch)
+            self._next = segment.end
+        self.answer.set(self._found)
+
+    def post(self, message: object) -> None:
+        """Take a page that was read; a damaged one has nothing to show."""
+        assert isinstance(message, PageRead)
+        segments = self._ledger.segments
+        index = segments.at_or_after(self._next)
+        end = self._next + 1 if index == len(segments) else _end_of_page(segments.segments, index, message)
+        for first, batch in message.runs:
+            self._look(first, batch)
+        self._next = max(end, self._next)
+        self.run()
+
+    def _look(self, first: int, batch: MessageBatch) -> None:
+        ledger = self._ledger
+        for row in range(batch.count):
+            sequence = first + row
+            if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:
+                continue
+            if len(self._found) == self._limit:
+                return
+            self._found.append(
+                BrowsedMessage(
+                    partition_number=self._number,
+                    sequence=sequence,
+                    batch=batch,
+                    row=row,
+                    redelivered=ledger.was_delivered(sequence),
+                    delivery_count=ledger.failures.get(sequence, 0),
+                    in_flight=any(sequence in flow.in_flight for flow in ledger.flows.values()),
+                )
+            )
+
+
+def _end_of_page(segments: list[Segment], index: int, message: PageRead) -> int:
+    """Return where the page ends: behind its last run, or behind its segment when it could not be read."""
+    if message.runs:
+        first, batch = message.runs[-1]
+        return first + batch.count
+    return segments[index].end

@@ -1,0 +1,74 @@
+"""The answer to an ask, awaitable on the loop."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+import pykka
+from pykka._types import OptExcInfo
+
+T = TypeVar("T")
+
+
+class LoopFuture(pykka.Future[T]):
+    """A future of an actor on the event loop.
+
+    Await it, or attach a callback. `get` on the loop's own thread would wait for itself for ever, so before the answer
+    is there it raises RuntimeError.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[LoopFuture[T]], None]] = []
+
+    @property
+    def done(self) -> bool:
+        """Whether the answer is there."""
+        return self._done
+
+    def set(self, value: Any = None) -> None:
+        """Give the answer. Raises RuntimeError when there is one already."""
+        self._finish(value, None)
+
+    def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
+        """Answer with an exception: the one given, or the one being handled."""
+        error = (exc_info or sys.exc_info())[1]
+        self._finish(None, error if error is not None else RuntimeError("an ask failed without a reason"))
+
+    def get(self, *, timeout: float | None = None) -> T:
+        """Return the answer, which must be there. Raises what the actor raised."""
+        if self._get_hook is not None:
+            return super().get(timeout=timeout)
+        if not self._done:
+            raise RuntimeError("the answer is not there yet, and waiting on the loop's thread would block it: await it")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[no-any-return]  # what the actor returned, by the message's contract
+
+    def then(self, callback: Callable[["LoopFuture[T]"], None]) -> None:
+        """Call back with this future once the answer is there; at once when it is."""
+        if self._done:
+            callback(self)
+        else:
+            self._callbacks.append(callback)
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.then(lambda _: None if waiter.done() else waiter.set_result(None))
+            yield from waiter.__await__()
+        return self.get()
+
+    def _finish(self, value: Any, error: BaseException | None) -> None:
+        if self._done:
+            raise RuntimeError("an ask is answered once")
+        self._done = True
+        self._value = value
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback(self)

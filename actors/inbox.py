@@ -1,0 +1,128 @@
+"""Inboxes, and the dispatcher that empties them on the event loop.
+
+All actors of the loop share one scheduled callback. An inbox that becomes non-empty puts its actor in line; the
+dispatcher serves the line until it is empty or the turn has been long enough, and then, at the end of the turn, lets
+those who asked for it flush: connections write once, the spool commits once, whatever happened in the turn.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from pykka._envelope import Envelope
+
+from actors.clock import Clock
+
+MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
+TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
+
+
+class Drained(Protocol):
+    """The dispatcher's view of an actor."""
+
+    def drain(self) -> None:
+        """Handle what is in the inbox, a bounded amount."""
+
+
+class Flushed(Protocol):
+    """Somebody with work that is done once per turn."""
+
+    def flush(self) -> None:
+        """Do it."""
+
+
+class Dispatcher:
+    """Serves the inboxes of all actors of one event loop.
+
+    `call_soon` is the loop's. Nothing here is thread-safe but `post_from_thread`.
+    """
+
+    def __init__(self, *, call_soon: Callable[[Callable[[], None]], Any], clock: Clock) -> None:
+        self._call_soon = call_soon
+        self._clock = clock
+        self._line: list[Drained] = []
+        self._flushes: list[Flushed] = []
+        self._armed = False
+        self.turns_count = 0
+
+    def enqueue(self, actor: Drained) -> None:
+        """Put an actor in line whose inbox has become non-empty."""
+        self._line.append(actor)
+        if not self._armed:
+            self._armed = True
+            self._call_soon(self._turn)
+
+    def at_turn_end(self, flushed: Flushed) -> None:
+        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
+        self._flushes.append(flushed)
+        if not self._armed:
+            self._armed = True
+            self._call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.turns_count += 1
+        ends_ns = self._clock.now_ns() + TURN_NS_MAX
+        while self._line:
+            line = self._line
+            self._line = []
+            for actor in line:
+                actor.drain()
+            if self._line and self._clock.now_ns() > ends_ns:
+                break
+        flushes = self._flushes
+        self._flushes = []
+        for flushed in flushes:
+            flushed.flush()
+        if self._line or self._flushes:
+            self._call_soon(self._turn)
+        else:
+            self._armed = False
+
+
+class Inbox:
+    """Messages waiting for one actor of the loop. It outlives restarts of the actor: it is the actor's address."""
+
+    __slots__ = ("_actor", "_dispatcher", "_enqueued", "closed", "dead_letters", "items")
+
+    def __init__(self, dispatcher: Dispatcher, actor: Drained) -> None:
+        self._dispatcher = dispatcher
+        self._actor = actor
+        self._enqueued = False
+        self.items: list[object] = []
+        self.closed = False
+        self.dead_letters = 0  # messages that came after the actor had stopped
+
+    def post(self, message: object) -> None:
+        """Leave a message. To a stopped actor it is counted and dropped."""
+        if self.closed:
+            self.dead_letters += 1
+            return
+        self.items.append(message)
+        if not self._enqueued:
+            self._enqueued = True
+            self._dispatcher.enqueue(self._actor)
+
+    def put(self, envelope: Envelope[Any], /) -> None:
+        """Take an envelope of pykka's `tell` or `ask`."""
+        self.post(envelope)
+
+    def swap(self) -> list[object]:
+        """Return what is to be handled now, oldest first, and leave the rest in line for another turn."""
+        # The flag goes down before anything is handled, so that what arrives meanwhile is not forgotten.
+        self._enqueued = False
+        items = self.items
+        if len(items) <= MESSAGES_PER_DRAIN_MAX:
+            self.items = []
+            return items
+        self.items = items[MESSAGES_PER_DRAIN_MAX:]
+        self._enqueued = True
+        self._dispatcher.enqueue(self._actor)
+        return items[:MESSAGES_PER_DRAIN_MAX]
+
+    def get(self) -> Envelope[Any]:
+        """Return the oldest message; part of pykka's inbox protocol."""
+        item = self.items.pop(0)
+        return item if isinstance(item, Envelope) else Envelope(item)
+
+    def empty(self) -> bool:
+        """Return whether nothing waits."""
+        return not self.items

@@ -1,0 +1,539 @@
+"""What the broker's actors say to each other. Each message names who sends it, to whom, and what comes back.
+
+Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from actors.runtime import ActorCell
+from messaging.address import Address
+from messaging.batch import MessageBatch
+from messaging.credit import CreditWindow
+from messaging.effects import Delivery
+from messaging.flows import Flow
+from messaging.paging import PagePlan
+from messaging.publication import Publication
+from messaging.queue_config import QueueConfig, QueueDefinition
+from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
+from messaging.topics import TopicFilter
+from storage.interface import TableWrite
+
+# --- publisher -> partition ---
+
+
+@dataclass(slots=True)
+class Append:
+    """Put a batch into the partition. `publication` is None for queues that are never written."""
+
+    batch: MessageBatch
+    publication: Publication | None
+    rows: list[int] | None  # the rows of the publication's batch that `batch` is made of; None: all
+
+
+# --- publisher -> consumer ---
+
+
+@dataclass(slots=True)
+class SharedDirect:
+    """A direct batch for one member of a shared group. A plain direct batch is posted as it is."""
+
+    group: ShareGroup
+    batch: MessageBatch
+
+
+# --- spool -> publisher ---
+
+
+@dataclass(slots=True)
+class Confirmed:
+    """A publish is safe: on disk, or settled by all its consumers before it had to be."""
+
+    token: int
+
+
+@dataclass(slots=True)
+class Refused:
+    """A publish could not be stored."""
+
+    token: int
+    reason: str
+
+
+# --- destination under pressure -> publisher ---
+
+
+@dataclass(slots=True)
+class Resume:
+    """The destination you waited for can take more."""
+
+
+# --- partition <-> consumer ---
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """Partition -> consumer: messages of one flow, in sequence order within this partition."""
+
+    flow: Flow
+    partition: Address
+    partition_number: int
+    deliveries: list[Delivery]
+
+
+@dataclass(slots=True)
+class Settle:
+    """Consumer -> partition: the outcome of half-open sequence ranges. Under an old epoch it changes nothing."""
+
+    flow_id: int
+    epoch: int
+    ranges: list[tuple[int, int]]
+    outcome: int
+
+
+@dataclass(slots=True)
+class Wake:
+    """Consumer -> partition: there is credit again."""
+
+
+WAKE: Final = Wake()
+
+# --- queue <-> partition ---
+
+
+@dataclass(slots=True)
+class Attach:
+    """Queue -> partition: deliver to this flow from now on."""
+
+    flow: Flow
+    epoch: int
+
+
+@dataclass(slots=True)
+class Pause:
+    """Queue -> partition: deliver nothing more to this flow. Answered by PartitionDrained when it holds nothing."""
+
+    flow_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Detach:
+    """Queue -> partition: take back what this flow holds."""
+
+    flow_id: int
+    count_as_failed: bool
+
+
+@dataclass(slots=True)
+class PartitionDrained:
+    """Partition -> queue: the paused flow holds nothing of this partition any more."""
+
+    partition_number: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class DescribePartition:
+    """Ask of a partition; answered with a PartitionOverview."""
+
+
+@dataclass(slots=True)
+class CloseLedger:
+    """Ask of a partition, at a clean stop, when no flow is attached any more. Answered with a ClosedLedger."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedLedger:
+    """What the store has to know of a partition beyond its settlements."""
+
+    partition_id: int
+    next_sequence: int
+    redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
+
+
+@dataclass(slots=True)
+class BrowsePartition:
+    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages."""
+
+    after: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """A copy of a waiting message: row `row` of `batch`."""
+
+    partition_number: int
+    sequence: int
+    batch: MessageBatch
+    row: int
+    redelivered: bool
+    delivery_count: int
+    in_flight: bool
+
+
+@dataclass(slots=True)
+class PurgePartition:
+    """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """The figures of one partition."""
+
+    number: int
+    partition_id: int
+    waiting_count: int
+    waiting_bytes: int
+    ready_count: int
+    in_flight_count: int
+    memory_bytes: int
+    first_unsettled: int
+    next_sequence: int
+    delivered_count: int
+    redelivered_count: int
+    settled_count: int
+    discards: dict[str, int]
+    in_flight_by_flow: dict[int, int]
+
+
+# --- consumer <-> queue ---
+
+
+@dataclass(slots=True)
+class BindFlow:
+    """Ask of a queue: consume from it. Answered with None, or BindRefused is raised.
+
+    The consumer chooses the flow's id (Runtime.next_urn), for deliveries may reach it before the answer does.
+    """
+
+    flow_id: int
+    client: str
+    address: Address
+    window: CreditWindow[Address]
+
+
+class BindRefused(Exception):
+    """A queue would not bind a flow. `code` names the reason as management and protocols show it."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(slots=True)
+class UnbindFlow:
+    """Consumer -> queue: the flow ends; what it holds is delivered again."""
+
+    flow_id: int
+    count_as_failed: bool = True
+
+
+@dataclass(slots=True)
+class FlowState:
+    """Queue -> consumer: the flow became active or inactive, or its partitions changed."""
+
+    flow_id: int
+    active: bool
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class FlowGone:
+    """Queue -> consumer: the flow has ended because the queue was deleted or its egress shut down."""
+
+    flow_id: int
+    reason: str
+
+
+@dataclass(slots=True)
+class DescribeQueue:
+    """Ask of a queue; answered with a QueueOverview."""
+
+
+@dataclass(slots=True)
+class BrowseQueue:
+    """Ask of a queue: copies of waiting messages. Answered with a list of BrowsedMessage."""
+
+    partition_number: int | None
+    after: int
+    limit: int
+
+
+@dataclass(slots=True)
+class PurgeQueue:
+    """Ask of a queue: drop what no consumer holds. Answered with the number of messages dropped."""
+
+
+@dataclass(slots=True)
+class Reconfigure:
+    """Directory -> queue: the configuration is now this, and stored."""
+
+    config: QueueConfig
+
+
+@dataclass(frozen=True, slots=True)
+class FlowOverview:
+    """The figures of one flow."""
+
+    flow_id: int
+    client: str
+    window: int
+    unacked_count: int
+    active: bool
+    partitions: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOverview:
+    """The figures of one queue."""
+
+    config: QueueConfig
+    durable: bool
+    rebalance_status: str
+    partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
+    partitions: list[PartitionOverview]
+    flows: list[FlowOverview]
+    usage_bytes: int
+    usage_count: int
+    accepted_count: int
+    refusals: dict[int, int]  # verdict of messaging.admission -> messages
+    bind_refusals: int
+
+
+# --- anybody -> queue directory ---
+
+
+@dataclass(slots=True)
+class CreateQueue:
+    """Ask of the directory: make a queue, or find it. Answered with a QueueHandle once it is stored.
+
+    Raises QueueExists when `must_be_new` and there is one by that name.
+    """
+
+    definition: QueueDefinition
+    kind: str
+    durable: bool
+    must_be_new: bool = True
+
+
+@dataclass(slots=True)
+class UpdateQueue:
+    """Ask of the directory: give a queue another definition. Answered with None once it is stored."""
+
+    definition: QueueDefinition
+
+
+@dataclass(slots=True)
+class FindQueue:
+    """Ask of the directory. Answered with a QueueHandle, or None."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class DeleteQueue:
+    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class ListQueues:
+    """Ask of the directory; answered with a list of QueueHandle by name."""
+
+
+class QueueExists(Exception):
+    """There is a queue by that name already."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHandle:
+    """A queue: its actor, what publishers need of it, and how it was declared."""
+
+    name: str
+    kind: str
+    cell: ActorCell
+    target: QueueTarget
+    durable: bool
+    definition: QueueDefinition
+
+
+# --- anybody -> router ---
+
+
+@dataclass(slots=True)
+class AddSubscription:
+    """Ask of the router: subscribe a client. Answered with SubscriptionAdded."""
+
+    subscriber: Subscriber
+    topic_filter: TopicFilter
+    qos: int
+    retained_if_new: bool  # bring the retained messages when the subscription is new
+    retained_if_known: bool  # and when it replaces one
+
+    def wants_retained(self, new: bool) -> bool:
+        """Return whether the answer is to bring the retained messages."""
+        return self.retained_if_new if new else self.retained_if_known
+
+
+@dataclass(slots=True)
+class SubscriptionAdded:
+    """The subscription is in force. `retained` is what matched at that moment, and not a message later."""
+
+    new: bool
+    retained: list[tuple[str, RetainedMessage]]
+
+
+@dataclass(slots=True)
+class RemoveSubscription:
+    """Ask of the router: end a client's subscription. Answered with whether there was one."""
+
+    subscriber: Subscriber
+    topic_filter: TopicFilter
+
+
+@dataclass(slots=True)
+class SetQueueTopics:
+    """Directory -> router: the topics that a queue attracts are now these, and those excepted; none when it ends."""
+
+    target: QueueTarget
+    topic_filters: list[TopicFilter]
+    exceptions: list[TopicFilter]
+
+
+@dataclass(slots=True)
+class JoinGroup:
+    """Ask of the router: make a client a member of a shared group. Answered with GroupJoined."""
+
+    subscriber: Subscriber
+    share_name: str
+    topic_filter: TopicFilter
+    qos: int
+    durable: bool
+
+
+@dataclass(slots=True)
+class GroupJoined:
+    """The client is a member. `queue` is where its guaranteed messages come from; None when it asked for none."""
+
+    group: ShareGroup
+    queue: QueueHandle | None
+
+
+@dataclass(slots=True)
+class LeaveGroup:
+    """Ask of the router: end a membership. Answered with whether there was one."""
+
+    subscriber: Subscriber
+    share_name: str
+    topic_filter: TopicFilter
+
+
+# --- partition, publisher, queue, session -> spool ---
+
+
+@dataclass(slots=True)
+class Store:
+    """Write a publication, which all its partitions have numbered."""
+
+    publication: Publication
+
+
+@dataclass(slots=True)
+class Settled:
+    """Half-open ranges of a partition are done, and which publications and pages are no longer needed."""
+
+    partition_id: int
+    ranges: list[tuple[int, int]]
+    drained: list[Publication]
+    dropped_pages: list[int]
+    written: bool  # some of it concerns messages that the store has, so this is worth a commit
+
+
+@dataclass(slots=True)
+class WritePages:
+    """Write pages in the next commit. Answered with PagesWritten when they are safe."""
+
+    partition: Address
+    partition_id: int
+    plans: list[PagePlan]
+
+
+@dataclass(slots=True)
+class PagesWritten:
+    """Spool -> partition: the pages are safe; or, when `plans` did not fit, `failed` is set and nothing changed."""
+
+    plans: list[PagePlan]
+    failed: bool
+
+
+@dataclass(slots=True)
+class Withdraw:
+    """Spool -> partition: these sequences could not be stored, and their publisher knows; drop what is left."""
+
+    first: int
+    end: int
+
+
+@dataclass(slots=True)
+class ReadPage:
+    """Partition -> spool reader: bring a page. Answered with PageRead."""
+
+    partition: Address
+    partition_id: int
+    first_sequence: int
+
+
+@dataclass(slots=True)
+class PageRead:
+    """Spool reader -> partition: the runs of a page, or why it cannot be read."""
+
+    first_sequence: int
+    runs: list[tuple[int, MessageBatch]]
+    damage: str  # empty when the page was read
+
+
+@dataclass(slots=True)
+class PageOut:
+    """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
+
+    through_record: int
+
+
+@dataclass(slots=True)
+class WriteTables:
+    """Write rows of the catalog, the retained messages or the session table.
+
+    Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None.
+    """
+
+    writes: list[TableWrite]
+    reply_to: Address | None
+    token: int
+
+
+@dataclass(slots=True)
+class SessionRows:
+    """Write rows of the session table; None deletes one. Answered like WriteTables."""
+
+    rows: list[tuple[bytes, bytes | None]]
+    reply_to: Address | None
+    token: int
+
+
+@dataclass(slots=True)
+class RegisterPartition:
+    """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
+
+    partition_id: int
+    partition: Address
+    next_sequence: int
+
+
+@dataclass(slots=True)
+class PurgeFromStore:
+    """Queue -> spool: a partition is gone with all its pages."""
+
+    partition_id: int

@@ -1,0 +1,270 @@
+"""The partition actor: one ledger's place among the actors. It holds no rule of messaging.
+
+Everything that comes in a turn is applied to the ledger first; then, once, it delivers, and what the ledger left to do
+outside is carried out.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors.browsing import PartitionBrowse
+from actors.futures import LoopFuture
+from actors.messages import (
+    WAKE,
+    Append,
+    Attach,
+    BrowsedMessage,
+    BrowsePartition,
+    ClosedLedger,
+    CloseLedger,
+    Deliveries,
+    DescribePartition,
+    Detach,
+    PageOut,
+    PageRead,
+    PagesWritten,
+    PartitionDrained,
+    PartitionOverview,
+    Pause,
+    PurgePartition,
+    ReadPage,
+    Resume,
+    Settle,
+    Settled,
+    Store,
+    Wake,
+    Withdraw,
+    WritePages,
+)
+from actors.runtime import ActorCell, LoopActor
+from actors.spool_io import StoreReader
+from messaging.address import Address
+from messaging.admission import QueueGate
+from messaging.effects import Delivery
+from messaging.flows import Flow
+from messaging.ledger import Ledger
+from messaging.memory import MemoryBudget
+from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
+from messaging.pressure import Pressure
+from messaging.recovery import redelivered_ranges
+from messaging.settlement import DISCARD_NOT_STORED
+
+PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
+
+
+class PartitionActor(LoopActor):
+    """One partition. Every decision is made in messaging.ledger.Ledger."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        ledger: Ledger,
+        number: int,
+        partition_id: int,
+        queue: Address,
+        gate: QueueGate,
+        pressure: Pressure,
+        memory: MemoryBudget,
+        spool: Address | None,
+        reader: StoreReader | None,
+    ) -> None:
+        super().__init__(cell)
+        self._ledger = ledger
+        self._number = number
+        self._partition_id = partition_id
+        self._queue = queue
+        self._gate = gate
+        self._pressure = pressure
+        self._memory = memory
+        self._spool = spool  # None: this partition's messages are never written
+        self._reader = reader
+        self._memory_counted = 0
+        self._paging = False
+        self._draining: dict[int, int] = {}  # paused flow -> epoch
+        self._redelivered_count = 0
+        self._delivered_count = 0
+        self._settled_count = 0
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            Append: self._append,
+            Settle: self._settle,
+            Wake: lambda _: None,  # delivering is what every turn ends with
+            Attach: lambda message: ledger.attach(message.flow, message.epoch),
+            Pause: self._pause,
+            Detach: self._detach,
+            PagesWritten: self._pages_written,
+            PageRead: self._page_read,
+            PageOut: self._page_out,
+            Withdraw: lambda message: ledger.give_up(message.first, message.end, DISCARD_NOT_STORED),
+            PurgePartition: lambda _: ledger.purge(),
+            DescribePartition: lambda _: self._overview(),
+            BrowsePartition: self._browse,
+            CloseLedger: lambda _: ClosedLedger(partition_id, ledger.next_sequence, redelivered_ranges(ledger)),
+        }
+
+    def on_start(self) -> None:
+        """Deliver what a recovery left ready."""
+        self.cell.inbox.post(WAKE)
+
+    def on_receive(self, message: Any) -> Any:
+        """Apply one message to the ledger."""
+        return self._handlers[type(message)](message)
+
+    def on_drained(self) -> None:
+        """Deliver, and carry out what the ledger decided in this turn."""
+        deliveries = self._ledger.deliver(self.runtime.clock.wall_ms())
+        if deliveries:
+            self._post(deliveries)
+        self._carry_out_effects()
+        if self._draining:
+            self._report_drained()
+
+    def on_stop(self) -> None:
+        """Give back the memory this partition counted for."""
+        self._memory.count(-self._memory_counted)
+        self._memory_counted = 0
+
+    # --- messages ---
+
+    def _append(self, message: Append) -> None:
+        first = self._ledger.append(message.batch, message.publication)
+        publication = message.publication
+        if publication is not None and publication.sequenced(self._partition_id, first, message.rows):
+            assert self._spool is not None, "a publication goes to durable partitions only"
+            self._spool.post(Store(publication))
+
+    def _settle(self, message: Settle) -> None:
+        flow = self._ledger.flows.get(message.flow_id)
+        if flow is None or flow.epoch != message.epoch:
+            return  # the partition has moved on: what was unsettled is somebody else's now
+        for first, end in message.ranges:
+            self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome)
+
+    def _pause(self, message: Pause) -> None:
+        self._ledger.pause(message.flow_id)
+        self._draining[message.flow_id] = message.epoch
+
+    def _detach(self, message: Detach) -> None:
+        self._draining.pop(message.flow_id, None)
+        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+
+    def _pages_written(self, message: PagesWritten) -> None:
+        self._paging = False
+        if not message.failed:
+            for plan in message.plans:
+                pages_written(self._ledger, plan)
+
+    def _page_read(self, message: PageRead) -> None:
+        if message.damage:
+            page_damaged(self._ledger, message.first_sequence)
+        else:
+            page_loaded(self._ledger, message.first_sequence, message.runs)
+
+    def _page_out(self, message: PageOut) -> None:
+        self._write_pages(bytes_to_free=self._ledger.memory_bytes, through_record=message.through_record)
+
+    # --- effects ---
+
+    def _post(self, deliveries: list[Delivery]) -> None:
+        by_flow: dict[Flow, list[Delivery]] = {}
+        for delivery in deliveries:
+            count = delivery.stop_row - delivery.start_row
+            self._delivered_count += count
+            if delivery.redelivered:
+                self._redelivered_count += count
+            by_flow.setdefault(delivery.flow, []).append(delivery)
+        for flow, its in by_flow.items():
+            flow.address.post(Deliveries(flow, self.cell.inbox, self._number, its))
+
+    def _carry_out_effects(self) -> None:
+        effects = self._ledger.effects
+        if effects.starved_flows:
+            for flow in effects.starved_flows:
+                flow.window.wait(self.cell.inbox)
+            effects.starved_flows.clear()
+        if effects.released_count:
+            self._gate.release(effects.released_count, effects.released_bytes)
+            self._pressure.progress(self.runtime.clock.now_ms())
+            effects.released_count = 0
+            effects.released_bytes = 0
+        if self._spool is not None:
+            self._tell_the_spool(self._spool)
+        for publisher in self._pressure.level(self._gate.usage_bytes, self.runtime.clock.now_ms()):
+            publisher.post(Resume())
+        self._balance_memory()
+
+    def _tell_the_spool(self, spool: Address) -> None:
+        effects = self._ledger.effects
+        if effects.settled or effects.drained or effects.dropped_pages:
+            spool.post(
+                Settled(
+                    self._partition_id, effects.settled, effects.drained, effects.dropped_pages, effects.settled_written
+                )
+            )
+            effects.settled = []
+            effects.drained = []
+            effects.dropped_pages = []
+            effects.settled_written = False
+        if effects.wanted_pages:
+            assert self._reader is not None
+            for first in effects.wanted_pages:
+                self._reader.read(ReadPage(self.cell.inbox, self._partition_id, first))
+            effects.wanted_pages = []
+
+    def _balance_memory(self) -> None:
+        held = self._ledger.memory_bytes
+        if held != self._memory_counted:
+            self._memory.count(held - self._memory_counted)
+            self._memory_counted = held
+        if self._spool is not None and held > self._memory.share():
+            self._write_pages(bytes_to_free=held - self._memory.share() // 2, through_record=None)
+
+    def _write_pages(self, *, bytes_to_free: int, through_record: int | None) -> None:
+        if self._paging or self._spool is None:
+            return
+        plans = plan_pages(
+            self._ledger, page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record
+        )
+        if plans:
+            self._paging = True
+            self._spool.post(WritePages(self.cell.inbox, self._partition_id, plans))
+
+    def _report_drained(self) -> None:
+        for flow_id, epoch in list(self._draining.items()):
+            if self._ledger.in_flight_count(flow_id) == 0:
+                del self._draining[flow_id]
+                self._queue.post(PartitionDrained(self._number, epoch))
+
+    # --- what can be seen ---
+
+    def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
+        look = PartitionBrowse(
+            ledger=self._ledger,
+            number=self._number,
+            partition_id=self._partition_id,
+            reader=self._reader,
+            request=message,
+        )
+        look.run()
+        return look.answer
+
+    def _overview(self) -> PartitionOverview:
+        ledger = self._ledger
+        in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
+        in_flight_count = sum(in_flight.values())
+        return PartitionOverview(
+            number=self._number,
+            partition_id=self._partition_id,
+            waiting_count=ledger.waiting_count,
+            waiting_bytes=ledger.waiting_bytes,
+            ready_count=ledger.waiting_count - in_flight_count,
+            in_flight_count=in_flight_count,
+            memory_bytes=ledger.memory_bytes,
+            first_unsettled=ledger.floor,
+            next_sequence=ledger.next_sequence,
+            delivered_count=self._delivered_count,
+            redelivered_count=self._redelivered_count,
+            settled_count=self._settled_count,
+            discards=dict(ledger.effects.discards),
+            in_flight_by_flow=in_flight,
+        )

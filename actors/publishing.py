@@ -1,0 +1,247 @@
+"""Publishing a batch: the way in that all protocols share.
+
+A publisher belongs to one connection. It looks up the routes, splits the batch by destination and by partition, asks
+the gates, and posts. For guaranteed messages it returns how many confirmations are still to come.
+"""
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from actors.messages import Append, SharedDirect, WriteTables
+from messaging.address import Address
+from messaging.admission import ADMITTED
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.pressure import Pressure
+from messaging.publication import Publication
+from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from storage.interface import Table, TableWrite
+from storage.record import encode_batch
+
+NOWHERE: Final = Route([], [], [], [])
+
+
+@dataclass(slots=True)
+class PublishResult:
+    """What became of a publish at once.
+
+    `confirmations_pending` answers (Confirmed or Refused) will come to the publisher's address; with none pending and
+    no refusal the publish is done. A refusal means that no queue took anything. `routed` is False when nobody was there.
+    """
+
+    confirmations_pending: int = 0
+    refusal: int = ADMITTED
+    refused_by: str = ""
+    routed: bool = True
+
+
+class Publisher:
+    """Publishes on behalf of one connection."""
+
+    def __init__(self, *, space: TopicSpace, spool: Address, address: Address, rng: Random) -> None:
+        self._space = space
+        self._spool = spool
+        self._address = address
+        self._rng = rng
+        self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
+
+    def publish(self, batch: MessageBatch, token: int) -> PublishResult:
+        """Send a batch to everybody who is to have it. `token` comes back with each confirmation."""
+        result = PublishResult()
+        if batch.retain:
+            result.confirmations_pending += self._retain(batch, token)
+        topics = batch.topics
+        if topics is None:
+            self._publish_by(self._space.route(batch.topic), batch, None, token, result)
+            return result
+        rows_by_route: dict[Route, list[int]] = {}
+        route_of = self._space.route
+        for row in range(batch.count):
+            rows_by_route.setdefault(route_of(topics[row]), []).append(row)
+        if len(rows_by_route) == 1:
+            self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
+            return result
+        self._publish_mixed(batch, rows_by_route, token, result)
+        return result
+
+    def _publish_mixed(
+        self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
+    ) -> None:
+        """Rows of one batch go different ways: gather the rows of each destination, so that it gets one batch."""
+        direct: dict[Subscriber, list[int]] = {}
+        queues: dict[QueueTarget, list[int]] = {}
+        groups: dict[ShareGroup, list[int]] = {}
+        guaranteed = batch.qos != AT_MOST_ONCE
+        for route, rows in rows_by_route.items():
+            for subscriber in route.direct:
+                direct.setdefault(subscriber, []).extend(rows)
+            for subscriber in route.guaranteed:
+                if guaranteed and subscriber.queue is not None:
+                    queues.setdefault(subscriber.queue, []).extend(rows)
+                else:
+                    direct.setdefault(subscriber, []).extend(rows)
+            for queue in route.queues:
+                queues.setdefault(queue, []).extend(rows)
+            for group in route.groups:
+                groups.setdefault(group, []).extend(rows)
+        for group in list(groups):
+            if guaranteed and group.queue is not None:
+                queues.setdefault(group.queue, []).extend(groups.pop(group))
+        if queues:
+            targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
+            if not self._spool_to(targets, batch, token, result):
+                return
+        for subscriber, rows in direct.items():
+            self._post_direct(subscriber, _selected(batch, _in_order(batch, rows)))
+        for group, rows in groups.items():
+            self._post_shared(group, _selected(batch, _in_order(batch, rows)))
+
+    def _publish_by(
+        self, route: Route, batch: MessageBatch, rows: list[int] | None, token: int, result: PublishResult
+    ) -> None:
+        """All rows go the same way."""
+        guaranteed = batch.qos != AT_MOST_ONCE
+        if route.queues or (guaranteed and (route.guaranteed or route.groups)):
+            targets: dict[QueueTarget, list[int] | None] = dict.fromkeys(route.queues, rows)
+            if guaranteed:
+                for subscriber in route.guaranteed:
+                    if subscriber.queue is not None:
+                        targets[subscriber.queue] = rows
+                for group in route.groups:
+                    if group.queue is not None:
+                        targets[group.queue] = rows
+            if targets and not self._spool_to(targets, batch, token, result):
+                return
+        for subscriber in route.direct:
+            self._post_direct(subscriber, batch)
+        if not guaranteed:
+            for subscriber in route.guaranteed:
+                self._post_direct(subscriber, batch)
+        for group in route.groups:
+            if not guaranteed or group.queue is None:
+                self._post_shared(group, batch)
+        if not (route.direct or route.guaranteed or route.queues or route.groups):
+            result.routed = False
+
+    # --- direct messages ---
+
+    def _post_direct(self, subscriber: Subscriber, batch: MessageBatch) -> None:
+        address = subscriber.address
+        if address is None:
+            subscriber.offline_discards += batch.count
+            return
+        address.post(batch)
+        pressure = subscriber.pressure
+        if pressure is not None and pressure.over:
+            self.pressures.append(pressure)
+
+    def _post_shared(self, group: ShareGroup, batch: MessageBatch) -> None:
+        """Deal the rows out to the members, one after the other; members that are away get none."""
+        members = [member for member in group.members.values() if member.address is not None]
+        if not members:
+            return
+        if batch.count == 1 or len(members) == 1:
+            member = group.next_member()
+            if member is not None and member.address is not None:
+                member.address.post(SharedDirect(group, batch))
+            return
+        hands: dict[Subscriber, list[int]] = {}
+        for row in range(batch.count):
+            member = group.next_member()
+            if member is not None:
+                hands.setdefault(member, []).append(row)
+        for member, rows in hands.items():
+            if member.address is not None:
+                member.address.post(SharedDirect(group, batch.select(rows)))
+
+    # --- guaranteed messages ---
+
+    def _spool_to(
+        self,
+        targets: dict[QueueTarget, list[int] | None] | dict[QueueTarget, list[int]],
+        batch: MessageBatch,
+        token: int,
+        result: PublishResult,
+    ) -> bool:
+        """Put rows of a batch into queues, all or nothing. Return False, with the refusal noted, when one says no."""
+        taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
+        for target, rows in targets.items():
+            part = batch if rows is None else _selected(batch, rows)
+            verdict = target.gate.verdict(part)
+            if verdict == ADMITTED:
+                taken.append((target, None if part is batch else rows, part))
+                continue
+            target.gate.refuse(verdict, part.count)
+            if target.gate.refuses_publisher(verdict):
+                result.refusal = verdict
+                result.refused_by = target.name
+                return False
+        parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
+        for target, rows, part in taken:
+            target.gate.reserve(part)
+            parts += self._by_partition(target, rows, part)
+        durable = [part for part in parts if part[0].durable]
+        publication: Publication | None = None
+        if durable:
+            if batch.qos == AT_MOST_ONCE:
+                publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
+            else:
+                publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
+                result.confirmations_pending += 1
+        for target, number, rows, part in parts:
+            target.partitions[number].address.post(Append(part, publication if target.durable else None, rows))
+            if target.pressure.over:
+                self.pressures.append(target.pressure)
+        return True
+
+    def _by_partition(
+        self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
+    ) -> list[tuple[QueueTarget, int, list[int] | None, MessageBatch]]:
+        """Split what goes to a queue by partition: by the hash of the key, or at random without one."""
+        if len(target.partitions) == 1:
+            return [(target, 0, rows, part)]
+        headers = part.headers()
+        chosen: dict[int, list[int]] = {}
+        for row in range(part.count):
+            its = None if headers is None else headers[row]
+            key_hash = its.key_hash if its is not None and its.key_hash >= 0 else self._rng.getrandbits(16)
+            chosen.setdefault(target.partition_of(key_hash), []).append(row)
+        if len(chosen) == 1:
+            return [(target, number, rows, part) for number in chosen]
+        return [
+            (target, number, its_rows if rows is None else [rows[row] for row in its_rows], part.select(its_rows))
+            for number, its_rows in chosen.items()
+        ]
+
+    # --- retained messages ---
+
+    def _retain(self, batch: MessageBatch, token: int) -> int:
+        """Set or delete the retained messages of the batch's topics; return how many confirmations that needs."""
+        writes: list[TableWrite] = []
+        payloads = batch.payloads()
+        retained = self._space.retained
+        for row in range(batch.count):
+            topic = batch.topic_of(row)
+            if not payloads[row]:
+                if retained.remove(topic):
+                    writes.append(TableWrite(Table.RETAINED, topic.encode(), None))
+                continue
+            message = batch if batch.count == 1 else batch.select([row])
+            retained.put(topic, RetainedMessage(message))
+            writes.append(TableWrite(Table.RETAINED, topic.encode(), encode_batch(message)))
+        if not writes:
+            return 0
+        if batch.qos == AT_MOST_ONCE:
+            self._spool.post(WriteTables(writes, None, 0))
+            return 0
+        self._spool.post(WriteTables(writes, self._address, token))
+        return 1
+
+
+def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:
+    return batch if len(rows) == batch.count else batch.select(rows)
+
+
+def _in_order(batch: MessageBatch, rows: list[int]) -> list[int]:
+    """Return rows gathered from several routes in the order published, each once."""
+    return list(range(batch.count)) if len(rows) == batch.count else sorted(set(rows))

@@ -1,0 +1,216 @@
+"""The queue actor: the flows bound to one queue, and which of them gets which partition.
+
+Messages pass it by: publishers post to the partitions, and partitions to the consumers.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors.futures import LoopFuture
+from actors.gathering import gather
+from actors.messages import (
+    Attach,
+    BindFlow,
+    BindRefused,
+    BrowsedMessage,
+    BrowsePartition,
+    BrowseQueue,
+    DescribePartition,
+    DescribeQueue,
+    Detach,
+    FlowGone,
+    FlowOverview,
+    FlowState,
+    PartitionDrained,
+    PartitionOverview,
+    Pause,
+    PurgePartition,
+    PurgeQueue,
+    QueueOverview,
+    Reconfigure,
+    UnbindFlow,
+)
+from actors.runtime import ActorCell, LoopActor, TimerHandle
+from messaging.access import Access
+from messaging.flows import Flow
+from messaging.queue_config import QueueConfig
+from messaging.rebalance import ATTACH, PAUSE, Move
+from messaging.routing import QueueTarget
+
+BIND_DISABLED = "endpoint_disabled"
+BIND_TOO_MANY = "max_bind_count_exceeded"
+
+
+class QueueActor(LoopActor):
+    """One queue. Every decision about flows is made in its Access machine."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        config: QueueConfig,
+        target: QueueTarget,
+        access: Access,
+        flows: dict[int, Flow],
+        partitions: list[ActorCell],
+        apply_config: Callable[[QueueConfig], None],
+    ) -> None:
+        super().__init__(cell)
+        self._config = config
+        self._target = target
+        self._access = access
+        self._partitions = partitions
+        self._apply_config = apply_config
+        self._flows = flows
+        self._shown: dict[int, list[int]] = {}  # flow -> partitions it was last told of
+        self._timer: TimerHandle | None = None
+        self._bind_refusals = 0
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            BindFlow: self._bind,
+            UnbindFlow: self._unbind,
+            PartitionDrained: lambda message: self._move(
+                self._access.drained(message.partition_number, message.epoch), count_as_failed=True
+            ),
+            DescribeQueue: lambda _: self._describe(),
+            BrowseQueue: self._browse,
+            PurgeQueue: lambda _: self._purge(),
+            Reconfigure: self._reconfigure,
+        }
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message."""
+        return self._handlers[type(message)](message)
+
+    def on_stop(self) -> None:
+        """Tell the consumers that their flows are gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for flow in self._flows.values():
+            flow.address.post(FlowGone(flow.flow_id, "the queue was deleted"))
+        self._flows.clear()
+
+    # --- flows ---
+
+    def _bind(self, message: BindFlow) -> None:
+        if not self._config.egress_enabled:
+            self._bind_refusals += 1
+            raise BindRefused(BIND_DISABLED, f"503 Queue Shutdown: egress of {self._config.name!r} is shut down")
+        if len(self._flows) >= self._config.max_bind_count:
+            self._bind_refusals += 1
+            raise BindRefused(
+                BIND_TOO_MANY,
+                f"503 Max clients exceeded for Queue: {self._config.name!r} takes {self._config.max_bind_count} flows",
+            )
+        flow_id = message.flow_id
+        flow = Flow(
+            flow_id=flow_id,
+            queue_name=self._config.name,
+            client=message.client,
+            address=message.address,
+            window=message.window,
+            bound_order=flow_id,
+        )
+        self._flows[flow_id] = flow
+        self._move(self._access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
+
+    def _unbind(self, message: UnbindFlow) -> None:
+        if self._flows.pop(message.flow_id, None) is None:
+            return
+        self._shown.pop(message.flow_id, None)
+        moves = self._access.unbind(message.flow_id, self.runtime.clock.now_ms())
+        self._move(moves, count_as_failed=message.count_as_failed)
+
+    def _move(self, moves: list[Move], *, count_as_failed: bool) -> None:
+        for move in moves:
+            partition = self._partitions[move.partition].inbox
+            if move.kind == ATTACH:
+                partition.post(Attach(self._flows[move.flow_id], move.epoch))
+            elif move.kind == PAUSE:
+                partition.post(Pause(move.flow_id, move.epoch))
+            else:
+                partition.post(Detach(move.flow_id, count_as_failed))
+        self._show_states()
+        self._set_timer()
+
+    def _show_states(self) -> None:
+        """Tell every flow whose partitions changed."""
+        for flow_id, flow in self._flows.items():
+            partitions = self._access.partitions_of(flow_id)
+            if self._shown.get(flow_id) != partitions:
+                self._shown[flow_id] = partitions
+                flow.address.post(FlowState(flow_id, bool(partitions), partitions))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._access.deadline_ms()
+        if deadline_ms:
+            delay_ms = max(0, deadline_ms - self.runtime.clock.now_ms())
+            self._timer = self.runtime.after(delay_ms, self._timer_ended)
+
+    def _timer_ended(self) -> None:
+        self._timer = None
+        if not self.cell.stopped.is_set():
+            self._move(self._access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
+
+    # --- configuration ---
+
+    def _reconfigure(self, message: Reconfigure) -> None:
+        if self._config.egress_enabled and not message.config.egress_enabled:
+            for flow_id, flow in list(self._flows.items()):
+                self._unbind(UnbindFlow(flow_id))
+                flow.address.post(FlowGone(flow_id, "503 Queue Shutdown: the queue's egress was shut down"))
+        self._config = message.config
+        self._apply_config(message.config)
+
+    # --- what can be seen ---
+
+    def _describe(self) -> LoopFuture[QueueOverview]:
+        answer: LoopFuture[QueueOverview] = LoopFuture()
+
+        def combine(overviews: list[PartitionOverview]) -> None:
+            answer.set(self._overview(overviews))
+
+        gather([partition.ask(DescribePartition()) for partition in self._partitions], combine, answer)
+        return answer
+
+    def _overview(self, partitions: list[PartitionOverview]) -> QueueOverview:
+        flows = []
+        for flow_id, flow in self._flows.items():
+            owned = self._access.partitions_of(flow_id)
+            unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
+            flows.append(FlowOverview(flow_id, flow.client, flow.window.limit, unacked, bool(owned), owned))
+        return QueueOverview(
+            config=self._config,
+            durable=self._target.durable,
+            rebalance_status=self._access.status,
+            partition_statuses=self._access.partition_statuses(len(self._partitions)),
+            partitions=partitions,
+            flows=flows,
+            usage_bytes=self._target.gate.usage_bytes,
+            usage_count=self._target.gate.usage_count,
+            accepted_count=self._target.gate.accepted_count,
+            refusals=dict(self._target.gate.refusals),
+            bind_refusals=self._bind_refusals,
+        )
+
+    def _browse(self, message: BrowseQueue) -> LoopFuture[list[BrowsedMessage]]:
+        answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
+        number = message.partition_number
+        chosen = self._partitions if number is None else self._partitions[number : number + 1]
+
+        def combine(found: list[list[BrowsedMessage]]) -> None:
+            answer.set([each for messages in found for each in messages][: message.limit])
+
+        gather([each.ask(BrowsePartition(message.after, message.limit)) for each in chosen], combine, answer)
+        return answer
+
+    def _purge(self) -> LoopFuture[int]:
+        answer: LoopFuture[int] = LoopFuture()
+
+        def combine(counts: list[int]) -> None:
+            answer.set(sum(counts))
+
+        gather([partition.ask(PurgePartition()) for partition in self._partitions], combine, answer)
+        return answer

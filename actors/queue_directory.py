@@ -1,0 +1,231 @@
+"""The directory of queues: makes, finds, changes and ends them, and keeps their definitions in the catalog.
+
+A durable queue exists once the store has its definition; whoever asked for it is answered then.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+
+from actors.futures import LoopFuture
+from actors.messages import (
+    Confirmed,
+    CreateQueue,
+    DeleteQueue,
+    FindQueue,
+    ListQueues,
+    PurgeFromStore,
+    QueueExists,
+    QueueHandle,
+    Reconfigure,
+    Refused,
+    RegisterPartition,
+    Resume,
+    SetQueueTopics,
+    UpdateQueue,
+    WriteTables,
+)
+from actors.queue_assembly import QueueServices, assemble_queue
+from actors.runtime import ActorCell, LoopActor
+from messaging.address import Address
+from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from messaging.recovery import StoredPartition
+from messaging.topics import Syntax, TopicError, TopicFilter, parse_queue_subscription
+from storage.interface import Table, TableWrite
+
+QUEUE_ROW = b"queue/"
+COUNTER_ROW = b"counter/partition-id"
+PARTITIONS_FIXED = "changing the number of partitions of a queue is not supported yet"
+
+
+class StoreRefused(Exception):
+    """The catalog could not be written."""
+
+
+class QueueDirectory(LoopActor):
+    """All queues of a node."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        services: QueueServices,
+        router: ActorCell,
+        catalog: dict[bytes, bytes],
+        stored: dict[int, StoredPartition],
+        was_clean: bool,
+    ) -> None:
+        super().__init__(cell)
+        self._services = services
+        self._router = router
+        self._spool: Address = services.spool
+        self._queues: dict[str, QueueHandle] = {}
+        self._catalog = catalog
+        self._stored = stored
+        self._was_clean = was_clean
+        self._next_partition_id = int(catalog.get(COUNTER_ROW, b"1"))
+        self._tokens = 0
+        self._waiting: dict[int, Callable[[str], None]] = {}
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            CreateQueue: self._create,
+            FindQueue: lambda message: self._queues.get(message.name),
+            DeleteQueue: self._delete,
+            UpdateQueue: self._update,
+            ListQueues: lambda _: [self._queues[name] for name in sorted(self._queues)],
+            Confirmed: lambda message: self._waiting.pop(message.token)(""),
+            Refused: lambda message: self._waiting.pop(message.token)(message.reason),
+        }
+
+    def on_start(self) -> None:
+        """Bring back the queues that the catalog knows."""
+        for _, definition, kind, partition_ids in catalog_queues(self._catalog):
+            handle = self._assemble(definition, kind, durable=True, partition_ids=partition_ids)
+            self._attract(handle)
+        self._catalog = {}
+        self._stored = {}
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message."""
+        return self._handlers[type(message)](message)
+
+    def _create(self, message: CreateQueue) -> LoopFuture[QueueHandle]:
+        answer: LoopFuture[QueueHandle] = LoopFuture()
+        name = message.definition.config.name
+        found = self._queues.get(name)
+        if found is not None:
+            if message.must_be_new:
+                raise QueueExists(name)
+            answer.set(found)
+            return answer
+        topics_of(message.definition)  # a bad subscription is refused before anything is made
+        count = max(1, message.definition.config.partition_count)
+        partition_ids = list(range(self._next_partition_id, self._next_partition_id + count))
+        self._next_partition_id += count
+        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids)
+        if not message.durable:
+            self._attract(handle, lambda: answer.set(handle))
+            return answer
+        for partition in handle.target.partitions:
+            self._spool.post(RegisterPartition(partition.partition_id, partition.address, 1))
+
+        def stored(reason: str) -> None:
+            if reason:
+                self._end(handle)
+                error = StoreRefused(reason)
+                answer.set_exception((StoreRefused, error, None))
+            else:
+                self._attract(handle, lambda: answer.set(handle))
+
+        counter = TableWrite(Table.CATALOG, COUNTER_ROW, str(self._next_partition_id).encode())
+        self._write([counter, _row(handle)], stored)
+        return answer
+
+    def _update(self, message: UpdateQueue) -> LoopFuture[None]:
+        answer: LoopFuture[None] = LoopFuture()
+        config = message.definition.config
+        handle = self._queues[config.name]
+        if config.partition_count != handle.definition.config.partition_count:
+            raise QueueInvalid("partition_count", PARTITIONS_FIXED, str(handle.definition.config.partition_count))
+        if config.access_type != handle.definition.config.access_type:
+            raise QueueInvalid("access_type", "it cannot change", handle.definition.config.access_type)
+        topics_of(message.definition)
+        changed = QueueHandle(handle.name, handle.kind, handle.cell, handle.target, handle.durable, message.definition)
+
+        def stored(reason: str) -> None:
+            if reason:
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            self._queues[handle.name] = changed
+            handle.cell.inbox.post(Reconfigure(config))
+            self._attract(changed, lambda: answer.set(None))
+
+        self._write([_row(changed)], stored)
+        return answer
+
+    def _delete(self, message: DeleteQueue) -> LoopFuture[bool]:
+        answer: LoopFuture[bool] = LoopFuture()
+        handle = self._queues.get(message.name)
+        if handle is None:
+            answer.set(False)
+            return answer
+        self._end(handle)
+        if not handle.durable:
+            answer.set(True)
+            return answer
+        row = TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), None)
+        self._write([row], lambda _: answer.set(True))
+        return answer
+
+    def _end(self, handle: QueueHandle) -> None:
+        """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
+        del self._queues[handle.name]
+        self._router.inbox.post(SetQueueTopics(handle.target, [], []))
+        handle.target.gate.ingress_enabled = False
+        for publisher in handle.target.pressure.close():
+            publisher.post(Resume())
+        handle.cell.stop()
+        handle.target.gate.close()
+        if handle.durable:
+            for partition in handle.target.partitions:
+                self._spool.post(PurgeFromStore(partition.partition_id))
+
+    def _assemble(self, definition: QueueDefinition, kind: str, durable: bool, partition_ids: list[int]) -> QueueHandle:
+        handle = assemble_queue(
+            self._services,
+            parent=self.cell,
+            definition=definition,
+            kind=kind,
+            durable=durable,
+            partition_ids=partition_ids,
+            stored=self._stored,
+            was_clean=self._was_clean,
+        )
+        self._queues[handle.name] = handle
+        return handle
+
+    def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
+        filters, exceptions = topics_of(handle.definition)
+        if filters or handle.kind == "named":
+            asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions))
+            asked.then(lambda _: done())
+        else:
+            done()
+
+    def _write(self, writes: list[TableWrite], done: Callable[[str], None]) -> None:
+        self._tokens += 1
+        self._waiting[self._tokens] = done
+        self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens))
+
+
+def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:
+    """Return the topics a queue attracts, and those excepted. Raises QueueInvalid naming the bad one."""
+    filters: list[TopicFilter] = []
+    exceptions: list[TopicFilter] = []
+    for text in definition.subscriptions:
+        # `+` and `#` mean nothing in SMF syntax, so a subscription that has them can only be meant as MQTT's.
+        syntax = Syntax.MQTT if "+" in text.split("/") or text.endswith("#") else Syntax.SMF
+        try:
+            is_exception, topic_filter = parse_queue_subscription(text, syntax)
+        except TopicError as error:
+            raise QueueInvalid("subscriptions", str(error), "a topic filter in SMF or MQTT syntax") from error
+        (exceptions if is_exception else filters).append(topic_filter)
+    return filters, exceptions
+
+
+def catalog_queues(catalog: dict[bytes, bytes]) -> Iterator[tuple[str, QueueDefinition, str, list[int]]]:
+    """Yield name, definition, kind and partition ids of every queue in the catalog."""
+    for key, value in catalog.items():
+        if key.startswith(QUEUE_ROW):
+            row = orjson.loads(value)
+            definition = definition_from_dict(row["definition"], reserved_name=True)
+            yield definition.config.name, definition, row["kind"], row["partition_ids"]
+
+
+def _row(handle: QueueHandle) -> TableWrite:
+    value = {
+        "definition": handle.definition.to_dict(),
+        "kind": handle.kind,
+        "partition_ids": [partition.partition_id for partition in handle.target.partitions],
+    }
+    return TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), orjson.dumps(value))

@@ -1,0 +1,124 @@
+"""The router actor: changes the topic space.
+
+It is not on the way of a message. Publishers read the space's routes themselves; whoever subscribes asks the router,
+and from its answer on the subscription is in force for everybody.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from actors.futures import LoopFuture
+from actors.messages import (
+    AddSubscription,
+    CreateQueue,
+    DeleteQueue,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    QueueHandle,
+    RemoveSubscription,
+    SetQueueTopics,
+    SubscriptionAdded,
+)
+from actors.queue_assembly import SHARED
+from actors.runtime import ActorCell, LoopActor
+from messaging.queue_config import QueueDefinition
+from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
+from messaging.topics import TopicFilter
+
+GroupKey = tuple[str, str]  # share name and filter text: together they are the group
+
+
+class RouterActor(LoopActor):
+    """Owner of the topic space of one message VPN."""
+
+    def __init__(self, cell: ActorCell, *, space: TopicSpace, group_queue: Callable[[str], QueueDefinition]) -> None:
+        super().__init__(cell)
+        self._space = space
+        self._group_queue = group_queue  # how the queue of a shared group is declared
+        self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
+        self._groups: dict[GroupKey, ShareGroup] = {}
+        self._members: dict[GroupKey, dict[str, bool]] = {}  # client -> asks for guaranteed messages
+        self.directory: ActorCell | None = None  # of queues; set when the node is put together
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            AddSubscription: self._subscribe,
+            RemoveSubscription: self._unsubscribe,
+            SetQueueTopics: self._set_queue_topics,
+            JoinGroup: self._join,
+            LeaveGroup: self._leave,
+        }
+
+    def on_receive(self, message: Any) -> Any:
+        """Change the topic space."""
+        return self._handlers[type(message)](message)
+
+    def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
+        subscriber = message.subscriber
+        new = self._space.subscribe(message.topic_filter, subscriber.client, Subscription(subscriber, message.qos))
+        retained = self._space.retained.match(message.topic_filter) if message.wants_retained(new) else []
+        return SubscriptionAdded(new, retained)
+
+    def _unsubscribe(self, message: RemoveSubscription) -> bool:
+        return self._space.unsubscribe(message.topic_filter, message.subscriber.client)
+
+    def _set_queue_topics(self, message: SetQueueTopics) -> None:
+        target = message.target
+        for topic_filter in self._queue_filters.pop(target, []):
+            self._space.unsubscribe(topic_filter, target)
+        for topic_filter in message.topic_filters:
+            self._space.subscribe(topic_filter, target, target)
+        target.exceptions = message.exceptions
+        if message.topic_filters:
+            self._queue_filters[target] = message.topic_filters
+
+    def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
+        answer: LoopFuture[GroupJoined] = LoopFuture()
+        key = (message.share_name, message.topic_filter.text)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = ShareGroup(*key)
+            self._members[key] = {}
+            self._space.subscribe(message.topic_filter, group, group)
+        joined = group
+        client = message.subscriber.client
+        group.members[client] = message.subscriber
+        self._members[key][client] = message.qos > 0
+        if message.qos == 0:
+            answer.set(GroupJoined(group, None))
+            return answer
+        assert self.directory is not None
+        definition = self._group_queue(f"#share/{message.share_name}/{message.topic_filter.text}")
+        asked: LoopFuture[QueueHandle] = self.directory.ask(
+            CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
+        )
+
+        def created(done: LoopFuture[QueueHandle]) -> None:
+            try:
+                handle = done.get()
+            except Exception as error:  # the client's SUBSCRIBE is refused for this reason
+                answer.set_exception((type(error), error, error.__traceback__))
+                return
+            joined.queue = handle.target
+            answer.set(GroupJoined(joined, handle))
+
+        asked.then(created)
+        return answer
+
+    def _leave(self, message: LeaveGroup) -> bool:
+        key = (message.share_name, message.topic_filter.text)
+        group = self._groups.get(key)
+        client = message.subscriber.client
+        if group is None or client not in group.members:
+            return False
+        del group.members[client]
+        del self._members[key][client]
+        if group.queue is not None and not any(self._members[key].values()):
+            # The queue exists while a member asks for guaranteed messages.
+            assert self.directory is not None
+            self.directory.inbox.post(DeleteQueue(group.queue.name))
+            group.queue = None
+        if not group.members:
+            del self._groups[key]
+            del self._members[key]
+            self._space.unsubscribe(message.topic_filter, group)
+        return True

@@ -1,0 +1,250 @@
+"""The spool actor: decides when the store commits, and tells everybody what became of their work.
+
+A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
+time. The writing itself happens on the writer's thread; publishers are confirmed when it reports the data on disk.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from actors.messages import (
+    Confirmed,
+    PageOut,
+    PagesWritten,
+    PurgeFromStore,
+    Refused,
+    RegisterPartition,
+    SessionRows,
+    Settled,
+    Store,
+    Withdraw,
+    WritePages,
+    WriteTables,
+)
+from actors.runtime import ActorCell, LoopActor, TimerHandle
+from actors.spool_io import CommitDone, CommitFailed, StoreWriter
+from messaging.address import Address
+from messaging.admission import SpoolGate
+from messaging.publication import Publication
+from storage.interface import PageWrite, Table, TableWrite
+from storage.record_page import Run, encode_page
+from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
+
+log = logging.getLogger("sluicegate.spool")
+
+JOURNAL_RECORDS_MAX = 4096  # beyond it, what holds up the head of the journal is moved into pages
+PROBE_INTERVAL_MS = 1000  # how often a full store is asked whether there is room again
+
+
+class SpoolActor(LoopActor):
+    """Keeps the store. Every decision about what is written is made in storage.spool_plan.SpoolPlanner."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        planner: SpoolPlanner,
+        writer: StoreWriter,
+        gate: SpoolGate,
+        commit_interval_ms: int,
+        partitions: dict[int, Address],
+    ) -> None:
+        super().__init__(cell)
+        self._planner = planner
+        self._writer = writer
+        self._gate = gate
+        self._commit_interval_ms = commit_interval_ms
+        self._partitions = partitions
+        self._writing = False
+        self._last_commit_ms = -commit_interval_ms
+        self._timer: TimerHandle | None = None
+        self._flush_asked = False
+        self._paging_through = 0
+        self._idle_callbacks: list[Callable[[], None]] = []
+        self.commits_count = 0
+        self.commits_failed_count = 0
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Store: self._store,
+            Settled: self._settled,
+            WriteTables: self._write_tables,
+            SessionRows: self._session_rows,
+            WritePages: self._write_pages,
+            RegisterPartition: self._register,
+            PurgeFromStore: self._purge,
+            CommitDone: self._commit_done,
+            CommitFailed: self._commit_failed,
+        }
+
+    def on_receive(self, message: Any) -> None:
+        """Take work for the store, or the writer's report."""
+        self._handlers[type(message)](message)
+
+    def on_drained(self) -> None:
+        """Look at the end of the turn whether to commit, when all of this turn's work is here."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self.runtime.dispatcher.at_turn_end(self)
+
+    def flush(self) -> None:
+        """Confirm what need not be written, and commit the rest if it is time."""
+        self._flush_asked = False
+        if self._writing or self._timer is not None:
+            return
+        wait_ms = self._last_commit_ms + self._commit_interval_ms - self.runtime.clock.now_ms()
+        if wait_ms > 0:
+            if self._planner.has_work():
+                self._timer = self.runtime.after(wait_ms, self._timer_ended)
+            return
+        self._commit()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call back once everything taken so far is in the store; for a clean stop."""
+        self._idle_callbacks.append(callback)
+        self.on_drained()
+
+    def _timer_ended(self) -> None:
+        self._timer = None
+        self._commit()
+
+    def _commit(self) -> None:
+        if self._writing:
+            return
+        for publication in self._planner.take_elided():
+            _confirm(publication)
+        if self._gate.blocked and not self._planner.has_work():
+            return
+        if not self._planner.has_work():
+            self._idle()
+            return
+        commit = self._planner.next_commit()
+        self._writing = True
+        self._last_commit_ms = self.runtime.clock.now_ms()
+        self.commits_count += 1
+        self._writer.write(commit.job, self.cell.inbox)
+
+    def _idle(self) -> None:
+        callbacks, self._idle_callbacks = self._idle_callbacks, []
+        for callback in callbacks:
+            callback()
+
+    # --- what comes in ---
+
+    def _store(self, message: Store) -> None:
+        self._planner.store(message.publication)
+
+    def _settled(self, message: Settled) -> None:
+        planner = self._planner
+        planner.settle(message.partition_id, message.ranges, written=message.written)
+        for publication in message.drained:
+            planner.drained(publication)
+        if message.dropped_pages:
+            planner.drop_pages(message.partition_id, message.dropped_pages)
+
+    def _write_tables(self, message: WriteTables) -> None:
+        self._write_rows(message.writes, message.reply_to, message.token)
+
+    def _session_rows(self, message: SessionRows) -> None:
+        writes = [TableWrite(Table.SESSIONS, key, value) for key, value in message.rows]
+        self._write_rows(writes, message.reply_to, message.token)
+
+    def _write_rows(self, writes: list[TableWrite], reply_to: Address | None, token: int) -> None:
+        def done(reason: str) -> None:
+            if reply_to is not None:
+                reply_to.post(Refused(token, reason) if reason else Confirmed(token))
+
+        self._planner.write_tables(TableRequest(writes, done))
+
+    def _write_pages(self, message: WritePages) -> None:
+        pages = [
+            PageWrite(message.partition_id, encode_page([Run(first, batch) for first, batch in plan.runs]))
+            for plan in message.plans
+        ]
+        request = PageRequest(pages, lambda written: message.partition.post(PagesWritten(message.plans, not written)))
+        self._planner.write_pages(request)
+
+    def _register(self, message: RegisterPartition) -> None:
+        self._partitions[message.partition_id] = message.partition
+        self._planner.register(
+            message.partition_id, floor=message.next_sequence, next_sequence_reserved=message.next_sequence
+        )
+        self._planner.reserve(message.partition_id, message.next_sequence)
+
+    def _purge(self, message: PurgeFromStore) -> None:
+        self._partitions.pop(message.partition_id, None)
+        self._planner.forget(message.partition_id)
+
+    # --- what comes back ---
+
+    def _commit_done(self, _: CommitDone) -> None:
+        self._writing = False
+        commit = self._planner.committed()
+        for publication in commit.publications:
+            _confirm(publication)
+        for table in commit.tables:
+            table.done("")
+        for page in commit.pages:
+            page.done(True)
+        if self._gate.blocked:
+            log.info("the spool takes messages again")
+            self._gate.blocked = ""
+        self._page_out_the_oldest()
+
+    def _commit_failed(self, message: CommitFailed) -> None:
+        self._writing = False
+        self.commits_failed_count += 1
+        commit = self._planner.failed()
+        if not self._gate.blocked:
+            log.warning("the spool takes no more messages: %s", message.reason)
+            self.runtime.after(PROBE_INTERVAL_MS, self._probe)
+        self._gate.blocked = message.reason
+        for publication in commit.publications:
+            self._withdraw(publication, message.reason)
+        for table in commit.tables:
+            table.done(message.reason)
+        for page in commit.pages:
+            page.done(False)
+
+    def _withdraw(self, publication: Publication, reason: str) -> None:
+        """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
+        for match in publication.matches:
+            partition = self._partitions.get(match.partition_id)
+            if partition is not None:
+                count = publication.batch.count if match.rows is None else len(match.rows)
+                partition.post(Withdraw(match.first_sequence, match.first_sequence + count))
+        if publication.publisher is not None and not publication.confirmed:
+            publication.publisher.post(Refused(publication.token, reason))
+
+    def _probe(self) -> None:
+        """Ask a full store for room until it has some; then publishers are let in again."""
+        if not self._gate.blocked:
+            return
+        if self._writer.has_room():
+            log.info("the spool has room again")
+            self._gate.blocked = ""
+            self.on_drained()
+        else:
+            self.runtime.after(PROBE_INTERVAL_MS, self._probe)
+
+    def _page_out_the_oldest(self) -> None:
+        """Keep the journal short: ask whoever holds up its head to move into pages."""
+        slot = self._planner.oldest_needed(JOURNAL_RECORDS_MAX)
+        if slot is None or slot.number <= self._paging_through:
+            return
+        through = self._paging_through = slot.number + JOURNAL_RECORDS_MAX // 4
+        wanted: set[int] = set()
+        for each in self._planner.slots:
+            if each.number > through:
+                break
+            if each.needed_count > 0:
+                wanted |= each.partition_ids
+        for partition_id in wanted:
+            partition = self._partitions.get(partition_id)
+            if partition is not None:
+                partition.post(PageOut(through))
+
+
+def _confirm(publication: Publication) -> None:
+    publication.confirmed = True
+    if publication.publisher is not None:
+        publication.publisher.post(Confirmed(publication.token))

@@ -1,0 +1,146 @@
+"""The store's two threads: one writer, one reader. LMDB lets go of the interpreter lock while it syncs and reads.
+
+They are pykka actors with a thread each, for what they do blocks. They answer by leaving messages on the loop.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Protocol
+
+import pykka
+
+from actors.messages import PageRead, ReadPage
+from actors.runtime import Runtime
+from messaging.address import Address
+from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreFull
+from storage.interface import CommitJob, Store
+
+log = logging.getLogger("sluicegate.spool")
+
+DISK_FREE_BYTES_MIN = 64 << 20  # a disk with less is full: the file system needs some for itself
+
+
+@dataclass(slots=True)
+class CommitDone:
+    """Writer -> spool: the commit is on the disk."""
+
+
+@dataclass(slots=True)
+class CommitFailed:
+    """Writer -> spool: nothing of the commit was done."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Write:
+    job: CommitJob
+    reply_to: Address
+
+
+class StoreWriter(Protocol):
+    """Somebody who carries out commits, one at a time, and reports to the spool actor."""
+
+    def write(self, job: CommitJob, reply_to: Address) -> None:
+        """Carry out a commit; answer with CommitDone or CommitFailed."""
+
+    def has_room(self) -> bool:
+        """Return whether a store that was full takes messages again."""
+
+
+class StoreReader(Protocol):
+    """Somebody who reads pages."""
+
+    def read(self, request: ReadPage) -> None:
+        """Read a page; answer the partition with PageRead."""
+
+
+class WriterThread(pykka.ThreadingActor):
+    """Carries out commits."""
+
+    use_daemon_thread = True
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        super().__init__()
+        self._store = store
+        self._runtime = runtime
+
+    def on_receive(self, message: _Write) -> None:
+        """Commit, and report."""
+        report: CommitDone | CommitFailed = CommitDone()
+        try:
+            self._store.commit(message.job)
+        except StorageError as error:
+            report = CommitFailed(str(error))
+        except Exception as error:  # the spool must hear of it whatever it was, or publishers wait for ever
+            log.exception("a commit failed")
+            report = CommitFailed(f"the commit failed: {error!r}")
+        self._runtime.loop.call_soon_threadsafe(message.reply_to.post, report)
+
+
+class ReaderThread(pykka.ThreadingActor):
+    """Reads pages."""
+
+    use_daemon_thread = True
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        super().__init__()
+        self._store = store
+        self._runtime = runtime
+
+    def on_receive(self, message: ReadPage) -> None:
+        """Read a page, and answer."""
+        self._runtime.loop.call_soon_threadsafe(message.partition.post, read_page(self._store, message))
+
+
+class ThreadedStore:
+    """The store behind its two threads."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._writer: pykka.ActorRef[WriterThread] = WriterThread.start(store, runtime)
+        self._reader: pykka.ActorRef[ReaderThread] = ReaderThread.start(store, runtime)
+
+    def write(self, job: CommitJob, reply_to: Address) -> None:
+        """Carry out a commit; answer with CommitDone or CommitFailed."""
+        self._writer.tell(_Write(job, reply_to))
+
+    def read(self, request: ReadPage) -> None:
+        """Read a page; answer the partition with PageRead."""
+        self._reader.tell(request)
+
+    def has_room(self) -> bool:
+        """Return whether a store that was full takes messages again."""
+        return store_has_room(self._store)
+
+    def stop(self) -> None:
+        """End the threads, after what they have been given."""
+        self._writer.stop()
+        self._reader.stop()
+
+
+def read_page(store: Store, request: ReadPage) -> PageRead:
+    """Return a page, or why it cannot be had."""
+    first = request.first_sequence
+    try:
+        return PageRead(
+            first, [(run.first_sequence, run.batch) for run in store.read_page(request.partition_id, first)], ""
+        )
+    except PageNotFound as error:
+        return PageRead(first, [], str(error))
+    except DamagedRecord as error:
+        return PageRead(first, [], str(error))
+    except StorageError as error:
+        return PageRead(first, [], f"reading failed: {error}")
+
+
+def store_has_room(store: Store) -> bool:
+    """Return whether neither disk nor map is full."""
+    try:
+        usage = store.usage()
+    except (StoreFull, OSError):
+        return False
+    free_in_map = usage.map_bytes_max - usage.used_bytes
+    return free_in_map > 2 * usage.reserve_bytes and usage.disk_free_bytes > max(
+        DISK_FREE_BYTES_MIN, usage.reserve_bytes
+    )

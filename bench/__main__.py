@@ -1,0 +1,118 @@
+"""`python -m bench`: run cases on brokers, turn and turn about, and print what came out.
+
+`--brokers mosquitto,mosquitto` compares a broker with itself, and so shows the noise of the machine.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import brokers
+from bench.cases import CASES, Case, Effort
+from bench.load_processes import LoadError
+from bench.mqtt_wire import WireError
+from bench.placement import Cores, split_cores
+from bench.report import Run, print_runs, write_json
+
+
+def main() -> int:
+    """Run what the command line asks for; return 1 when a case failed, lost or doubled a message."""
+    parser = _parser()
+    options = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    by_name = {case.name: case for case in CASES}
+    unknown = [name for name in options.case if name not in by_name]
+    if unknown:
+        parser.error(f"no case {', '.join(unknown)}; there are {', '.join(by_name)}")
+    chosen = [by_name[name] for name in options.case] or list(CASES)
+    effort = Effort(
+        seconds=options.seconds,
+        workers=options.workers,
+        connections=options.connections,
+        waiting_messages=options.waiting,
+        recovery_messages=options.recovery,
+        timeout_s=options.timeout,
+    )
+    labels = _labels(options.brokers.split(","))
+    broker_cores, load_cores = split_cores(frozenset(os.sched_getaffinity(0)), workers=effort.workers)
+    os.sched_setaffinity(0, load_cores)
+    runs: list[Run] = []
+    failures = 0
+    for case, round_number, label in _turns(chosen, options.rounds, labels):
+        title = f"{case.name} {label} round {round_number}"
+        try:
+            with _running(case, labels[label], broker_cores, options.sluicegate) as broker:
+                outcome = case.run(broker, effort)
+        except (brokers.BrokerError, LoadError, WireError, OSError) as error:
+            failures += 1
+            console.print(f"{title}: {type(error).__name__}: {error}", highlight=False, markup=False)
+            continue
+        failures += outcome.lost != 0 or outcome.duplicated != 0
+        runs.append(Run(case.name, label, round_number, outcome))
+        console.print(f"{title}: {outcome.headline.value:,.6g} {outcome.headline.unit}", highlight=False)
+    print_runs(runs, console)
+    if options.json is not None:
+        write_json(runs, options.json)
+    return int(failures > 0)
+
+
+def _turns(cases: list[Case], rounds: int, labels: dict[str, str]) -> Iterator[tuple[Case, int, str]]:
+    """Yield case, round and broker in the order of running: brokers alternate, so that drift hits all alike."""
+    for case in cases:
+        for round_number in range(1, rounds + 1):
+            for label, kind in labels.items():
+                if kind in case.kinds:
+                    yield case, round_number, label
+
+
+@contextmanager
+def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> Iterator[brokers.Broker]:
+    """A fresh broker on a directory that goes when the block ends."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+        broker = brokers.start(kind, Path(directory), cores, traffic=case.traffic, executable=executable)
+        try:
+            yield broker
+        finally:
+            broker.stop()
+
+
+def _labels(kinds: list[str]) -> dict[str, str]:
+    """Return the kind of each broker by a label of its own."""
+    labels: dict[str, str] = {}
+    for kind in kinds:
+        earlier = sum(1 for known in labels.values() if known == kind)
+        labels[f"{kind}#{earlier + 1}" if earlier else kind] = kind
+    return labels
+
+
+def _parser() -> argparse.ArgumentParser:
+    listing = "\n".join(f"  {case.name:<13}{case.question}" for case in CASES)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=f"{__doc__}\ncases:\n{listing}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    effort = Effort()
+    spare_cores = max(1, (os.cpu_count() or 2) - 1)  # one is the broker's
+    parser.add_argument("case", nargs="*", help="default: all of them")
+    parser.add_argument("--brokers", default="sluicegate,mosquitto", help="the first is compared with the others")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=effort.seconds, help="measured time of a throughput case")
+    parser.add_argument("--workers", type=int, default=spare_cores, help="processes that make the load")
+    parser.add_argument("--connections", type=int, default=effort.connections, help="of the case idle")
+    parser.add_argument("--waiting", type=int, default=effort.waiting_messages, help="messages of the case waiting")
+    parser.add_argument("--recovery", type=int, default=effort.recovery_messages, help="messages of the case recovery")
+    parser.add_argument("--timeout", type=float, default=effort.timeout_s, help="seconds to fill or drain a backlog")
+    parser.add_argument("--sluicegate", type=Path, help="executable; default: beside this Python")
+    parser.add_argument("--json", type=Path, help="write every run to this file")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""The table of cases. A case is data: what it asks, and which run with which plan answers it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bench import mqtt_wire as wire
+from bench.brokers import Broker, Mosquitto, Sluicegate, Traffic
+from bench.footprint import run_idle_connections, run_recovery, run_waiting
+from bench.load_plan import LoadPlan
+from bench.outcome import Outcome
+from bench.throughput import run_throughput
+
+BOTH: Final = frozenset((Sluicegate.kind, Mosquitto.kind))
+QUEUE_LANES: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much of everything, from the command line."""
+
+    seconds: float = 5.0  # measured, after the warm-up
+    workers: int = 1  # generator processes
+    connections: int = 10_000
+    waiting_messages: int = 5_000_000
+    recovery_messages: int = 1_000_000
+    timeout_s: float = 300.0  # for filling or draining a backlog
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question to a broker."""
+
+    name: str
+    question: str
+    run: Callable[[Broker, Effort], Outcome]
+    kinds: frozenset[str] = BOTH
+    traffic: Traffic = Traffic.BULK
+
+
+def _throughput(name: str, question: str, plan: LoadPlan) -> Case:
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+    traffic = Traffic.SINGLE if plan.window == 1 else Traffic.BULK
+    return Case(name, question, run, traffic=traffic)
+
+
+def _through_queues(broker: Broker, effort: Effort) -> Outcome:
+    if not isinstance(broker, Sluicegate):
+        raise TypeError(f"{broker.kind} has no queues")
+    for lane in range(QUEUE_LANES):
+        broker.create_queue(f"bench-{lane}", f"t/{lane}")
+    plan = LoadPlan(
+        lanes=QUEUE_LANES,
+        qos=1,
+        window=2000,
+        topic="t/{lane}",
+        topic_filter="$queue/bench-{lane}",
+        subscriber_version=wire.MQTT_5,
+    )
+    return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+
+def _idle(broker: Broker, effort: Effort) -> Outcome:
+    return run_idle_connections(broker, connections=effort.connections)
+
+
+def _waiting(broker: Broker, effort: Effort) -> Outcome:
+    return run_waiting(broker, messages=effort.waiting_messages, timeout_s=effort.timeout_s)
+
+
+def _recovery(broker: Broker, effort: Effort) -> Outcome:
+    return run_recovery(broker, messages=effort.recovery_messages, timeout_s=effort.timeout_s)
+
+
+CASES: Final = (
+    _throughput("qos0-1-1", "QoS 0, one publisher to one subscriber, saturated", LoadPlan(window=4000)),
+    _throughput("qos0-10-10", "QoS 0, ten pairs, saturated", LoadPlan(lanes=10, window=2000)),
+    _throughput("qos1-10-10", "QoS 1, ten pairs, saturated", LoadPlan(lanes=10, qos=1, window=1000)),
+    _throughput("fanout-1-50", "QoS 0, each message to 50 subscribers", LoadPlan(subscribers_per_lane=50, window=1000)),
+    _throughput("wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
+    _throughput("wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
+    Case("queue-10-10", "QoS 1 into ten durable queues and out", _through_queues, frozenset((Sluicegate.kind,))),
+    Case("idle", "memory of a connection that does nothing", _idle),
+    Case("waiting", "memory of messages that wait", _waiting),
+    Case("recovery", "restart after kill -9 with messages waiting", _recovery, frozenset((Sluicegate.kind,))),
+)

@@ -1,0 +1,144 @@
+"""Cases that ask what waits cost: idle connections, a backlog in memory, and a restart with one.
+
+A backlog is not believed until it has been read back: each of these cases drains what it published, and counts.
+"""
+
+import socket
+import time
+from typing import Final
+
+from bench import measure
+from bench import mqtt_wire as wire
+from bench.brokers import Broker, Sluicegate
+from bench.load_plan import LoadPlan, LoadReport
+from bench.load_processes import LoadError, run_load
+from bench.mqtt_load import open_session, subscribe
+from bench.outcome import Figure, Outcome
+
+CONNECTIONS_FIRST: Final = 10  # opened before the first look, so that what a broker makes once is not counted
+WINDOW: Final = 2000
+SETTLE_TIMEOUT_S: Final = 15.0
+SETTLE_STEP_S: Final = 1.0
+SETTLED_GROWTH_MAX: Final = 0.005  # of the resident memory, within a step
+QUEUE: Final = "backlog"
+TOPIC: Final = "backlog/0"
+MIB: Final = 1024 * 1024
+
+
+def run_idle_connections(broker: Broker, *, connections: int) -> Outcome:
+    """Open connections that do nothing, and see what the broker's memory grows by."""
+    idle = [_open_idle(broker, number) for number in range(CONNECTIONS_FIRST)]
+    try:
+        before = _settled_memory(broker)
+        cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
+        for number in range(CONNECTIONS_FIRST, CONNECTIONS_FIRST + connections):
+            idle.append(_open_idle(broker, number))
+        connect_s = time.monotonic() - begun_s
+        connect_cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
+        grown = _settled_memory(broker).minus(before)
+    finally:
+        for sock in idle:
+            sock.close()
+    return Outcome(
+        headline=Figure("RSS per connection", grown.rss_bytes / connections, "B"),
+        higher_is_better=False,
+        figures=(
+            Figure("anonymous per connection", grown.anonymous_bytes / connections, "B"),
+            Figure("broker CPU per connect", 1e6 * connect_cpu_s / connections, "us"),
+            Figure("connects", connections / connect_s, "1/s"),
+        ),
+    )
+
+
+def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
+    """Let messages wait: in a durable queue, or at a peer without queues in the session of an absent subscriber."""
+    before = _settled_memory(broker)
+    _prepare_backlog(broker)
+    filled, fill_s = _fill(broker, messages, timeout_s)
+    grown = _settled_memory(broker)
+    drained, drain_s = _drain(broker, messages, timeout_s)
+    return Outcome(
+        headline=Figure("RSS", grown.rss_bytes / MIB, "MiB"),
+        higher_is_better=False,
+        figures=(
+            Figure("RssAnon", grown.anonymous_bytes / MIB, "MiB"),
+            Figure("RSS when empty", before.rss_bytes / MIB, "MiB"),
+            Figure("confirmed", filled.confirmed / fill_s, "msg/s"),
+            Figure("drained", drained.received / drain_s, "msg/s"),
+        ),
+        lost=drained.lost,
+        duplicated=drained.duplicated,
+    )
+
+
+def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
+    """Kill a broker that holds a backlog and see how long a new one takes to be ready. All must be there."""
+    broker.kill()
+    empty_s = broker.restart()
+    _prepare_backlog(broker)
+    _fill(broker, messages, timeout_s)
+    broker.kill()
+    recovery_s = broker.restart()
+    drained, _ = _drain(broker, messages, timeout_s)
+    return Outcome(
+        headline=Figure("restart until ready", recovery_s, "s"),
+        higher_is_better=False,
+        figures=(Figure("restart when empty", empty_s, "s"),),
+        lost=drained.lost,
+        duplicated=drained.duplicated,
+    )
+
+
+def _prepare_backlog(broker: Broker) -> None:
+    if isinstance(broker, Sluicegate):
+        broker.create_queue(QUEUE, TOPIC)
+        return
+    packet = wire.connect(QUEUE, version=wire.MQTT_3_1_1, clean=False)
+    with open_session(broker.address, packet) as sock:
+        subscribe(sock, TOPIC, qos=1, version=wire.MQTT_3_1_1)
+
+
+def _fill(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport, float]:
+    plan = LoadPlan(subscribers_per_lane=0, qos=1, window=WINDOW, messages_per_lane=messages, topic=TOPIC)
+    report, taken_s = _run(plan, broker, timeout_s)
+    if report.confirmed != messages:
+        raise LoadError(f"{report.confirmed} of {messages} messages were confirmed")
+    return report, taken_s
+
+
+def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport, float]:
+    queue = isinstance(broker, Sluicegate)
+    plan = LoadPlan(
+        publishes=False,
+        qos=1,
+        window=WINDOW,  # makes the same cycle of sequences as `_fill`
+        messages_per_lane=messages,
+        topic_filter=f"$queue/{QUEUE}" if queue else None,
+        subscriber_version=wire.MQTT_5 if queue else wire.MQTT_3_1_1,
+        subscriber_id=None if queue else QUEUE,
+    )
+    return _run(plan, broker, timeout_s)
+
+
+def _run(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, float]:
+    begun_s = time.monotonic()
+    with run_load(plan, broker.address, workers=1) as load:
+        report = load.report(timeout_s)
+    return report, time.monotonic() - begun_s
+
+
+def _open_idle(broker: Broker, number: int) -> socket.socket:
+    return open_session(broker.address, wire.connect(f"bench-idle-{number}", version=wire.MQTT_3_1_1))
+
+
+def _settled_memory(broker: Broker) -> measure.Memory:
+    """Return the memory once it has stopped changing, or when waiting longer makes no sense."""
+    deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
+    former = measure.memory(broker.pid)
+    while time.monotonic() < deadline_s:
+        time.sleep(SETTLE_STEP_S)
+        now = measure.memory(broker.pid)
+        if abs(now.rss_bytes - former.rss_bytes) <= SETTLED_GROWTH_MAX * former.rss_bytes:
+            return now
+        former = now
+    return former

@@ -1,0 +1,52 @@
+"""What the kernel says about a process and its children: processor time and resident memory, read from /proc."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")  # 100 almost everywhere: runs of a second or more, not less
+_STAT_UTIME: Final = 11  # counted from the field after the command's closing parenthesis, proc(5)
+_STAT_STIME: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Resident memory of a process tree."""
+
+    rss_bytes: int  # everything, pages of a mapped spool file included
+    anonymous_bytes: int  # what the process allocated itself
+
+    def minus(self, other: "Memory") -> "Memory":
+        """Return the growth since `other`."""
+        return Memory(self.rss_bytes - other.rss_bytes, self.anonymous_bytes - other.anonymous_bytes)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return user plus system time of the process and its living descendants, all threads."""
+    ticks = 0
+    for member in process_tree(pid):
+        fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[_STAT_UTIME]) + int(fields[_STAT_STIME])
+    return ticks / _TICKS_PER_S
+
+
+def memory(pid: int) -> Memory:
+    """Return the resident memory of the process and its living descendants."""
+    rss_kib = anonymous_kib = 0
+    for member in process_tree(pid):
+        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                rss_kib += int(line.split()[1])
+            elif line.startswith("RssAnon:"):
+                anonymous_kib += int(line.split()[1])
+    return Memory(rss_bytes=rss_kib * 1024, anonymous_bytes=anonymous_kib * 1024)
+
+
+def process_tree(pid: int) -> list[int]:
+    """Return the process and its descendants."""
+    found = [pid]
+    for parent in found:  # grows while it is walked
+        for thread in os.listdir(f"/proc/{parent}/task"):
+            found += [int(child) for child in Path(f"/proc/{parent}/task/{thread}/children").read_text().split()]
+    return found

@@ -1,0 +1,155 @@
+"""The MQTT packets a load generator sends, and how it cuts those it gets. Bytes only, no socket.
+
+Publishers do not encode while they run: a `stream` is a whole cycle of PUBLISH packets joined into one bytes object,
+and what goes out is a slice of it. The payload of message n starts with n modulo the cycle, as eight bytes, so the
+receiving side can tell a lost message from a repeated one. Deliberately absent: everything a broker may ask of a
+real client, such as QoS 2, wills, retransmission and keep-alive.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+MQTT_3_1_1: Final = 4  # protocol level in CONNECT [3.1.2.2]
+MQTT_5: Final = 5
+
+CONNACK: Final = 0x20
+PUBLISH: Final = 0x30
+PUBACK: Final = 0x40
+SUBACK: Final = 0x90
+TYPE_MASK: Final = 0xF0
+DUP: Final = 0x08
+
+PUBACK_BYTES: Final = 4  # in 3.1.1 always, in 5.0 when the reason is success [3.4.2.1]
+SEQUENCE_BYTES: Final = 8
+CYCLE_MAX: Final = 65_535  # one packet id each, and 0 is not an id [2.2.1-3]
+REMAINING_LENGTH_BYTES_MAX: Final = 4  # [2.2.3]
+
+
+class WireError(Exception):
+    """The broker sent something that this load cannot have caused."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishShape:
+    """Where things lie in a PUBLISH packet. Offsets count from the packet's first byte."""
+
+    packet_bytes: int
+    packet_id_at: int | None  # None: QoS 0 has no packet id
+    payload_at: int
+
+
+def connect(client_id: str, *, version: int, clean: bool = True, session_expiry_s: int = 0) -> bytes:
+    """Return CONNECT without keep-alive. `clean=False` with 3.1.1 asks for a session that outlives the connection."""
+    flags = 0x02 if clean else 0x00
+    body = _text("MQTT") + bytes((version, flags, 0, 0))
+    if version == MQTT_5:
+        expiry = b"\x11" + session_expiry_s.to_bytes(4, "big") if session_expiry_s else b""
+        body += bytes((len(expiry),)) + expiry
+    return _packet(0x10, body + _text(client_id))
+
+
+def subscribe(topic_filter: str, *, qos: int, version: int) -> bytes:
+    """Return SUBSCRIBE with packet id 1 and one filter."""
+    properties = b"\x00" if version == MQTT_5 else b""
+    return _packet(0x82, b"\x00\x01" + properties + _text(topic_filter) + bytes((qos,)))
+
+
+def publish_header(topic: str, *, qos: int, payload_bytes: int) -> tuple[bytes, int | None]:
+    """Return a 3.1.1 PUBLISH up to its payload, with packet id 0, and the offset of that id."""
+    variable = _text(topic) + (b"\x00\x00" if qos else b"")
+    header = bytes((PUBLISH | qos << 1,)) + _remaining_length(len(variable) + payload_bytes) + variable
+    return header, len(header) - 2 if qos else None
+
+
+def publish_stream(header: bytes, packet_id_at: int | None, *, cycle: int, payload_bytes: int) -> bytes:
+    """Return `cycle` PUBLISH packets in a row: sequences from 0; packet ids from 1, unless `packet_id_at` is None."""
+    if payload_bytes < SEQUENCE_BYTES:
+        raise ValueError(f"a payload of {payload_bytes} bytes has no room for a sequence of {SEQUENCE_BYTES}")
+    if not 1 <= cycle <= CYCLE_MAX:
+        raise ValueError(f"a cycle has 1 to {CYCLE_MAX} packets, not {cycle}")
+    padding = b"." * (payload_bytes - SEQUENCE_BYTES)
+    packets: list[bytes] = []
+    for sequence in range(cycle):
+        packets.append(header)
+        packets.append(sequence.to_bytes(SEQUENCE_BYTES, "big"))
+        packets.append(padding)
+    stream = bytearray(b"".join(packets))
+    if packet_id_at is not None:
+        ids = range(1, cycle + 1)
+        size = len(header) + payload_bytes
+        stream[packet_id_at::size] = bytes([packet_id >> 8 for packet_id in ids])
+        stream[packet_id_at + 1 :: size] = bytes([packet_id & 0xFF for packet_id in ids])
+    return bytes(stream)
+
+
+def pubacks(ids_high: bytes | bytearray, ids_low: bytes | bytearray) -> bytes:
+    """Return one PUBACK for each packet id, given as the column of high and the column of low bytes."""
+    count = len(ids_high)
+    packets = bytearray(b"\x40\x02\x00\x00" * count)
+    packets[2::4] = ids_high
+    packets[3::4] = ids_low
+    return bytes(packets)
+
+
+def puback_stream(cycle: int) -> bytes:
+    """Return the PUBACKs that a whole cycle of PUBLISH packets calls for, in order [4.6.0-2]."""
+    ids = range(1, cycle + 1)
+    return pubacks(bytes([packet_id >> 8 for packet_id in ids]), bytes([packet_id & 0xFF for packet_id in ids]))
+
+
+def packet_end(data: bytes | bytearray, start: int, end: int) -> tuple[int, int]:
+    """Return where the packet at `start` has its body and where it ends; the end is 0 while its length is unknown."""
+    length = 0
+    for index in range(REMAINING_LENGTH_BYTES_MAX):
+        at = start + 1 + index
+        if at >= end:
+            return 0, 0
+        length |= (data[at] & 0x7F) << 7 * index
+        if data[at] < 0x80:
+            return at + 1, at + 1 + length
+    raise WireError(f"remaining length is longer than {REMAINING_LENGTH_BYTES_MAX} bytes")
+
+
+def publish_shape(data: bytes | bytearray, start: int, body: int, end: int, *, version: int) -> PublishShape:
+    """Return the layout of the PUBLISH packet at `start`, whose body begins at `body`."""
+    at = body + 2 + int.from_bytes(data[body : body + 2], "big")
+    packet_id_at: int | None = None
+    if data[start] >> 1 & 3:
+        packet_id_at = at - start
+        at += 2
+    if version == MQTT_5:
+        # A property section is announced like a packet's length [2.2.2.1].
+        _, at = packet_end(data, at - 1, end)
+    if at > end or at == 0:
+        raise WireError(f"PUBLISH of {end - start} bytes ends before its payload")
+    return PublishShape(packet_bytes=end - start, packet_id_at=packet_id_at, payload_at=at - start)
+
+
+def check_connack(packet: bytes) -> None:
+    """Raise unless `packet` is a CONNACK that accepts."""
+    if packet[0] != CONNACK or packet[3] != 0:
+        raise WireError(f"connection refused: {packet.hex(' ')}")
+
+
+def check_suback(packet: bytes) -> None:
+    """Raise unless `packet` is a SUBACK whose one filter was granted."""
+    if packet[0] != SUBACK or packet[-1] >= 0x80:
+        raise WireError(f"subscription refused: {packet.hex(' ')}")
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def _packet(first_byte: int, body: bytes) -> bytes:
+    return bytes((first_byte,)) + _remaining_length(len(body)) + body
+
+
+def _remaining_length(length: int) -> bytes:
+    encoded = bytearray()
+    while length > 0x7F:
+        encoded.append(length & 0x7F | 0x80)
+        length >>= 7
+    encoded.append(length)
+    return bytes(encoded)

@@ -1,0 +1,96 @@
+"""Results as a table for people and as JSON for later comparison."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a case on one broker in one round."""
+
+    case: str
+    broker: str  # label: its kind, numbered when two of a kind are compared
+    round: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times better the first broker was than another, round by round."""
+
+    case: str
+    better: str
+    worse: str
+    values: tuple[float, ...]
+
+
+def ratios(runs: list[Run]) -> list[Ratio]:
+    """Pair the first broker's runs with every other's of the same case and round."""
+    found: list[Ratio] = []
+    for case in dict.fromkeys(run.case for run in runs):
+        by_broker = _by_broker([run for run in runs if run.case == case])
+        first, *others = by_broker
+        for other in others:
+            theirs = {run.round: run.outcome for run in by_broker[other]}
+            pairs = [(run.outcome, theirs[run.round]) for run in by_broker[first] if run.round in theirs]
+            if pairs:
+                found.append(Ratio(case, first, other, tuple(ours.ratio_to(peer) for ours, peer in pairs)))
+    return found
+
+
+def print_runs(runs: list[Run], console: Console) -> None:
+    """Print a row per case and broker, then the ratios."""
+    table = Table("case", "broker", "headline", "min", "median", "max", "lost", "twice", "medians of the rest")
+    for case in dict.fromkeys(run.case for run in runs):
+        for broker, theirs in _by_broker([run for run in runs if run.case == case]).items():
+            table.add_row(case, broker, *_cells([run.outcome for run in theirs]))
+    console.print(table)
+    compared = ratios(runs)
+    if compared:
+        table = Table("case", "ratio (above 1: the first is better)", "min", "median", "max")
+        for ratio in compared:
+            table.add_row(ratio.case, f"{ratio.better} / {ratio.worse}", *_spread(ratio.values))
+        console.print(table)
+
+
+def write_json(runs: list[Run], path: Path) -> None:
+    """Write every run and every ratio."""
+    content = {"runs": [asdict(run) for run in runs], "ratios": [asdict(ratio) for ratio in ratios(runs)]}
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def _by_broker(runs: list[Run]) -> dict[str, list[Run]]:
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        grouped.setdefault(run.broker, []).append(run)
+    return grouped
+
+
+def _cells(outcomes: list[Outcome]) -> list[str]:
+    first = outcomes[0]
+    rest = [
+        f"{figure.name} {_number(median([outcome.figures[index].value for outcome in outcomes]))} {figure.unit}"
+        for index, figure in enumerate(first.figures)
+    ]
+    return [
+        f"{first.headline.name}, {first.headline.unit}",
+        *_spread(tuple(outcome.headline.value for outcome in outcomes)),
+        str(sum([outcome.lost for outcome in outcomes])),
+        str(sum([outcome.duplicated for outcome in outcomes])),
+        ", ".join(rest),
+    ]
+
+
+def _spread(values: tuple[float, ...]) -> tuple[str, str, str]:
+    return _number(min(values)), _number(median(values)), _number(max(values))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

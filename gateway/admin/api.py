@@ -1,0 +1,168 @@
+"""What each operation of the admin port does: read the request, ask the node, write the answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, unquote
+
+import orjson
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from gateway.admin.openapi import docs_page, document, index_page
+from gateway.admin.operations import BROWSE_PARAMETERS, Parameter
+from gateway.admin.problems import Unacceptable
+from gateway.metrics import CONTENT_TYPE, Exposition
+from gateway.ports import NodePort, QueueInvalid
+from gateway.views import ActorView, Health, MessageView, QueueView
+from messaging.queue_config import definition_from_dict
+
+BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
+# The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
+CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    queues: Sequence[QueueView]
+
+
+@dataclass(frozen=True, slots=True)
+class _Messages:
+    messages: Sequence[MessageView]
+
+
+@dataclass(frozen=True, slots=True)
+class _Actors:
+    actors: Sequence[ActorView]
+
+
+QUEUE: Final = TypeAdapter(QueueView)
+QUEUES: Final = TypeAdapter(_Queues)
+MESSAGES: Final = TypeAdapter(_Messages)
+ACTORS: Final = TypeAdapter(_Actors)
+HEALTH: Final = TypeAdapter(Health)
+
+
+class AdminApi:
+    """The operations, by the ids of `gateway.admin.operations`."""
+
+    def __init__(self, *, node: NodePort, exposition: Exposition) -> None:
+        self._node = node
+        self._exposition = exposition
+        self._document = orjson.dumps(document())
+
+    async def index(self, request: Request) -> Response:
+        """A page of links."""
+        return _html(index_page())
+
+    async def docs(self, request: Request) -> Response:
+        """The documentation page."""
+        return _html(docs_page())
+
+    async def openapi(self, request: Request) -> Response:
+        """The OpenAPI document."""
+        return _json(self._document)
+
+    async def live(self, request: Request) -> Response:
+        """200 while the process works, 503 when it should be restarted."""
+        health = await self._node.health()
+        return _json(HEALTH.dump_json(health), status=200 if health.live else 503)
+
+    async def ready(self, request: Request) -> Response:
+        """200 while the node takes traffic, 503 with the reasons otherwise."""
+        health = await self._node.health()
+        return _json(HEALTH.dump_json(health), status=200 if health.live and health.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """The text a Prometheus server scrapes."""
+        samples = await self._node.metrics_snapshot()
+        return Response(self._exposition.render(samples), headers={"Content-Type": CONTENT_TYPE})
+
+    async def actors(self, request: Request) -> Response:
+        """The tree of actors."""
+        return _json(ACTORS.dump_json(_Actors(await self._node.actor_tree())))
+
+    async def list_queues(self, request: Request) -> Response:
+        """Every queue."""
+        return _json(QUEUES.dump_json(_Queues(await self._node.list_queues())))
+
+    async def create_queue(self, request: Request) -> Response:
+        """Create a queue from a definition in the body."""
+        definition = definition_from_dict(await _json_object(request))
+        view = await self._node.create_queue(definition)
+        response = _json(QUEUE.dump_json(view), status=201)
+        response.headers["Location"] = f"/queues/{quote(view.name, safe='')}"
+        return response
+
+    async def show_queue(self, request: Request) -> Response:
+        """One queue with its partitions and flows."""
+        return _json(QUEUE.dump_json(await self._node.show_queue(_name(request))))
+
+    async def update_queue(self, request: Request) -> Response:
+        """Change what the body names."""
+        changes = await _json_object(request)
+        return _json(QUEUE.dump_json(await self._node.update_queue(_name(request), changes)))
+
+    async def delete_queue(self, request: Request) -> Response:
+        """Delete a queue."""
+        await self._node.delete_queue(_name(request))
+        return Response(status_code=204)
+
+    async def purge_queue(self, request: Request) -> Response:
+        """Remove what waits in a queue."""
+        return _json(orjson.dumps({"purged_count": await self._node.purge_queue(_name(request))}))
+
+    async def browse_queue(self, request: Request) -> Response:
+        """A page of messages."""
+        partition, after, limit = (_whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
+        messages = await self._node.browse_queue(
+            _name(request), partition=partition, after=after or 0, limit=limit or 1
+        )
+        return _json(MESSAGES.dump_json(_Messages(messages)))
+
+
+def _json(body: bytes, *, status: int = 200) -> Response:
+    return Response(body, status, media_type="application/json")
+
+
+def _html(body: str) -> Response:
+    return HTMLResponse(body, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+
+def _name(request: Request) -> str:
+    encoded: str = request.path_params["name"]
+    try:
+        return unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise Unacceptable(400, "Bad name", f"{encoded!r} is not percent-encoded UTF-8") from None
+
+
+def _whole_number(request: Request, parameter: Parameter) -> int | None:
+    given = request.query_params.get(parameter.name)
+    if given is None:
+        return parameter.default
+    if given.isascii() and given.isdigit() and len(given) <= 19 and parameter.low <= int(given) <= parameter.high:
+        return int(given)
+    allowed = f"a whole number from {parameter.low} to {parameter.high}"
+    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", allowed)
+
+
+async def _json_object(request: Request) -> dict[str, object]:
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise Unacceptable(415, "Not JSON", f"the content type is {content_type!r}; send application/json")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        value: object = orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}"
+        raise Unacceptable(400, "Not JSON", f"the body is not JSON: {problem.msg} ({where})") from None
+    if not isinstance(value, dict):
+        raise Unacceptable(400, "Not an object", 'the body must be a JSON object, such as {"name": "orders"}')
+    return value

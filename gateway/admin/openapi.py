@@ -1,0 +1,167 @@
+"""The OpenAPI document and the documentation page, both made from the table of operations."""
+
+import html
+from typing import Final
+
+from pydantic import TypeAdapter
+
+from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter
+from gateway.version import VERSION
+from gateway.views import QUEUE_CONFIG_SCHEMA, ActorView, Health, MessageView, QueueView, attribute_schema
+from messaging.queue_attributes import ATTRIBUTES
+
+Schema = dict[str, object]
+
+_TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
+_PROBLEM: Final[Schema] = {
+    "type": "object",
+    "description": "RFC 9457 problem details",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "the attribute that is wrong"},
+        "allowed": {"type": "string", "description": "what it may be"},
+    },
+    "required": ["type", "title", "status", "detail"],
+}
+
+
+def document() -> Schema:
+    """Return the OpenAPI 3.1 document."""
+    paths: dict[str, Schema] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Sluicegate admin API", "version": VERSION},
+        "paths": paths,
+        "components": {"schemas": _schemas()},
+    }
+
+
+def docs_page() -> str:
+    """Return a page that needs nothing from elsewhere: no script, no style sheet, no font."""
+    rows = "".join(
+        f"<h2><code>{operation.method} {html.escape(operation.path)}</code></h2>"
+        f"<p>{html.escape(operation.summary)}.</p>"
+        f"{_parameter_list(operation)}<ul>{''.join(_answer_item(answer) for answer in operation.answers)}</ul>"
+        for operation in OPERATIONS
+    )
+    attributes = "".join(
+        f"<tr><td><code>{attribute.name}</code><td>{html.escape(str(attribute.default))}"
+        f"<td>{html.escape(attribute.allowed())}<td>{html.escape(attribute.meaning)}"
+        for attribute in ATTRIBUTES
+    )
+    return _page(
+        "Admin API",
+        "<p>A queue name that contains <code>/</code> is percent-encoded in a path: <code>/queues/orders%2Feu</code>. "
+        'Errors are RFC 9457 problem details. <a href="/openapi.json">OpenAPI document</a>.</p>'
+        f"{rows}<h2>Queue attributes</h2><table><tr><th>name<th>default<th>allowed<th>meaning{attributes}</table>",
+    )
+
+
+def index_page() -> str:
+    """Return the page at `/`."""
+    links = "".join(
+        f'<li><a href="{operation.path}">{operation.path}</a> {html.escape(operation.summary)}</li>'
+        for operation in OPERATIONS
+        if operation.method == "GET" and "{" not in operation.path and operation.path != "/"
+    )
+    return _page("Sluicegate", f"<ul>{links}</ul>")
+
+
+def _operation(operation: Operation) -> Schema:
+    described: Schema = {
+        "operationId": operation.id,
+        "summary": operation.summary,
+        "responses": {str(answer.status): _response(answer) for answer in operation.answers},
+    }
+    parameters = [_parameter(each) for each in operation.parameters]
+    if "{name}" in operation.path:
+        parameters.insert(0, {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body is not None:
+        content = {"application/json": {"schema": _reference(operation.body)}}
+        described["requestBody"] = {"required": True, "content": content}
+    return described
+
+
+def _response(answer: Answer) -> Schema:
+    response: Schema = {"description": answer.meaning}
+    if answer.schema is not None:
+        media_type = "application/problem+json" if answer.schema == "Problem" else answer.media_type
+        response["content"] = {media_type: {"schema": _reference(answer.schema)}}
+    elif answer.status != 204:
+        response["content"] = {answer.media_type: {"schema": {"type": "string"}}}
+    return response
+
+
+def _parameter(parameter: Parameter) -> Schema:
+    schema: Schema = {"type": "integer", "minimum": parameter.low, "maximum": parameter.high}
+    if parameter.default is not None:
+        schema["default"] = parameter.default
+    return {"name": parameter.name, "in": "query", "description": parameter.meaning, "schema": schema}
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _schemas() -> Schema:
+    attributes: Schema = {attribute.name: attribute_schema(attribute) for attribute in ATTRIBUTES}
+    schemas: Schema = {
+        "Document": {"type": "object"},
+        "Problem": _PROBLEM,
+        "QueueConfig": QUEUE_CONFIG_SCHEMA,
+        "QueueDefinition": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, **attributes, "subscriptions": _TEXTS},
+            "required": ["name"],
+            "additionalProperties": False,
+        },
+        "QueueChanges": {
+            "type": "object",
+            "properties": {**attributes, "subscriptions": _TEXTS},
+            "additionalProperties": False,
+        },
+        "Purged": {"type": "object", "properties": {"purged_count": {"type": "integer"}}, "required": ["purged_count"]},
+        "Queues": _list_of("queues", "QueueView"),
+        "Messages": _list_of("messages", "MessageView"),
+        "Actors": _list_of("actors", "ActorView"),
+    }
+    for view in (QueueView, MessageView, ActorView, Health):
+        schema = TypeAdapter(view).json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
+        schemas.update(schema.pop("$defs", {}))
+        if "$ref" not in schema:  # a view that holds itself is among its own definitions
+            schemas[view.__name__] = schema
+    return schemas
+
+
+def _list_of(key: str, view: str) -> Schema:
+    return {"type": "object", "properties": {key: {"type": "array", "items": _reference(view)}}, "required": [key]}
+
+
+def _parameter_list(operation: Operation) -> str:
+    items = "".join(
+        f"<li><code>?{each.name}=</code> {html.escape(each.meaning)}, {each.low} to {each.high}</li>"
+        for each in operation.parameters
+    )
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _answer_item(answer: Answer) -> str:
+    return f"<li>{answer.status}: {html.escape(answer.meaning)}</li>"
+
+
+def _page(title: str, body: str) -> str:
+    style = (
+        "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+        "td,th{text-align:left;padding:.2rem .6rem;vertical-align:top}h2{margin-top:2rem;font-size:1.1rem}"
+    )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{style}</style>'
+        f"<h1>{title}</h1>{body}</html>"
+    )

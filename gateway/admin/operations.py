@@ -1,0 +1,137 @@
+"""The table of everything the admin port can do. Router, OpenAPI document and documentation page are made from it."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+JSON: Final = "application/json"
+HTML: Final = "text/html"
+METRICS_TEXT: Final = "text/plain"
+MESSAGES_MAX: Final = 1000  # one page of a browse
+MESSAGES_DEFAULT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter that is a whole number."""
+
+    name: str
+    meaning: str
+    low: int
+    high: int
+    default: int | None = None  # None: absent has a meaning of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A way an operation can end."""
+
+    status: int
+    meaning: str
+    schema: str | None = None  # name under `components/schemas`; None: no JSON
+    media_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method at one path. `id` is the name of the method of `AdminApi` that performs it."""
+
+    id: str
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    summary: str
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter, ...] = ()
+    body: str | None = None  # schema name
+
+
+NOT_FOUND: Final = Answer(404, "No queue has that name", "Problem")
+INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
+REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why", "Problem")
+TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
+NOT_JSON: Final = Answer(415, "The body is not application/json", "Problem")
+UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
+BAD_BODY: Final = (UNREADABLE, TOO_LARGE, NOT_JSON, INVALID)
+
+BROWSE_PARAMETERS: Final = (
+    Parameter("partition", "read this partition only", 0, 999),
+    Parameter("after", "sequences above this one", 0, 2**63 - 1, 0),
+    Parameter("limit", "most messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
+)
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
+    Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),
+    Operation("openapi", "GET", "/openapi.json", "The OpenAPI document", (Answer(200, "OpenAPI 3.1", "Document"),)),
+    Operation(
+        "live",
+        "GET",
+        "/health/live",
+        "Whether the process works; restart it when not",
+        (Answer(200, "It works", "Health"), Answer(503, "It does not, for `reasons`", "Health")),
+    ),
+    Operation(
+        "ready",
+        "GET",
+        "/health/ready",
+        "Whether the node takes traffic",
+        (Answer(200, "It does", "Health"), Answer(503, "It does not, for `reasons`", "Health")),
+    ),
+    Operation(
+        "metrics",
+        "GET",
+        "/metrics",
+        "Metrics for Prometheus",
+        (Answer(200, "Text exposition format", None, METRICS_TEXT),),
+    ),
+    Operation("actors", "GET", "/actors", "The tree of actors", (Answer(200, "Roots first", "Actors"),)),
+    Operation("list_queues", "GET", "/queues", "Every queue", (Answer(200, "By name", "Queues"),)),
+    Operation(
+        "create_queue",
+        "POST",
+        "/queues",
+        "Create a durable queue",
+        (
+            Answer(201, "Created", "QueueView"),
+            Answer(409, "It exists already, or the node refuses", "Problem"),
+            *BAD_BODY,
+        ),
+        body="QueueDefinition",
+    ),
+    Operation(
+        "show_queue",
+        "GET",
+        "/queues/{name}",
+        "One queue with its partitions and flows",
+        (Answer(200, "The queue", "QueueView"), NOT_FOUND),
+    ),
+    Operation(
+        "update_queue",
+        "PATCH",
+        "/queues/{name}",
+        "Change some attributes, or the subscriptions as a whole; all of it or nothing",
+        (Answer(200, "As it is now", "QueueView"), NOT_FOUND, REFUSED, *BAD_BODY),
+        body="QueueChanges",
+    ),
+    Operation(
+        "delete_queue",
+        "DELETE",
+        "/queues/{name}",
+        "Delete a queue with all it holds",
+        (Answer(204, "It is gone"), NOT_FOUND, REFUSED),
+    ),
+    Operation(
+        "purge_queue",
+        "POST",
+        "/queues/{name}/purge",
+        "Remove every message that waits; what is delivered and unsettled stays",
+        (Answer(200, "How many", "Purged"), NOT_FOUND, REFUSED),
+    ),
+    Operation(
+        "browse_queue",
+        "GET",
+        "/queues/{name}/messages",
+        "Messages oldest first, without removing any",
+        (Answer(200, "One page", "Messages"), NOT_FOUND, Answer(422, "A parameter is not allowed", "Problem")),
+        parameters=BROWSE_PARAMETERS,
+    ),
+)

@@ -1,0 +1,61 @@
+"""Errors as RFC 9457 problem details: what was wrong, and what would have been right."""
+
+from typing import Final
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+class Unacceptable(Exception):
+    """A request that cannot be served as it came."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.title = title
+        self.detail = detail
+
+
+def problem(status: int, title: str, detail: str, **members: str) -> Response:
+    """Return a problem response. `members` are extension members, such as the field that was wrong."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}
+    return Response(orjson.dumps(body), status, media_type=MEDIA_TYPE)
+
+
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Return the problem response for an error a handler raised."""
+    match error:
+        case Unacceptable():
+            return problem(error.status, error.title, error.detail)
+        case QueueInvalid():
+            return problem(422, "Not allowed", str(error), field=error.field, allowed=error.allowed)
+        case QueueNotFound():
+            return problem(404, "Queue not found", str(error))
+        case QueueAlreadyExists():
+            return problem(409, "Queue already exists", str(error))
+        case Refused():
+            return problem(409, "Refused", error.reason)
+        case TimeoutError():
+            return problem(504, "No answer", "the node did not answer in time; GET /actors shows where work piles up")
+        case HTTPException(status_code=404):
+            return problem(404, "Not found", f"there is nothing at {request.url.path}; GET / lists what there is")
+        case HTTPException(status_code=405):
+            return _method_not_allowed(request, error)
+        case HTTPException():
+            return problem(error.status_code, "Refused", str(error.detail))
+        case _:
+            return problem(500, "Internal error", "a mistake of the gateway; its log says more")
+
+
+def _method_not_allowed(request: Request, error: HTTPException) -> Response:
+    allowed = (error.headers or {}).get("Allow", "")
+    detail = f"{request.method} is not possible at {request.url.path}; possible: {allowed}"
+    response = problem(405, "Method not allowed", detail)
+    response.headers["Allow"] = allowed
+    return response

@@ -1,0 +1,8 @@
+"""The `sluicegate` command: run a node, publish and subscribe, look after queues.
+
+Commands talk to a node over MQTT or its admin port like anybody else; only `serve` and `check-config` see the inside.
+"""
+
+from gateway.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,129 @@
+"""The admin API as the commands use it: paths and JSON in here, views outside."""
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import orjson
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
+from gateway.views import ActorView, MessageView, QueueView
+
+URL_DEFAULT: Final = "http://127.0.0.1:8080"
+TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
+
+UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
+
+View = TypeVar("View")
+
+_QUEUE: Final = TypeAdapter(QueueView)
+_QUEUES: Final = TypeAdapter(tuple[QueueView, ...])
+_MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
+_ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
+
+
+class AdminClient:
+    """One gateway's admin port. Every verb raises CommandFailed with a message for people."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            advice = f"Write it like {URL_DEFAULT}."
+            raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
+        self._url = url.rstrip("/")
+
+    def create_queue(self, definition: Mapping[str, object]) -> QueueView:
+        """Create a queue."""
+        return _read(_QUEUE, self._ask("POST", "/queues", definition))
+
+    def list_queues(self) -> Sequence[QueueView]:
+        """Return every queue."""
+        return _read(_QUEUES, _member(self._ask("GET", "/queues"), "queues"))
+
+    def show_queue(self, name: str) -> QueueView:
+        """Return one queue."""
+        return _read(_QUEUE, self._ask("GET", _queue_path(name)))
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a queue."""
+        self._ask("DELETE", _queue_path(name))
+
+    def purge_queue(self, name: str) -> int:
+        """Remove what waits; return how many messages that were."""
+        purged = _member(self._ask("POST", _queue_path(name) + "/purge"), "purged_count")
+        return purged if isinstance(purged, int) else 0
+
+    def browse_queue(self, name: str, *, partition: int | None, after: int, limit: int) -> Sequence[MessageView]:
+        """Return one page of messages."""
+        query: dict[str, int] = {"after": after, "limit": limit}
+        if partition is not None:
+            query["partition"] = partition
+        answer = self._ask("GET", f"{_queue_path(name)}/messages?{urlencode(query)}")
+        return _read(_MESSAGES, _member(answer, "messages"))
+
+    def actors(self) -> Sequence[ActorView]:
+        """Return the roots of the actor tree."""
+        return _read(_ACTORS, _member(self._ask("GET", "/actors"), "actors"))
+
+    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
+        data = None if body is None else orjson.dumps(body)
+        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data else {})
+        request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
+                raw: bytes = response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                raise CommandFailed(_problem_text(error)) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise CommandFailed(
+                f"no gateway answers at {self._url}: {reason}",
+                exit_code=UNREACHABLE,
+                advice="Is it running (`sluicegate serve`)? Another address: --url or SLUICEGATE_URL.",
+            ) from None
+        return _parsed(raw) if raw else None
+
+
+def _queue_path(name: str) -> str:
+    return "/queues/" + quote(name, safe="")
+
+
+def _parsed(raw: bytes) -> object:
+    try:
+        value: object = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise CommandFailed("what answers there is no Sluicegate admin port", exit_code=UNREACHABLE) from None
+    return value
+
+
+def _member(answer: object, key: str) -> object:
+    if not isinstance(answer, dict) or key not in answer:
+        raise CommandFailed(f"the answer has no {key!r}: no Sluicegate, or another release", exit_code=UNREACHABLE)
+    return answer[key]
+
+
+def _read(adapter: TypeAdapter[View], answer: object) -> View:
+    try:
+        return adapter.validate_python(answer)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        text = f"the answer cannot be read ({where}: {first['msg']}): the gateway may be of another release"
+        raise CommandFailed(text) from None
+
+
+def _problem_text(error: urllib.error.HTTPError) -> str:
+    """Return what the gateway said was wrong."""
+    try:
+        problem: object = orjson.loads(error.read())
+    except (orjson.JSONDecodeError, OSError):
+        problem = None
+    if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
+        return str(problem["detail"])
+    return f"the gateway answered {error.code} {error.reason}"

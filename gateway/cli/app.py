@@ -1,0 +1,55 @@
+"""The command and its subcommands, put together."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import typer
+
+from gateway.cli import actors, node, publish, queues, subscribe
+from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
+from gateway.cli.output import JsonOption, print_json
+from gateway.version import VERSION
+
+INTERRUPTED: Final = 130  # the shells' number for Ctrl-C
+TRACEBACK_VARIABLE: Final = "SLUICEGATE_TRACEBACK"
+
+app = typer.Typer(
+    name="sluicegate",
+    help="A message gateway: per-key ordered, elastic, durable work queues for any protocol.",
+    cls=ReportingGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("serve")(node.serve)
+app.command("check-config")(node.check_config)
+app.command("hash-password")(node.hash_password)
+app.command("pub")(publish.pub)
+app.command("sub")(subscribe.sub)
+app.add_typer(queues.app, name="queue")
+app.command("actors")(actors.actors)
+
+
+@app.command("version")
+def version(as_json: JsonOption = False) -> None:
+    """Print the release."""
+    if as_json:
+        print_json({"version": VERSION, "python": sys.version.split()[0]})
+    else:
+        typer.echo(f"sluicegate {VERSION}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command and end the process with its exit code."""
+    try:
+        app(None if arguments is None else list(arguments))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except Exception as problem:
+        if os.environ.get(TRACEBACK_VARIABLE):
+            raise
+        text = f"{type(problem).__name__}: {problem}"
+        report(CommandFailed(f"this is a mistake of ours: {text}", advice=f"{TRACEBACK_VARIABLE}=1 shows where."))
+        sys.exit(FAILED)

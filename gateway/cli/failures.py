@@ -1,0 +1,55 @@
+"""How a command ends when it does not succeed: an exit code, a sentence, and what to do. Never a traceback."""
+
+import sys
+from typing import Any, Final, TextIO
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+OK: Final = 0
+FAILED: Final = 1  # the gateway refused, or something went wrong
+USAGE: Final = 2  # the command line or the configuration is wrong
+UNREACHABLE: Final = 3  # no gateway answers there
+
+
+class CommandFailed(Exception):
+    """A command cannot go on."""
+
+    def __init__(self, text: str, *, exit_code: int = FAILED, advice: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.exit_code = exit_code
+        self.advice = advice
+
+
+class ReportingGroup(TyperGroup):
+    """Turns CommandFailed, and a closed pipe behind us, into an exit code and a message on standard error."""
+
+    def invoke(self, ctx: Any) -> Any:  # as in the base class
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except CommandFailed as failure:
+            report(failure)
+            raise typer.Exit(failure.exit_code) from None
+        except BrokenPipeError:  # `sluicegate sub | head`
+            _forget(sys.stdout)
+            raise typer.Exit(OK) from None
+
+
+def report(failure: CommandFailed) -> None:
+    """Print a failure for people. Text is not markup: a queue may be called `[red]`."""
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print("error:", style="bold red", end=" ")
+    console.print(failure.text, markup=False)
+    if failure.advice:
+        console.print(failure.advice, markup=False)
+
+
+def _forget(stream: TextIO) -> None:
+    """Keep the interpreter from flushing into the closed pipe when it ends."""
+    try:
+        stream.close()
+    except BrokenPipeError:
+        return

@@ -1,0 +1,79 @@
+"""Commands about the node of this machine: run it, check its configuration, hash a password for it."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from argon2 import PasswordHasher
+
+from gateway.cli.failures import USAGE, CommandFailed
+from gateway.cli.output import JsonOption, print_json
+from gateway.config import Config, ConfigError, load
+from gateway.config.allowed import allowed_by, is_secret, leaves
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")
+]
+DataOption = Annotated[Path | None, typer.Option("--data", help="Directory of the spool; same as --set data.path=DIR.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="One setting; may be repeated. Beats all else.")
+]
+
+
+def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
+    """Run the gateway in the foreground until it is told to stop."""
+    loaded = _load(config, data, settings)
+    from gateway.node import run  # late: every other command starts without the broker's code
+
+    raise typer.Exit(run(loaded, reload=lambda: _reloaded(config, data, settings)))
+
+
+def check_config(
+    config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> None:
+    """Check a configuration and print every setting as it would be used. Environment and --set count too."""
+    loaded = _load(config, data, settings)
+    if as_json:
+        print_json(loaded.model_dump(mode="json"))
+        return
+    for path, field, value in leaves(loaded):
+        typer.echo(f"{path} = {'(hidden)' if is_secret(field) else _shown(path, value)}  # {allowed_by(field)}")
+
+
+def hash_password() -> None:
+    """Read a password (from the terminal without echo, or a line of standard input) and print its argon2 hash."""
+    if sys.stdin.isatty():
+        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        password = sys.stdin.readline().rstrip("\n")
+    if not password:
+        raise CommandFailed("an empty password is none", exit_code=USAGE)
+    typer.echo(PasswordHasher().hash(password))
+
+
+def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+    """Read the same sources again. Raises ConfigError."""
+    return load(config, environment=os.environ, settings=_given(data, settings))
+
+
+def _given(data: Path | None, settings: list[str] | None) -> list[str]:
+    return [*(settings or ()), *([f"data.path={data}"] if data is not None else ())]
+
+
+def _load(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+    try:
+        return load(config, environment=os.environ, settings=_given(data, settings))
+    except ConfigError as error:
+        advice = "`sluicegate check-config` prints every setting with what is allowed."
+        raise CommandFailed(f"the configuration is wrong\n{error}", exit_code=USAGE, advice=advice) from None
+
+
+def _shown(path: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        names = [item.config.name if path == "queues.declared" else item.name for item in value]
+        return "[" + ", ".join(names) + "]"
+    return str(value)

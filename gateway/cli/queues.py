@@ -1,0 +1,190 @@
+"""`sluicegate queue ...`: create, list, show, delete, purge and browse queues over the admin port."""
+
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.failures import USAGE, CommandFailed
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.config.sizes import format_size
+from gateway.views import FlowView, MessageView, PartitionView, QueueView
+from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
+
+app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_QUEUE = TypeAdapter(QueueView)
+_MESSAGE = TypeAdapter(MessageView)
+
+
+@app.command("create")
+def create(
+    name: NameArgument,
+    access_type: Annotated[str | None, typer.Option(help="exclusive or non-exclusive.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX, help="Partitions; implies non-exclusive.")
+    ] = None,
+    subscribe: Annotated[
+        list[str] | None, typer.Option("--subscription", "-s", help="Topic to collect; repeatable.")
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Any other attribute; repeatable."),
+    ] = None,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a durable queue."""
+    definition: dict[str, object] = {"name": name, "subscriptions": subscribe or []}
+    for text in attributes or ():
+        attribute, value = _attribute(text)
+        definition[attribute] = value
+    if access_type is not None:
+        definition["access_type"] = access_type
+    if partitions is not None:
+        definition["partition_count"] = partitions
+        if partitions and access_type is None:
+            definition["access_type"] = "non-exclusive"
+    view = AdminClient(url).create_queue(definition)
+    if as_json:
+        print_json(_QUEUE.dump_python(view, mode="json"))
+    else:
+        typer.echo(f"created {view.config.access_type} queue {view.name}{_partition_words(view)}")
+
+
+@app.command("list")
+def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """List every queue."""
+    views = AdminClient(url).list_queues()
+    if as_json:
+        print_json([_QUEUE.dump_python(view, mode="json") for view in views])
+        return
+    columns = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
+    print_table(columns, [_summary(view) for view in views])
+
+
+@app.command("show")
+def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show one queue with its partitions and flows."""
+    view = AdminClient(url).show_queue(name)
+    if as_json:
+        print_json(_QUEUE.dump_python(view, mode="json"))
+        return
+    print_table(("attribute", "value"), list(view.config.to_dict().items()))
+    typer.echo(f"\nsubscriptions: {', '.join(view.subscriptions) or 'none'}")
+    typer.echo(
+        f"{view.ready_count} ready, {view.unacked_count} unacked, {format_size(view.spooled_bytes)} spooled; "
+        f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
+    )
+    columns = ("partition", "status", "ready", "unacked", "spooled bytes", "next sequence", "client")
+    print_table(columns, [_partition_row(each) for each in view.partitions])
+    if view.flows:
+        typer.echo("")
+        columns = ("flow", "client", "protocol", "active", "window", "unacked", "partitions")
+        print_table(columns, [_flow_row(each) for each in view.flows])
+
+
+@app.command("delete")
+def delete(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
+    """Delete a queue with everything in it."""
+    client = AdminClient(url)
+    if not yes:
+        view = client.show_queue(name)
+        held = view.ready_count + view.unacked_count
+        _confirm(f"Delete {name} with {held} messages and {len(view.flows)} flows?")
+    client.delete_queue(name)
+    _done({"deleted": name}, f"deleted {name}", as_json)
+
+
+@app.command("purge")
+def purge(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, yes: YesOption = False, as_json: JsonOption = False
+) -> None:
+    """Remove every message that waits; delivered, unsettled ones stay."""
+    client = AdminClient(url)
+    if not yes:
+        _confirm(f"Remove {client.show_queue(name).ready_count} messages from {name}?")
+    count = client.purge_queue(name)
+    _done({"purged_count": count}, f"removed {count} messages from {name}", as_json)
+
+
+@app.command("browse")
+def browse(
+    name: NameArgument,
+    partition: Annotated[int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="This one only.")] = None,
+    after: Annotated[int, typer.Option(min=0, help="Sequences above this one.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages.")] = 100,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show messages oldest first, without removing them. With --json, one object a line."""
+    for message in AdminClient(url).browse_queue(name, partition=partition, after=after, limit=limit):
+        if as_json:
+            print_json(_MESSAGE.dump_python(message, mode="json"))
+        else:
+            _print_message(message)
+
+
+def _print_message(message: MessageView) -> None:
+    key = f" key={message.key}" if message.key is not None else ""
+    again = f" deliveries={message.delivery_count}" if message.redelivered else ""
+    more = f" of {message.size_bytes} bytes" if message.payload_truncated else ""
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"{message.id} {message.topic}{key}{again}", style="bold", markup=False)
+    console.print(f"  {message.payload}", markup=False, end="")
+    console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
+
+
+def _summary(view: QueueView) -> tuple[object, ...]:
+    config = view.config
+    counts = (config.partition_count, view.ready_count, view.unacked_count)
+    return (view.name, config.access_type, *counts, format_size(view.spooled_bytes), len(view.flows))
+
+
+def _partition_row(view: PartitionView) -> tuple[object, ...]:
+    counts = (view.ready_count, view.unacked_count, view.spooled_bytes, view.next_sequence)
+    return (view.number, view.status, *counts, view.client or "-")
+
+
+def _flow_row(view: FlowView) -> tuple[object, ...]:
+    partitions = ", ".join(str(number) for number in view.partitions) or "-"
+    active = "yes" if view.active else "no"
+    return (view.id, view.client, view.protocol, active, view.window, view.unacked_count, partitions)
+
+
+def _partition_words(view: QueueView) -> str:
+    return f" with {view.config.partition_count} partitions" if view.config.partitioned() else ""
+
+
+def _attribute(text: str) -> tuple[str, AttributeValue]:
+    name, equals, value = text.partition("=")
+    attribute = ATTRIBUTE_BY_NAME.get(name)
+    if attribute is None or not equals:
+        advice = "Attributes: " + ", ".join(ATTRIBUTE_BY_NAME)
+        raise CommandFailed(f"{text!r} is not ATTRIBUTE=VALUE of a queue", exit_code=USAGE, advice=advice)
+    if attribute.kind == NUMBER and value.isascii() and value.isdigit():
+        return name, int(value)
+    if attribute.kind == FLAG and value in ("true", "false"):
+        return name, value == "true"
+    if not attribute.accepts(value):
+        raise CommandFailed(f"{name}: {value!r} is not allowed; allowed: {attribute.allowed()}", exit_code=USAGE)
+    return name, value
+
+
+def _confirm(question: str) -> None:
+    if not typer.confirm(question, err=True):
+        raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
+
+
+def _done(document: dict[str, object], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(text)

@@ -1,0 +1,114 @@
+"""Which values a setting may have, in words, read from the models so that no message can lag behind them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Annotated, Literal, get_args, get_origin
+
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from gateway.config.authentication import AllowAnonymous
+from gateway.config.sizes import Size, format_size
+from gateway.config.yaml_document import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What stands at a path of the configuration."""
+
+    path: Path  # as far as the models know it
+    model: type[BaseModel]  # the section that holds it
+    field: FieldInfo | None  # None: the section has no such key
+    item: bool = False  # the path goes on into a list
+
+
+def setting_at(root: type[BaseModel], path: Path) -> Setting:
+    """Return the setting a path leads to, cut where it leaves the models."""
+    model, field = root, None
+    for index, part in enumerate(path):
+        field = model.model_fields.get(part) if isinstance(part, str) else None
+        if field is None:
+            return Setting(path[: index + 1], model, None)
+        inner = _section_of(field.annotation)
+        if index + 1 == len(path):
+            return Setting(path, model, field)
+        if _is_list(field.annotation):
+            if inner is None or index + 2 == len(path):
+                return Setting(path[: index + 2], model, field, item=True)
+            rest = setting_at(inner, path[index + 2 :])
+            return Setting(path[: index + 2] + rest.path, rest.model, rest.field, item=rest.item)
+        if inner is None:
+            return Setting(path[: index + 1], model, field)
+        model = inner
+    return Setting(path, model, field)
+
+
+def allowed_by(field: FieldInfo) -> str:
+    """Return in words what a setting accepts."""
+    annotation = field.annotation
+    low = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
+    high = next((each.le for each in field.metadata if isinstance(each, Le)), None)
+    section = _section_of(annotation)
+    if _is_list(annotation):
+        return "a list"
+    if section is not None:
+        return f"a mapping with some of the keys {', '.join(section.model_fields)}"
+    if _is_marked(field, AllowAnonymous):
+        return "true, false or on-loopback"
+    if get_origin(annotation) is Literal:
+        return "one of: " + ", ".join(str(value) for value in get_args(annotation))
+    if annotation is bool:
+        return "true or false"
+    if annotation is int and isinstance(low, int) and isinstance(high, int):
+        if _is_marked(field, Size):
+            return f"a size from {format_size(low)} to {format_size(high)}, such as {format_size(max(low, 1 << 20))!r}"
+        return f"a whole number from {low} to {high}"
+    if get_origin(annotation) is dict:
+        return "a mapping"
+    kind = "a path" if FilePath in (annotation, *get_args(annotation)) else "a text"
+    return kind + _text_limits(field)
+
+
+def is_secret(field: FieldInfo | None) -> bool:
+    """Tell whether a setting's value must not be shown."""
+    return field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+def leaves(model: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:
+    """Return every setting below a section with its dotted path; a list counts as one setting."""
+    for name, field in type(model).model_fields.items():
+        value: object = getattr(model, name)
+        if isinstance(value, BaseModel):
+            for path, inner_field, inner in leaves(value):
+                yield f"{name}.{path}", inner_field, inner
+        else:
+            yield name, field, value
+
+
+def _text_limits(field: FieldInfo) -> str:
+    low = next((each.min_length for each in field.metadata if isinstance(each, MinLen)), 0)
+    high = next((each.max_length for each in field.metadata if isinstance(each, MaxLen)), 0)
+    pattern = next((each.pattern for each in field.metadata if getattr(each, "pattern", None)), None)
+    limits = f" of {low} to {high} characters" if high else ""
+    return f"{limits}{',' if limits and pattern else ''}{f' that matches {pattern}' if pattern else ''}"
+
+
+def _section_of(annotation: object) -> type[BaseModel] | None:
+    """Return the section an annotation stands for, or that the items of its list are."""
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    if _is_list(annotation):
+        return _section_of(get_args(annotation)[0])
+    return None
+
+
+def _is_list(annotation: object) -> bool:
+    return get_origin(annotation) is tuple
+
+
+def _is_marked(field: FieldInfo, marked: object) -> bool:
+    """Tell whether a field was annotated with one of our marked types."""
+    assert get_origin(marked) is Annotated
+    return any(each is mark for mark in get_args(marked)[1:] for each in field.metadata)

@@ -1,0 +1,93 @@
+"""Where clients connect: one section per protocol and transport. Ports are those of Solace, loopback unless said."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from gateway.config.section import Section
+
+LOOPBACK: Final = "127.0.0.1"
+
+Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
+Host = Annotated[str, Field(min_length=1, max_length=255, description="address or name to listen on")]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class Listener(Section):
+    """A socket for plain MQTT."""
+
+    enabled: bool = True
+    host: Host = LOOPBACK
+    port: Port = 1883
+    max_connections: int = Field(default=10_000, ge=1, le=1_000_000, description="further ones are closed at once")
+
+
+class TlsListener(Listener):
+    """A socket for MQTT in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    enabled: bool = False
+    port: Port = 8883
+    certificate: Path | None = Field(default=None, description="PEM file, the chain after it")
+    key: Path | None = Field(default=None, description="PEM file with the private key")
+    client_ca: Path | None = Field(default=None, description="PEM file; clients must then show a certificate")
+
+    @model_validator(mode="after")
+    def _check_files(self) -> Self:
+        if self.enabled:
+            for name in ("certificate", "key", "client_ca"):
+                file: Path | None = getattr(self, name)
+                if file is None and name != "client_ca":
+                    raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
+                if file is not None and not file.is_file():
+                    raise ValueError(f"{name}: there is no file {str(file)!r}")
+        return self
+
+
+WebSocketPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=255, description="a path that starts with '/'")]
+
+
+class WebSocketListener(Listener):
+    """A socket for MQTT in WebSocket frames."""
+
+    port: Port = 8000
+    path: WebSocketPath = "/mqtt"
+
+
+class WebSocketTlsListener(TlsListener):
+    """A socket for MQTT in WebSocket frames in TLS."""
+
+    port: Port = 8443
+    path: WebSocketPath = "/mqtt"
+
+
+class Listeners(Section):
+    """Every socket for clients."""
+
+    mqtt: Listener = Listener()
+    mqtt_tls: TlsListener = TlsListener()
+    mqtt_websocket: WebSocketListener = WebSocketListener()
+    mqtt_websocket_tls: WebSocketTlsListener = WebSocketTlsListener()
+
+    def by_name(self) -> dict[str, Listener]:
+        """Return the listeners under their section names."""
+        return {
+            "mqtt": self.mqtt,
+            "mqtt_tls": self.mqtt_tls,
+            "mqtt_websocket": self.mqtt_websocket,
+            "mqtt_websocket_tls": self.mqtt_websocket_tls,
+        }
+
+    def enabled(self) -> dict[str, Listener]:
+        """Return those that are to be opened."""
+        return {name: listener for name, listener in self.by_name().items() if listener.enabled}

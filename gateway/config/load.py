@@ -1,0 +1,114 @@
+"""From the sources to a checked `Config`, or to a list of everything that is wrong with them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from gateway.config.allowed import Setting, allowed_by, is_secret, setting_at
+from gateway.config.authentication import ARGON2_PREFIX
+from gateway.config.errors import ConfigError, Place, Problem, seen, unknown_key
+from gateway.config.model import Config
+from gateway.config.sections import QUEUE_PROBLEM
+from gateway.config.sources import ENVIRONMENT_SOURCE, apply_environment, apply_settings
+from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
+from messaging.queue_attributes import ATTRIBUTE_BY_NAME
+
+QUEUE_KEYS: Final = ("name", *ATTRIBUTE_BY_NAME, "subscriptions")
+
+
+def load(
+    file: FilePath | None = None, *, environment: Mapping[str, str] | None = None, settings: Sequence[str] = ()
+) -> Config:
+    """Return the configuration. Raises ConfigError, which names every problem with its place.
+
+    The environment is an argument: only the command line passes the real one.
+    """
+    document = Document() if file is None else read_yaml(_text_of(file), str(file))
+    problems = apply_environment(document, environment or {})
+    problems += apply_settings(document, settings)
+    if problems:
+        raise ConfigError(problems)
+    try:
+        config = Config.model_validate(document.root)
+    except ValidationError as error:
+        found = [_problem(document, details) for details in error.errors(include_url=False)]
+        raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
+    problems = _plain_passwords(document, config)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _text_of(file: FilePath) -> str:
+    place = Place(str(file))
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(BYTES_MAX + 1)
+    except OSError as problem:
+        raise ConfigError([Problem(place, "", f"the file cannot be read: {problem.strerror}")]) from None
+    if len(raw) > BYTES_MAX:
+        raise ConfigError([Problem(place, "", f"the file is larger than {BYTES_MAX} bytes")])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as problem:
+        raise ConfigError([Problem(place, "", f"byte {problem.start} is not UTF-8")]) from None
+
+
+def _problem(document: Document, details: ErrorDetails) -> Problem:
+    """Say one of pydantic's findings in our words, at the place where the value was written."""
+    location: Path = details["loc"]
+    setting = setting_at(Config, location)
+    if details["type"] == QUEUE_PROBLEM:
+        context = details.get("ctx", {})
+        field = context["field"]
+        path: Path = (*location, field)
+        if field not in QUEUE_KEYS:
+            return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, QUEUE_KEYS))
+        return Problem(document.place(path), _dotted(path), f"{context['reason']}; allowed: {context['allowed']}")
+    if not location:  # a rule between sections
+        return Problem(document.place(()), "", str(details.get("ctx", {}).get("error", details["msg"])))
+    path = setting.path
+    if details["type"] == "extra_forbidden" or setting.field is None:
+        place = document.place(path, of_key=True)
+        return Problem(place, _dotted(path), unknown_key(str(path[-1]), setting.model.model_fields))
+    if details["type"] == "missing":
+        return Problem(document.place(path), _dotted(path), f"it is missing; allowed: {allowed_by(setting.field)}")
+    return Problem(document.place(path), _dotted(path), _wrong_value(setting, details))
+
+
+def _wrong_value(setting: Setting, details: ErrorDetails) -> str:
+    if setting.field is None:
+        return details["msg"]
+    ours = details.get("ctx", {}).get("error")
+    # A section's own rule says in full what is wrong; so does an item of a list that is no section.
+    if isinstance(ours, ValueError) and (setting.item or isinstance(details["input"], dict)):
+        return str(ours)
+    shown = "this value" if is_secret(setting.field) else seen(details["input"])
+    return f"{shown} is not allowed; allowed: {allowed_by(setting.field)}"
+
+
+def _plain_passwords(document: Document, config: Config) -> list[Problem]:
+    """Find passwords in the file that are not hashed. Whoever can read a configuration should not learn them."""
+    problems: list[Problem] = []
+    for index, user in enumerate(config.authentication.users):
+        path: Path = ("authentication", "users", index, "password")
+        place = document.place(path)
+        if user.password is None or user.secret().startswith(ARGON2_PREFIX):
+            continue
+        if place.source.startswith(ENVIRONMENT_SOURCE):
+            continue
+        variable = f"SLUICEGATE_AUTHENTICATION__USERS__{index}__PASSWORD"
+        ways = f"the output of `sluicegate hash-password`, or password_file, or {variable} in the environment"
+        problems.append(Problem(place, _dotted(path), f"a plain password stands here; allowed: {ways}"))
+    return problems
+
+
+def _reading_order(problem: Problem) -> tuple[str, int, int]:
+    return (problem.place.source, problem.place.line, problem.place.column)
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(str(part) for part in path)

@@ -1,0 +1,38 @@
+"""The whole configuration: its sections, and the rules between them."""
+
+from typing import Self
+
+from pydantic import model_validator
+
+from gateway.config.authentication import Authentication
+from gateway.config.listeners import Listeners
+from gateway.config.section import Section
+from gateway.config.sections import Admin, Backpressure, Data, Log, Metrics, Mqtt, Node, Queues, Spool
+
+
+class Config(Section):
+    """Everything a node is told. Frozen: a reload makes a new one and looks at the difference."""
+
+    node: Node = Node()
+    data: Data = Data()
+    listeners: Listeners = Listeners()
+    admin: Admin = Admin()
+    mqtt: Mqtt = Mqtt()
+    authentication: Authentication = Authentication()
+    spool: Spool = Spool()
+    queues: Queues = Queues()
+    backpressure: Backpressure = Backpressure()
+    metrics: Metrics = Metrics()
+    log: Log = Log()
+
+    @model_validator(mode="after")
+    def _check_ports(self) -> Self:
+        taken: dict[tuple[str, int], str] = {}
+        if self.admin.enabled and self.admin.port:
+            taken[self.admin.host, self.admin.port] = "admin"
+        for name, listener in self.listeners.enabled().items():
+            address = (listener.host, listener.port)
+            if listener.port and address in taken:
+                raise ValueError(f"listeners.{name} and {taken[address]} both want {listener.host}:{listener.port}")
+            taken[address] = f"listeners.{name}"
+        return self

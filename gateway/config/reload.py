@@ -1,0 +1,61 @@
+"""What a running node can take over from a new configuration, and what only a restart brings."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config.allowed import is_secret, leaves
+from gateway.config.model import Config
+
+# Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
+RELOADABLE: Final[tuple[str, ...]] = (
+    "authentication",  # for the next CONNECT; open connections stay
+    "backpressure",
+    "listeners.mqtt.max_connections",
+    "listeners.mqtt_tls.max_connections",
+    "listeners.mqtt_websocket.max_connections",
+    "listeners.mqtt_websocket_tls.max_connections",
+    "log",
+    "mqtt",  # for the next CONNECT: a client has been told its limits
+    "queues.declared",  # new ones are created; none is changed or deleted
+    "queues.defaults",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that differs."""
+
+    path: str
+    old: object
+    new: object
+    secret: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path} changed" if self.secret else f"{self.path}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The difference of two configurations."""
+
+    reloadable: tuple[Change, ...]
+    restart_needed: tuple[Change, ...]
+
+
+def diff(old: Config, new: Config) -> Changes:
+    """Return what differs, by whether a running node can take it over."""
+    before = {path: value for path, _, value in leaves(old)}
+    reloadable: list[Change] = []
+    restart_needed: list[Change] = []
+    for path, field, value in leaves(new):
+        if before[path] == value:
+            continue
+        secret = is_secret(field) or path == "authentication.users"
+        change = Change(path, before[path], value, secret)
+        (reloadable if is_reloadable(path) else restart_needed).append(change)
+    return Changes(tuple(reloadable), tuple(restart_needed))
+
+
+def is_reloadable(path: str) -> bool:
+    """Tell whether a setting can change while the node runs."""
+    return any(path == known or path.startswith(known + ".") for known in RELOADABLE)

@@ -1,0 +1,189 @@
+"""The sections of the configuration other than listeners and accounts. Every number has a unit and a range."""
+
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from gateway.config.errors import seen
+from gateway.config.listeners import LOOPBACK, Host, Port
+from gateway.config.section import Section
+from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
+from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
+from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+
+MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
+QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the attribute
+
+
+class Node(Section):
+    """The node itself."""
+
+    name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
+
+
+class Data(Section):
+    """Where the node keeps what must survive it."""
+
+    path: Path = Field(default=Path("sluicegate-data"), description="directory of the spool; made if it is not there")
+
+
+class Admin(Section):
+    """The HTTP port for operators, metrics and health. It has no accounts: keep it on loopback or behind a proxy."""
+
+    enabled: bool = True
+    host: Host = LOOPBACK
+    port: Port = 8080
+
+
+class Mqtt(Section):
+    """Limits and choices of the MQTT protocols."""
+
+    connect_timeout_s: int = Field(default=10, ge=1, le=600, description="from TCP accept to CONNECT")
+    maximum_packet_size: Size = Field(
+        default=16 * MIB, ge=KIB, le=MQTT_REMAINING_LENGTH_MAX, description="largest packet a client may send"
+    )
+    receive_maximum: int = Field(default=1000, ge=1, le=65535, description="messages a client may have in flight to us")
+    topic_alias_maximum: int = Field(default=16, ge=0, le=65535, description="topic aliases a client may set")
+    keep_alive_s_max: int = Field(
+        default=0, ge=0, le=65535, description="5.0 clients are told to use this; 0: their own choice"
+    )
+    session_expiry_s_max: Annotated[
+        int, Field(ge=0, le=0xFFFF_FFFF, description="sessions end at the latest this long after the connection")
+    ] = 0xFFFF_FFFF  # MQTT's word for never: a session that a device relies on must not go by surprise
+    # 3.x clients cannot say what they can take. 256 keeps a link of 10 ms busy at 25,000 messages a second.
+    unacknowledged_window_v3: int = Field(default=256, ge=1, le=65535, description="messages in flight to a 3.x client")
+    strict_client_id_3_1: bool = Field(default=False, description="refuse 3.1 client ids of more than 23 characters")
+    allow_zero_length_client_id: bool = Field(default=True, description="give a name to clients that have none")
+    reject_control_characters: bool = Field(
+        default=False, description="refuse U+0001 to U+001F and the like in topics and ids"
+    )
+    queue_qos0_for_offline: bool = Field(
+        default=False, description="keep QoS 0 messages for sessions without a connection"
+    )
+
+
+class Spool(Section):
+    """The store of guaranteed messages."""
+
+    map_bytes_max: Size = Field(
+        default=16 * GIB, ge=16 * MIB, le=64 * TIB, description="most the database file may grow to"
+    )
+    usage_bytes_max: Size = Field(default=12 * GIB, ge=MIB, le=64 * TIB, description="quota of all queues together")
+    memory_bytes_max: Size = Field(default=256 * MIB, ge=MIB, le=TIB, description="message bytes kept in memory")
+    commit_interval_ms: int = Field(
+        default=2, ge=0, le=1000, description="shortest time between two commits under load"
+    )
+    sync: bool = Field(
+        default=True, description="fsync before a publisher is confirmed; false loses messages on power failure"
+    )
+
+    @model_validator(mode="after")
+    def _check_relation(self) -> Self:
+        if self.usage_bytes_max > self.map_bytes_max:
+            raise ValueError("usage_bytes_max is larger than map_bytes_max, which has to hold it")
+        return self
+
+
+def _queue_problem(problem: QueueInvalid) -> PydanticCustomError:
+    context = {"field": problem.field, "reason": problem.reason, "allowed": problem.allowed}
+    return PydanticCustomError(QUEUE_PROBLEM, "{reason}", context)
+
+
+def _plain_value(name: str, value: object) -> object:
+    """Return what a text from the environment means for this attribute; other values as they are."""
+    attribute = ATTRIBUTE_BY_NAME.get(name)
+    if attribute is None or not isinstance(value, str):
+        return value
+    if attribute.kind == NUMBER and value.isascii() and value.isdigit() and len(value) <= 20:
+        return int(value)
+    if attribute.kind == FLAG and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return value
+
+
+def _queue_definition(given: object) -> QueueDefinition:
+    if isinstance(given, QueueDefinition):
+        return given
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"{seen(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
+        )
+    try:
+        return definition_from_dict({key: _plain_value(key, value) for key, value in given.items()})
+    except QueueInvalid as problem:
+        raise _queue_problem(problem) from None
+
+
+def _queue_defaults(given: object) -> dict[str, AttributeValue]:
+    if not isinstance(given, dict):
+        raise ValueError(f"{seen(given)} is not allowed; allowed: a mapping of queue attributes")
+    values: dict[str, AttributeValue] = {}
+    for key, raw in given.items():
+        attribute = ATTRIBUTE_BY_NAME.get(key)
+        value = _plain_value(key, raw)
+        if attribute is None:
+            raise _queue_problem(QueueInvalid(key, "there is no such attribute", ", ".join(ATTRIBUTE_BY_NAME)))
+        if not attribute.accepts(value) or not isinstance(value, str | int):
+            raise _queue_problem(QueueInvalid(key, f"{value!r} is not allowed", attribute.allowed()))
+        values[key] = value
+    return values
+
+
+QueueDefaults = Annotated[dict[str, AttributeValue], PlainValidator(_queue_defaults)]
+DeclaredQueue = Annotated[
+    QueueDefinition, PlainValidator(_queue_definition), PlainSerializer(lambda queue: queue.to_dict(), return_type=dict)
+]
+
+
+class Queues(Section):
+    """Queues that exist from the first start on. One that was created before is left as it is."""
+
+    defaults: QueueDefaults = Field(default_factory=dict, description="attributes of declared queues that set none")
+    declared: tuple[DeclaredQueue, ...] = ()
+
+    @field_validator("declared", mode="before")
+    @classmethod
+    def _fill_in_defaults(cls, given: object, info: ValidationInfo) -> object:
+        defaults = info.data.get("defaults", {})
+        if not isinstance(given, list | tuple):
+            return given
+        return [{**defaults, **queue} if isinstance(queue, dict) else queue for queue in given]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        names = [queue.config.name for queue in self.declared]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"declared: the name {name!r} stands there {names.count(name)} times")
+        return self
+
+
+class Backpressure(Section):
+    """What happens to those that send faster than others read."""
+
+    connection_buffer_bytes_max: Size = Field(
+        default=4 * MIB,
+        ge=64 * KIB,
+        le=GIB,
+        description="output waiting for one client; beyond it nothing more is sent to it",
+    )
+    slow_subscriber_stall_ms: int = Field(
+        default=10_000, ge=100, le=3_600_000, description="a client that reads nothing for so long is a slow subscriber"
+    )
+
+
+class Metrics(Section):
+    """What is exposed at /metrics."""
+
+    queue_label_max: int = Field(
+        default=1000, ge=0, le=100_000, description="queues with series of their own; the rest: other"
+    )
+
+
+class Log(Section):
+    """What is written to standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"

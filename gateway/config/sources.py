@@ -1,0 +1,88 @@
+"""Where settings come from, by rank: defaults, then the file, then the environment, then `--set`.
+
+`SLUICEGATE_LISTENERS__MQTT__PORT=0` and `--set listeners.mqtt.port=0` say the same. A number in the path counts in a
+list. Variables without a double underscore are not settings: Kubernetes sets `SLUICEGATE_PORT` and the like for a
+service of our name, and `SLUICEGATE_URL` belongs to the command line.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import yaml
+
+from gateway.config.errors import Place, Problem, seen
+from gateway.config.yaml_document import Document, Path
+
+ENVIRONMENT_PREFIX: Final = "SLUICEGATE_"
+LEVEL_SEPARATOR: Final = "__"
+ENVIRONMENT_SOURCE: Final = "environment "
+
+
+def apply_environment(document: Document, environment: Mapping[str, str]) -> list[Problem]:
+    """Set what the environment says, in the order of the names, so that the outcome does not depend on the shell."""
+    problems: list[Problem] = []
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX) and LEVEL_SEPARATOR in name:
+            levels = name[len(ENVIRONMENT_PREFIX) :].lower().split(LEVEL_SEPARATOR)
+            problems += _apply(document, levels, environment[name], Place(ENVIRONMENT_SOURCE + name))
+    return problems
+
+
+def apply_settings(document: Document, settings: Sequence[str]) -> list[Problem]:
+    """Set what the command line says, in its order."""
+    problems: list[Problem] = []
+    for setting in settings:
+        path, equals, value = setting.partition("=")
+        place = Place(f"--set {path}")
+        if not equals:
+            problems.append(Problem(place, "", f"{setting!r} has no '='; write --set listeners.mqtt.port=1884"))
+            continue
+        problems += _apply(document, path.strip().split("."), value, place)
+    return problems
+
+
+def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -> list[Problem]:
+    path: Path = tuple(int(level) if level.isascii() and level.isdigit() else level for level in levels)
+    dotted = ".".join(str(part) for part in path)
+    if "" in path:
+        return [Problem(place, dotted, "a part of the name is empty")]
+    try:
+        value = _value(text)
+    except yaml.YAMLError:
+        return [Problem(place, dotted, f"{seen(text)} starts like a YAML list or mapping and is none")]
+    node: object = document.root
+    for index, part in enumerate(path):
+        last = index + 1 == len(path)
+        if isinstance(node, dict) and isinstance(part, str):
+            if last:
+                node[part] = value
+            elif not isinstance(node.get(part), dict | list):
+                node[part] = {}
+            node = node[part]
+        elif isinstance(node, list) and isinstance(part, int):
+            if part >= len(node):
+                return [Problem(place, dotted, f"the list has {len(node)} items; set the whole list with [...]")]
+            if last:
+                node[part] = value
+            node = node[part]
+        else:
+            around = ".".join(str(each) for each in path[:index]) or "the top"
+            return [Problem(place, dotted, f"{around} is {seen(node)}, where {part!r} leads nowhere")]
+    _forget_below(document, path)
+    document.values[path] = document.keys[path] = place
+    return []
+
+
+def _value(text: str) -> object:
+    """Return a scalar as the text it is (the models know what it should be), and a YAML list or mapping as such."""
+    if text[:1] in ("[", "{"):
+        parsed: object = yaml.safe_load(text)
+        return parsed
+    return text
+
+
+def _forget_below(document: Document, path: Path) -> None:
+    """Drop the places of what was written there before."""
+    for places in (document.values, document.keys):
+        for known in [known for known in places if known[: len(path)] == path]:
+            del places[known]

@@ -1,0 +1,107 @@
+"""A YAML file as plain values that remember where they stood. PyYAML reads; it says nothing about meaning."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import yaml
+
+from gateway.config.errors import ConfigError, Place, Problem, seen
+
+Path = tuple[str | int, ...]
+
+BYTES_MAX: Final = 1 << 20  # a configuration, not data
+NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless
+
+
+@dataclass(slots=True)
+class Document:
+    """A tree of mappings, lists and scalars, and the place of each key and value by its path."""
+
+    root: dict[str, object] = field(default_factory=dict)
+    values: dict[Path, Place] = field(default_factory=dict)
+    keys: dict[Path, Place] = field(default_factory=dict)
+
+    def place(self, path: Path, *, of_key: bool = False) -> Place:
+        """Return where a path was written, or else where the nearest thing around it was."""
+        if of_key and path in self.keys:
+            return self.keys[path]
+        for length in range(len(path), -1, -1):
+            found = self.values.get(path[:length])
+            if found is not None:
+                return found
+        # A rule between settings that come from elsewhere: any of those that were set is a better place than none.
+        for known, found in self.values.items():
+            if known[: len(path)] == path:
+                return found
+        return Place("defaults")
+
+
+def read_yaml(text: str, source: str) -> Document:
+    """Return the document. Raises ConfigError for broken YAML, repeated keys and whatever is no mapping at the top."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        place = Place(source, mark.line + 1, mark.column + 1) if mark else Place(source)
+        raise ConfigError([Problem(place, "", f"this is not YAML: {problem.problem or problem.context}")]) from None
+    except yaml.YAMLError as problem:
+        raise ConfigError([Problem(Place(source), "", f"this is not YAML: {problem}")]) from None
+    document = Document()
+    document.values[()] = Place(source, 1, 1)
+    if node is None:
+        return document
+    root = _Construction(document, source).value(node, ())
+    if not isinstance(root, dict):
+        raise ConfigError([Problem(Place(source, 1, 1), "", f"{seen(root)} is not a mapping of sections")])
+    document.root = root
+    return document
+
+
+class _Construction:
+    """One walk over the composed nodes."""
+
+    def __init__(self, document: Document, source: str) -> None:
+        self._document = document
+        self._source = source
+        self._node_count = 0
+        self._scalars = yaml.SafeLoader("")
+
+    def value(self, node: yaml.Node, path: Path) -> object:
+        place = self._place(node)
+        self._document.values[path] = place
+        self._node_count += 1
+        if self._node_count > NODES_MAX:
+            raise ConfigError([Problem(place, "", f"the file has more than {NODES_MAX} values, aliases expanded")])
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        try:
+            constructed: object = self._scalars.construct_object(node)
+        except (yaml.YAMLError, ValueError) as problem:
+            raise ConfigError([Problem(place, _dotted(path), f"this value cannot be read: {problem}")]) from None
+        return constructed
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        result: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+            place = self._place(key_node)
+            if key is None:
+                raise ConfigError([Problem(place, _dotted(path), "a key must be a plain word")])
+            if key in result:
+                first = self._document.keys[(*path, key)]
+                raise ConfigError(
+                    [Problem(place, _dotted((*path, key)), f"this key stands twice; first in line {first.line}")]
+                )
+            self._document.keys[(*path, key)] = place
+            result[key] = self.value(value_node, (*path, key))
+        return result
+
+    def _place(self, node: yaml.Node) -> Place:
+        mark = node.start_mark
+        return Place(self._source, mark.line + 1, mark.column + 1)
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(str(part) for part in path)

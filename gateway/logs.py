@@ -1,0 +1,89 @@
+"""Log lines on standard error: for people, or one JSON object a line for machines.
+
+Structured values travel as `extra`: `logger.info("client connected", extra={"client": name, "protocol": "mqtt5"})`.
+What becomes of the lines (rotation, shipping) is the service manager's or the container's business.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final, TextIO
+
+import orjson
+
+from gateway.config.sections import Log
+
+LEVELS: Final[dict[str, int]] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+HANDLER_NAME: Final = "sluicegate"
+VALUE_CHARS_MAX: Final = 1000  # of one extra value; a client chooses some of them
+
+# Every attribute a record has without `extra`, so that the rest is what the caller added.
+_STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
+    """Send all loggers to one stream. May be called again after a reload; the handler is replaced, not added."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.set_name(HANDLER_NAME)
+    handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if old.get_name() == HANDLER_NAME]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(LEVELS[log.level])
+    # The admin server reports each start and stop of its own; ours say the same in our words.
+    logging.getLogger("uvicorn").setLevel(max(LEVELS[log.level], logging.WARNING))
+
+
+class TextLines(logging.Formatter):
+    """`2026-01-31T12:00:00.123Z INFO    gateway.node client connected client='c1'`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and the traceback below it if there is one."""
+        extra = "".join(f" {key}={_short(value)!r}" for key, value in _extra(record).items())
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {_one_line(record.getMessage())}{extra}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: time, level, logger, message, the extra values, and the traceback as `exception`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        line: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage().encode(errors="backslashreplace").decode(),
+        }
+        for key, value in _extra(record).items():
+            line.setdefault(key, value if isinstance(value, bool | int | float | None) else _short(value))
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> Mapping[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+def _short(value: object) -> str:
+    # Lone surrogates cannot be written as UTF-8, and a log line must never be what fails.
+    text = str(value).encode(errors="backslashreplace").decode()
+    return text if len(text) <= VALUE_CHARS_MAX else text[:VALUE_CHARS_MAX] + "..."
+
+
+def _one_line(text: str) -> str:
+    """Escape what would let a client's text pass for another log line."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -1,0 +1,178 @@
+"""Every metric a node exposes, one row each, and their rendering for Prometheus.
+
+The node supplies samples (`NodePort.metrics_snapshot`); what they are called and what they mean stands here only.
+Queues are the one thing whose number has no bound, so their label has one: beyond it values are summed into `other`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from gateway.views import Sample
+
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BOUNDED_LABEL: Final = "queue"
+OTHER: Final = "other"
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+
+MetricFamily = CounterMetricFamily | GaugeMetricFamily
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric: counters end in `_total`; units are bytes and seconds, as Prometheus wants them."""
+
+    name: str
+    type: Literal["counter", "gauge"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_build", GAUGE, "Always 1; says which release runs", ("version",)),
+    Metric("sluicegate_ready", GAUGE, "Whether the node takes traffic: 1 or 0"),
+    Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
+    Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
+    Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
+    Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
+    Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
+    Metric("sluicegate_messages_received_total", COUNTER, "Messages published to the node", ("protocol",)),
+    Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),
+    Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent to consumers", ("protocol",)),
+    Metric("sluicegate_bytes_sent_total", COUNTER, "Bytes written to clients", ("protocol",)),
+    Metric("sluicegate_messages_dropped_total", COUNTER, "Direct messages not delivered", ("reason",)),
+    Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
+    Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
+    Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),
+    Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not"),
+    Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues"),
+    Metric("sluicegate_retained_messages", GAUGE, "Retained messages"),
+    Metric("sluicegate_queues", GAUGE, "Queues"),
+    Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue",)),
+    Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue",)),
+    Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue",)),
+    Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue",)),
+    Metric("sluicegate_queue_messages_accepted_total", COUNTER, "Messages taken into a queue", ("queue",)),
+    Metric("sluicegate_queue_messages_delivered_total", COUNTER, "Deliveries, repeated ones too", ("queue",)),
+    Metric("sluicegate_queue_messages_redelivered_total", COUNTER, "Repeated deliveries", ("queue",)),
+    Metric("sluicegate_queue_messages_settled_total", COUNTER, "Messages a consumer accepted", ("queue",)),
+    Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason")),
+    Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
+    Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
+    Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
+    Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),
+    Metric("sluicegate_spool_messages_written_total", COUNTER, "Messages written to the spool"),
+    Metric("sluicegate_spool_messages_elided_total", COUNTER, "Messages settled before they had to be written"),
+    Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),
+    Metric("sluicegate_spool_limit_bytes", GAUGE, "Bytes the spool may use"),
+    Metric("sluicegate_spool_damaged_records_total", COUNTER, "Records set aside because their checksum was wrong"),
+    Metric("sluicegate_actors", GAUGE, "Actors that run", ("kind",)),
+    Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in inboxes", ("kind",)),
+    Metric("sluicegate_actor_messages_handled_total", COUNTER, "Messages handled, a batch counted by rows", ("kind",)),
+    Metric("sluicegate_actor_batches_handled_total", COUNTER, "Batches handled", ("kind",)),
+    Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling", ("kind",)),
+    Metric("sluicegate_actor_restarts_total", COUNTER, "Restarts after a crash", ("kind",)),
+)
+
+METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in METRICS}
+
+
+class UnknownMetric(ValueError):
+    """A sample has no row in METRICS, or not the labels of its row: a mistake in our own code."""
+
+
+class LabelBound:
+    """Which queues have series of their own.
+
+    First come, first served, and a queue keeps its place while it exists, so series do not flap between scrapes.
+    A place becomes free when its queue is gone; a queue that was in `other` then moves out of it, which Prometheus
+    takes for a counter reset, as it should. A queue that is called `other` never gets a place: it shares the sum.
+    """
+
+    def __init__(self, *, label_max: int) -> None:
+        self._label_max = label_max
+        self._placed: dict[str, None] = {}  # used as an ordered set
+
+    def admit(self, names: Iterable[str]) -> None:
+        """Say which queues exist now, in the order in which free places are given out."""
+        existing = dict.fromkeys(names)
+        self._placed = {name: None for name in self._placed if name in existing}
+        for name in existing:
+            if len(self._placed) >= self._label_max:
+                return
+            if name != OTHER:
+                self._placed[name] = None
+
+    def label(self, name: str) -> str:
+        """Return the label value under which a queue is counted."""
+        return name if name in self._placed else OTHER
+
+
+class Exposition:
+    """Renders samples as Prometheus text. One per node: it remembers which queues have series of their own."""
+
+    def __init__(self, *, queue_label_max: int) -> None:
+        self._bound = LabelBound(label_max=queue_label_max)
+        self._process = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._process)  # memory, CPU and file handles of this process, from /proc
+
+    def render(self, samples: Sequence[Sample]) -> bytes:
+        """Return the exposition of these samples and of the process."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Families(self._families(samples)))
+        return generate_latest(registry) + generate_latest(self._process)
+
+    def _families(self, samples: Sequence[Sample]) -> list[MetricFamily]:
+        sums: dict[str, dict[tuple[str, ...], float]] = {}
+        self._bound.admit(_queues_of(samples))
+        for sample in samples:
+            metric = _row_of(sample)
+            labels = sample.labels
+            if metric.labels[:1] == (BOUNDED_LABEL,):
+                labels = (self._bound.label(labels[0]), *labels[1:])
+            values = sums.setdefault(metric.name, {})
+            values[labels] = values.get(labels, 0) + sample.value
+        return [_family(metric, sums[metric.name]) for metric in METRICS if metric.name in sums]
+
+
+class _Families(Collector):
+    """What `generate_latest` wants to be handed."""
+
+    def __init__(self, families: list[MetricFamily]) -> None:
+        self._collected = families
+
+    def collect(self) -> list[MetricFamily]:
+        return self._collected
+
+
+def _queues_of(samples: Sequence[Sample]) -> Iterable[str]:
+    for sample in samples:
+        if _row_of(sample).labels[:1] == (BOUNDED_LABEL,):
+            yield sample.labels[0]
+
+
+def _row_of(sample: Sample) -> Metric:
+    metric = METRIC_BY_NAME.get(sample.name)
+    if metric is None:
+        raise UnknownMetric(f"{sample.name} has no row in gateway.metrics.METRICS")
+    if len(metric.labels) != len(sample.labels):
+        raise UnknownMetric(f"{sample.name} has the labels {metric.labels}, not {sample.labels}")
+    return metric
+
+
+def _family(metric: Metric, values: dict[tuple[str, ...], float]) -> MetricFamily:
+    family: MetricFamily
+    if metric.type == COUNTER:
+        family = CounterMetricFamily(metric.name, metric.help, labels=metric.labels)
+    else:
+        family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family

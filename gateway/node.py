@@ -1,0 +1,288 @@
+"""The node: everything put together, started in order and stopped in the opposite one."""
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import uvloop
+
+from actors.clock import Clock, SystemClock
+from actors.messages import ClosedLedger, CloseLedger, CreateQueue, ListQueues, QueueExists, QueueHandle
+from actors.queue_assembly import NAMED, QueueServices
+from actors.queue_directory import QueueDirectory, catalog_queues
+from actors.router import RouterActor
+from actors.runtime import ActorCell, Runtime
+from actors.spool import SpoolActor
+from actors.spool_io import ThreadedStore
+from actors.supervision import VITAL
+from gateway.admin import AdminServer, serve_admin
+from gateway.config import Config, diff
+from gateway.logs import set_up_logging
+from gateway.mqtt_front import MqttFront
+from gateway.node_port import NodeView
+from gateway.queue_kinds import group_queue
+from gateway.recovery import Recovered, read_store, register_partitions
+from gateway.tree import SupervisorActor
+from messaging.address import Address
+from messaging.admission import SpoolGate
+from messaging.memory import MemoryBudget
+from messaging.routing import RetainedMessage, TopicSpace
+from storage.interface import CommitJob, Store
+from storage.record import decode_batch
+from storage.spool_plan import SpoolPlanner
+from storage.store import SpoolStore
+
+log = logging.getLogger("sluicegate.node")
+
+STOP_S = 10  # how long clients may take to let go of their connections
+
+# Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows.
+GC_THRESHOLDS = (50_000, 20, 1_000)
+
+
+class Node:
+    """One gateway process, between `start` and `stop`."""
+
+    def __init__(self, config: Config, *, store: Store, clock: Clock, rng: random.Random) -> None:
+        self.config = config
+        self.store = store
+        self.clock = clock
+        self.space = TopicSpace()
+        self.recovered: Recovered = read_store(store)
+        self.planner: SpoolPlanner = self.recovered.planner
+        self.spool_gate = SpoolGate(usage_bytes_max=config.spool.usage_bytes_max)
+        self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
+        self.ready = False
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
+        self._threads = ThreadedStore(store, self.runtime)
+        self.root = self._spawn_root()
+        self.spool = self._spawn_spool()
+        self.router = self._spawn_router()
+        self.queues = self._spawn_queues()
+        self.mqtt = MqttFront(self)
+        self.admin: AdminServer | None = None
+
+    # --- start ---
+
+    async def start(self) -> None:
+        """Bring everything back, then open the doors. Raises OSError when a port cannot be had."""
+        self._bring_back_retained()
+        await self._declare_queues(self.config)
+        await self.mqtt.restore(self.recovered.sessions)
+        self.recovered.records.clear()
+        self.recovered.partitions.clear()
+        self.recovered.sessions.clear()
+        if self.config.admin.enabled:
+            self.admin = await serve_admin(
+                NodeView(self),
+                self.config.admin.host,
+                self.config.admin.port,
+                queue_label_max=self.config.metrics.queue_label_max,
+            )
+        await self.mqtt.start()
+        self.ready = True
+
+    async def reload(self, config: Config) -> None:
+        """Take over what can change while running."""
+        changes = diff(self.config, config)
+        for change in changes.restart_needed:
+            log.warning("%s: takes a restart", change)
+        for change in changes.reloadable:
+            log.info("%s", change)
+        self.config = config
+        set_up_logging(config.log)
+        await self._declare_queues(config)
+        self.mqtt.reload()
+
+    def endpoints(self) -> list[str]:
+        """Return a URL for each open port."""
+        admin = [] if self.admin is None else [f"http://{self.config.admin.host}:{self.admin.port}"]
+        return self.mqtt.endpoints() + admin
+
+    # --- stop ---
+
+    async def stop(self) -> None:
+        """Close the doors, let everybody finish, and leave the store in order."""
+        self.ready = False
+        await self.mqtt.stop(within_s=STOP_S)
+        if self.admin is not None:
+            await self.admin.stop()
+        await self._spool_is_idle()
+        closed = await self._close_ledgers()
+        await self._spool_is_idle()
+        self.runtime.stop()
+        self._threads.stop()
+        self._write_last_cursors(closed)
+        self.store.mark_clean()
+        self.store.close()
+
+    async def _spool_is_idle(self) -> None:
+        done = asyncio.get_running_loop().create_future()
+        spool = self.spool.actor
+        assert isinstance(spool, SpoolActor)
+        spool.when_idle(lambda: None if done.done() else done.set_result(None))
+        try:
+            await asyncio.wait_for(done, STOP_S)
+        except TimeoutError:
+            log.warning("the spool did not come to rest in %d s", STOP_S)
+
+    async def _close_ledgers(self) -> list[ClosedLedger]:
+        closed: list[ClosedLedger] = []
+        handles: list[QueueHandle] = await self.queues.ask(ListQueues())
+        for handle in handles:
+            if handle.durable and handle.cell.children:
+                for partition in list(handle.cell.children.values()):
+                    closed.append(await partition.ask(CloseLedger()))
+        return closed
+
+    def _write_last_cursors(self, closed: list[ClosedLedger]) -> None:
+        """Write the exact state of every partition: the next start skips no sequences and knows what was delivered."""
+        states = []
+        for each in closed:
+            cursor = self.planner.cursors[each.partition_id]
+            cursor.next_sequence_reserved = each.next_sequence
+            states.append(cursor.state(each.redelivered))
+        if states:
+            self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
+
+    # --- putting together ---
+
+    def _spawn_root(self) -> ActorCell:
+        return self.runtime.spawn(SupervisorActor, kind="node", name=self.config.node.name, policy=VITAL)
+
+    def _spawn_spool(self) -> ActorCell:
+        self._partition_addresses: dict[int, Address] = {}
+        return self.runtime.spawn(
+            lambda cell: SpoolActor(
+                cell,
+                planner=self.planner,
+                writer=self._threads,
+                gate=self.spool_gate,
+                commit_interval_ms=self.config.spool.commit_interval_ms,
+                partitions=self._partition_addresses,
+            ),
+            kind="spool",
+            name="spool",
+            policy=VITAL,
+            parent=self.root,
+        )
+
+    def _spawn_router(self) -> ActorCell:
+        return self.runtime.spawn(
+            lambda cell: RouterActor(cell, space=self.space, group_queue=group_queue),
+            kind="router",
+            name="router",
+            policy=VITAL,
+            parent=self.root,
+        )
+
+    def _spawn_queues(self) -> ActorCell:
+        services = QueueServices(
+            runtime=self.runtime,
+            spool_gate=self.spool_gate,
+            memory=self.memory,
+            spool=self.spool.inbox,
+            reader=self._threads,
+            pressure_high_bytes=self.config.backpressure.connection_buffer_bytes_max,
+            pressure_low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
+            partition_addresses=self._partition_addresses,
+        )
+        recovered = self.recovered
+        cell = self.runtime.spawn(
+            lambda cell: QueueDirectory(
+                cell,
+                services=services,
+                router=self.router,
+                catalog=recovered.catalog,
+                stored=recovered.partitions,
+                was_clean=recovered.was_clean,
+            ),
+            kind="queues",
+            name="queues",
+            policy=VITAL,
+            parent=self.root,
+        )
+        partition_ids = [each for _, _, _, ids in catalog_queues(recovered.catalog) for each in ids]
+        register_partitions(recovered, partition_ids)
+        router = self.router.actor
+        assert isinstance(router, RouterActor)
+        router.directory = cell
+        return cell
+
+    def _bring_back_retained(self) -> None:
+        for key, value in self.recovered.retained.items():
+            batch, _ = decode_batch(value, 0, "retained message")
+            self.space.retained.put(key.decode(), RetainedMessage(batch))
+        self.recovered.retained.clear()
+
+    async def _declare_queues(self, config: Config) -> None:
+        for definition in config.queues.declared:
+            try:
+                await self.queues.ask(CreateQueue(definition, NAMED, durable=True))
+            except QueueExists:
+                continue  # one that was created before is left as it is
+            log.info("queue %r created as declared", definition.config.name)
+
+    def _fatal(self, error: BaseException) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+
+def open_store(config: Config) -> SpoolStore:
+    """Open the store in the data folder. Raises StorageError."""
+    folder: Path = config.data.path
+    folder.mkdir(parents=True, exist_ok=True)
+    return SpoolStore.open(folder, map_bytes_max=config.spool.map_bytes_max, sync=config.spool.sync)
+
+
+def run(config: Config, *, reload: Callable[[], Config]) -> int:
+    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration."""
+    set_up_logging(config.log)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, reload))
+
+
+async def _serve(config: Config, reload: Callable[[], Config]) -> int:
+    store = open_store(config)
+    node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
+    await node.start()
+    _announce(node)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    node.failed.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    if node.failed.done():
+        log.error("the node cannot go on: %r", node.failed.result())
+        store.close()
+        return 1
+    await node.stop()
+    log.info("stopped")
+    return 0
+
+
+async def _reload(node: Node, reload: Callable[[], Config]) -> None:
+    try:
+        await node.reload(reload())
+    except Exception as error:  # a wrong file must not end a running node
+        log.error("the configuration was not taken over: %s", error)
+
+
+def _announce(node: Node) -> None:
+    """Print where to connect, and what to try."""
+    lines = ["Sluicegate is ready."]
+    lines += [f"  {endpoint}" for endpoint in node.endpoints()]
+    lines += node.mqtt.things_to_try()
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

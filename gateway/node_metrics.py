@@ -1,0 +1,120 @@
+"""A node's samples, one for each row of `gateway.metrics.METRICS` that has a value."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from actors.messages import QueueHandle, QueueOverview
+from actors.queue_assembly import NAMED
+from actors.runtime import ActorOverview
+from actors.spool import SpoolActor
+from gateway.build import version
+from gateway.views import Sample
+from messaging.admission import REFUSAL_COUNTERS
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+SESSIONS_LABEL = "#sessions"  # the broker's own queues are as many as clients: they are shown as one
+PROTOCOL = "mqtt"
+
+
+def samples_of(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> list[Sample]:
+    """Return everything that is to be seen of a node now."""
+    return [
+        Sample("sluicegate_build", 1, (version(),)),
+        Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
+        *_front(node),
+        *_queues(queues),
+        *_spool(node),
+        *_actors([root.overview() for root in node.runtime.roots]),
+    ]
+
+
+def _front(node: "Node") -> Iterator[Sample]:
+    counters = node.mqtt.counters
+    yield Sample("sluicegate_connections", len(node.mqtt.connections.children or {}), (PROTOCOL,))
+    yield Sample("sluicegate_connections_opened_total", counters.connected, (PROTOCOL,))
+    for reason, count in counters.refused.items():
+        yield Sample("sluicegate_connections_refused_total", count, (PROTOCOL, reason))
+    over_limit = sum(listener.refused_count for listener in node.mqtt.listeners.values())
+    yield Sample("sluicegate_connections_refused_total", over_limit, (PROTOCOL, "max_connections"))
+    for reason, count in counters.violated.items():
+        yield Sample("sluicegate_connections_failed_total", count, (PROTOCOL, reason))
+    yield Sample("sluicegate_messages_received_total", counters.messages_received, (PROTOCOL,))
+    yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (PROTOCOL,))
+    yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (PROTOCOL,))
+    yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (PROTOCOL,))
+    for reason, count in counters.dropped.items():
+        yield Sample("sluicegate_messages_dropped_total", count, (reason,))
+    yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
+    yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
+    yield Sample("sluicegate_subscriptions", node.space.subscriptions_count)
+    yield Sample("sluicegate_retained_messages", node.space.retained.count)
+
+
+def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
+    yield Sample("sluicegate_queues", len(queues))
+    refused: dict[str, int] = {}
+    for handle, overview in queues:
+        name = (handle.name if handle.kind == NAMED else SESSIONS_LABEL,)
+        partitions = overview.partitions
+        yield Sample("sluicegate_queue_messages_ready", sum(each.ready_count for each in partitions), name)
+        yield Sample("sluicegate_queue_messages_unacked", sum(each.in_flight_count for each in partitions), name)
+        yield Sample("sluicegate_queue_spooled_bytes", overview.usage_bytes, name)
+        yield Sample("sluicegate_queue_flows", len(overview.flows), name)
+        yield Sample("sluicegate_queue_messages_accepted_total", overview.accepted_count, name)
+        yield Sample(
+            "sluicegate_queue_messages_delivered_total", sum(each.delivered_count for each in partitions), name
+        )
+        yield Sample(
+            "sluicegate_queue_messages_redelivered_total", sum(each.redelivered_count for each in partitions), name
+        )
+        yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
+        for each in partitions:
+            for reason, count in each.discards.items():
+                yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
+        for verdict, count in overview.refusals.items():
+            refused[REFUSAL_COUNTERS[verdict]] = refused.get(REFUSAL_COUNTERS[verdict], 0) + count
+    for reason, count in refused.items():
+        yield Sample("sluicegate_messages_refused_total", count, (reason,))
+
+
+def _spool(node: "Node") -> Iterator[Sample]:
+    actor = node.spool.actor
+    assert isinstance(actor, SpoolActor)
+    yield Sample("sluicegate_spool_commits_total", actor.commits_count)
+    yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
+    yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
+    yield Sample("sluicegate_spool_damaged_records_total", node.recovered.damaged_count)
+    usage = node.store.usage()
+    yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
+    yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
+
+
+def _actors(roots: Sequence[ActorOverview]) -> Iterator[Sample]:
+    totals: dict[str, list[float]] = {}
+    for actor in _walk(roots):
+        total = totals.setdefault(actor.kind, [0, 0, 0, 0, 0, 0])
+        total[0] += 1
+        total[1] += actor.inbox_depth
+        total[2] += actor.handled_count
+        total[3] += actor.batches_count
+        total[4] += actor.handling_ns / 1e9
+        total[5] += actor.restarts_count
+    names = (
+        "sluicegate_actors",
+        "sluicegate_actor_inbox_messages",
+        "sluicegate_actor_messages_handled_total",
+        "sluicegate_actor_batches_handled_total",
+        "sluicegate_actor_handling_seconds_total",
+        "sluicegate_actor_restarts_total",
+    )
+    for kind, total in totals.items():
+        for name, value in zip(names, total, strict=True):
+            yield Sample(name, value, (kind,))
+
+
+def _walk(actors: Sequence[ActorOverview]) -> Iterator[ActorOverview]:
+    for actor in actors:
+        yield actor
+        yield from _walk(actor.children)

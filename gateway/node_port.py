@@ -1,0 +1,212 @@
+"""A running node as operators see it: the admin API's questions, asked of the actors."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from actors.messages import (
+    BrowsedMessage,
+    BrowseQueue,
+    CreateQueue,
+    DeleteQueue,
+    DescribeQueue,
+    FindQueue,
+    ListQueues,
+    PurgeQueue,
+    QueueExists,
+    QueueHandle,
+    QueueOverview,
+    UpdateQueue,
+)
+from actors.queue_assembly import NAMED
+from actors.queue_directory import StoreRefused
+from actors.runtime import ActorOverview
+from gateway.node_metrics import samples_of
+from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused
+from gateway.views import (
+    ActorView,
+    FlowView,
+    Health,
+    MessageView,
+    PartitionStatus,
+    PartitionView,
+    QueueView,
+    RebalanceStatus,
+    Sample,
+    payload_preview,
+)
+from messaging.queue_config import QueueDefinition, QueueInvalid, changed
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+class NodeView(NodePort):
+    """Answers the admin API from a node's actors."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    async def create_queue(self, definition: QueueDefinition) -> QueueView:
+        """Create a durable queue."""
+        try:
+            handle: QueueHandle = await self._node.queues.ask(CreateQueue(definition, NAMED, durable=True))
+        except QueueExists:
+            raise QueueAlreadyExists(definition.config.name) from None
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+        return await self._view(handle)
+
+    async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
+        """Change attributes or subscriptions."""
+        handle = await self._find(name)
+        try:
+            await self._node.queues.ask(UpdateQueue(changed(handle.definition, dict(changes))))
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+        return await self.show_queue(name)
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all it holds."""
+        await self._find(name)
+        await self._node.queues.ask(DeleteQueue(name))
+
+    async def list_queues(self) -> Sequence[QueueView]:
+        """Return every queue by name."""
+        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        return [await self._view(handle) for handle in handles]
+
+    async def show_queue(self, name: str) -> QueueView:
+        """Return one queue with its partitions and flows."""
+        return await self._view(await self._find(name))
+
+    async def purge_queue(self, name: str) -> int:
+        """Remove what waits; return how many."""
+        handle = await self._find(name)
+        count: int = await handle.cell.ask(PurgeQueue())
+        return count
+
+    async def browse_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+    ) -> Sequence[MessageView]:
+        """Return messages oldest first, without removing any."""
+        handle = await self._find(name)
+        count = len(handle.target.partitions)
+        if partition is not None and not 0 <= partition < count:
+            raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
+        found: list[BrowsedMessage] = await handle.cell.ask(BrowseQueue(partition, after, limit))
+        return [_message_view(each) for each in found]
+
+    async def actor_tree(self) -> Sequence[ActorView]:
+        """Return the actors without a supervisor, each with what it supervises."""
+        return [_actor_view(root.overview(), "") for root in self._node.runtime.roots]
+
+    async def metrics_snapshot(self) -> Sequence[Sample]:
+        """Return the node's samples."""
+        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        overviews = [(handle, await self._describe(handle)) for handle in handles]
+        return samples_of(self._node, overviews)
+
+    async def health(self) -> Health:
+        """Tell whether the node works and whether it takes traffic."""
+        reasons = []
+        if not self._node.ready:
+            reasons.append("the node is starting or stopping")
+        if self._node.spool_gate.blocked:
+            reasons.append(f"the spool takes no messages: {self._node.spool_gate.blocked}")
+        return Health(live=not self._node.failed.done(), ready=not reasons, reasons=tuple(reasons))
+
+    async def _find(self, name: str) -> QueueHandle:
+        handle: QueueHandle | None = await self._node.queues.ask(FindQueue(name))
+        if handle is None:
+            raise QueueNotFound(name)
+        return handle
+
+    async def _describe(self, handle: QueueHandle) -> QueueOverview:
+        overview: QueueOverview = await handle.cell.ask(DescribeQueue())
+        return overview
+
+    async def _view(self, handle: QueueHandle) -> QueueView:
+        return queue_view(handle, await self._describe(handle))
+
+
+def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
+    """Return a queue as operators see it."""
+    clients = {flow.flow_id: flow.client for flow in overview.flows}
+    partitions = []
+    for partition, (status, flow_id, epoch) in zip(overview.partitions, overview.partition_statuses, strict=True):
+        partitions.append(
+            PartitionView(
+                number=partition.number,
+                status=PartitionStatus(status),
+                ready_count=partition.ready_count,
+                unacked_count=partition.in_flight_count,
+                spooled_bytes=partition.waiting_bytes,
+                next_sequence=partition.next_sequence,
+                assignment_epoch=epoch,
+                flow_id=str(flow_id) if flow_id else None,
+                client=clients.get(flow_id),
+            )
+        )
+    return QueueView(
+        config=overview.config,
+        subscriptions=handle.definition.subscriptions,
+        ready_count=sum(each.ready_count for each in overview.partitions),
+        unacked_count=sum(each.in_flight_count for each in overview.partitions),
+        spooled_bytes=overview.usage_bytes,
+        rebalance_status=RebalanceStatus(overview.rebalance_status),
+        accepted_total=overview.accepted_count,
+        delivered_total=sum(each.delivered_count for each in overview.partitions),
+        redelivered_total=sum(each.redelivered_count for each in overview.partitions),
+        settled_total=sum(each.settled_count for each in overview.partitions),
+        partitions=tuple(partitions),
+        flows=tuple(
+            FlowView(
+                id=str(flow.flow_id),
+                client=flow.client,
+                protocol="mqtt",
+                window=flow.window,
+                unacked_count=flow.unacked_count,
+                active=flow.active,
+                partitions=tuple(flow.partitions),
+            )
+            for flow in overview.flows
+        ),
+    )
+
+
+def _message_view(message: BrowsedMessage) -> MessageView:
+    batch = message.batch
+    headers = batch.headers_of(message.row)
+    payload = batch.payloads()[message.row]
+    text, encoding, truncated = payload_preview(payload)
+    return MessageView(
+        id=f"{message.partition_number}:{message.sequence}",
+        partition=message.partition_number,
+        sequence=message.sequence,
+        topic=batch.topic_of(message.row),
+        size_bytes=len(payload),
+        delivery_count=max(message.delivery_count, 1 if message.redelivered or message.in_flight else 0),
+        received_ms=batch.received_ms,
+        key=None if headers is None else headers.partition_key,
+        payload=text,
+        payload_encoding=encoding,
+        payload_truncated=truncated,
+    )
+
+
+def _actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
+    path = f"{parent_path}/{overview.name}" if parent_path else overview.name
+    batches = overview.batches_count
+    return ActorView(
+        name=overview.name,
+        path=path,
+        kind=overview.kind,
+        state=overview.state,
+        inbox_depth=overview.inbox_depth,
+        handled_count=overview.handled_count,
+        batch_count=batches,
+        batch_size_mean=overview.handled_count / batches if batches else 0.0,
+        handling_time_us=overview.handling_ns / 1000 / batches if batches else 0.0,
+        restart_count=overview.restarts_count,
+        children=tuple(_actor_view(child, path) for child in overview.children),
+    )

@@ -1,0 +1,76 @@
+"""What the admin API and the command line may ask of a node. The node implements it; tests have a small one in memory.
+
+Everything is asynchronous, because every answer is an actor's; nothing here may block the loop.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from gateway.views import ActorView, Health, MessageView, QueueView, Sample
+from messaging.queue_config import QueueDefinition, QueueInvalid
+
+__all__ = ["NodePort", "QueueAlreadyExists", "QueueInvalid", "QueueNotFound", "Refused"]
+
+
+class QueueNotFound(LookupError):
+    """No queue has that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no queue {name!r}")
+        self.name = name
+
+
+class QueueAlreadyExists(ValueError):
+    """A queue of that name is there already; it was not changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a queue {name!r} already")
+        self.name = name
+
+
+class Refused(RuntimeError):
+    """The node understood and will not, now. The reason says what would have to change."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class NodePort(Protocol):
+    """A running node, as operators see it. Values are checked before they come here; the node may still refuse."""
+
+    async def create_queue(self, definition: QueueDefinition) -> QueueView:
+        """Create a durable queue. Raises QueueAlreadyExists, QueueInvalid (a subscription, say), Refused."""
+
+    async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
+        """Change attributes or subscriptions. Raises QueueNotFound, QueueInvalid, Refused. All or nothing."""
+
+    async def delete_queue(self, name: str) -> None:
+        """Delete a queue with all it holds. Raises QueueNotFound, Refused."""
+
+    async def list_queues(self) -> Sequence[QueueView]:
+        """Return every queue by name, without partitions and flows where that would cost."""
+
+    async def show_queue(self, name: str) -> QueueView:
+        """Return one queue with its partitions and flows. Raises QueueNotFound."""
+
+    async def purge_queue(self, name: str) -> int:
+        """Remove what waits (not what is delivered and unsettled); return how many. Raises QueueNotFound, Refused."""
+
+    async def browse_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+    ) -> Sequence[MessageView]:
+        """Return messages oldest first, sequences above `after`, without removing any.
+
+        Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each.
+        Raises QueueNotFound, QueueInvalid (no such partition).
+        """
+
+    async def actor_tree(self) -> Sequence[ActorView]:
+        """Return the actors without a supervisor, each with what it supervises."""
+
+    async def metrics_snapshot(self) -> Sequence[Sample]:
+        """Return the samples of `gateway.metrics.METRICS` that have a value."""
+
+    async def health(self) -> Health:
+        """Tell whether the node works and whether it takes traffic."""

@@ -1,0 +1,205 @@
+"""What a running node shows of itself: frozen values, shared by the admin API, the command line and the tests.
+
+They are pictures taken at one moment, never live objects. Field names are the JSON names; every unit is in the name.
+"""
+
+import base64
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Final, Literal
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from messaging.queue_attributes import ATTRIBUTES, CHOICE, FLAG, NUMBER, Attribute, AttributeValue
+from messaging.queue_config import QueueConfig, config_from_dict
+
+PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
+
+
+class PartitionStatus(StrEnum):
+    """Where a partition stands in the assignment to flows."""
+
+    UNASSIGNED = "unassigned"  # no flow is bound to the queue
+    READY = "ready"  # its flow receives
+    PAUSED = "paused"  # handoff: the old flow settles what it holds
+    UNBOUND = "unbound"  # its flow has gone, the rebalance delay runs
+
+
+class ScaleStatus(StrEnum):
+    """Whether the configured number of partitions is in operation."""
+
+    READY = "ready"
+    SCALING_UP = "scaling-up"
+    SCALING_DOWN = "scaling-down"
+
+
+class RebalanceStatus(StrEnum):
+    """Whether partitions are being moved between flows."""
+
+    READY = "ready"
+    HOLDDOWN = "holddown"
+    REBALANCING = "rebalancing"
+
+
+def attribute_schema(attribute: Attribute) -> dict[str, object]:
+    """Return the JSON schema of one queue attribute."""
+    schema: dict[str, object] = {"description": attribute.meaning, "default": attribute.default}
+    if attribute.kind == NUMBER:
+        return {"type": "integer", "minimum": attribute.low, "maximum": attribute.high, **schema}
+    if attribute.kind == FLAG:
+        return {"type": "boolean", **schema}
+    if attribute.kind == CHOICE:
+        return {"type": "string", "enum": list(attribute.choices), **schema}
+    return {"type": "string", "maxLength": attribute.high, **schema}
+
+
+QUEUE_CONFIG_SCHEMA: Final[dict[str, object]] = {
+    "type": "object",
+    "properties": {"name": {"type": "string"}, **{each.name: attribute_schema(each) for each in ATTRIBUTES}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+
+
+def _config_to_json(config: QueueConfig) -> dict[str, AttributeValue]:
+    return config.to_dict()
+
+
+def _config_from_json(given: object) -> QueueConfig:
+    if isinstance(given, QueueConfig):
+        return given
+    if not isinstance(given, dict):
+        raise ValueError("a queue configuration is a mapping")
+    return config_from_dict(given, reserved_name=True)
+
+
+# The core's class is plain (and compiled), so pydantic is told here how to read and write it.
+QueueConfigField = Annotated[
+    QueueConfig,
+    PlainValidator(_config_from_json),
+    PlainSerializer(_config_to_json),
+    WithJsonSchema(QUEUE_CONFIG_SCHEMA),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition of a queue; a plain queue shows itself as partition 0."""
+
+    number: int
+    status: PartitionStatus
+    ready_count: int  # waiting for a flow
+    unacked_count: int  # delivered, not settled
+    spooled_bytes: int
+    next_sequence: int  # the next message gets this one
+    assignment_epoch: int = 0
+    flow_id: str | None = None  # its owner, while it has one
+    client: str | None = None  # the owner's client
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowView:
+    """One consumer bound to a queue."""
+
+    id: str
+    client: str
+    protocol: str
+    window: int  # most messages it takes at once
+    unacked_count: int
+    active: bool  # it may receive: holds a partition, or is first on an exclusive queue
+    partitions: tuple[int, ...] = ()
+    delivered_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """One queue: what it was told to be, and what it holds now. Counters start at zero with the node."""
+
+    config: QueueConfigField
+    subscriptions: tuple[str, ...]
+    ready_count: int
+    unacked_count: int
+    spooled_bytes: int
+    scale_status: ScaleStatus = ScaleStatus.READY
+    rebalance_status: RebalanceStatus = RebalanceStatus.READY
+    accepted_total: int = 0  # messages taken into the queue
+    delivered_total: int = 0  # deliveries, first ones and repeated ones
+    redelivered_total: int = 0
+    settled_total: int = 0  # messages a consumer accepted
+    partitions: tuple[PartitionView, ...] = ()
+    flows: tuple[FlowView, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The queue's name."""
+        return self.config.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageView:
+    """One message that lies in a queue, with the beginning of its payload."""
+
+    id: str  # `partition:sequence`
+    partition: int
+    sequence: int
+    topic: str
+    size_bytes: int  # of the whole payload
+    delivery_count: int  # times it was handed to a consumer
+    received_ms: int  # wall clock
+    key: str | None = None  # partition key
+    payload: str = ""
+    payload_encoding: Literal["text", "base64"] = "text"
+    payload_truncated: bool = False
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the next delivery carries the redelivered flag."""
+        return self.delivery_count > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorView:
+    """One actor and what it supervises."""
+
+    name: str  # last part of the path
+    path: str  # names from the root, joined by '/'
+    kind: str
+    state: str
+    inbox_depth: int
+    handled_count: int  # messages, a batch counted by its rows
+    batch_count: int
+    batch_size_mean: float
+    handling_time_us: float  # mean of one batch
+    restart_count: int
+    children: tuple["ActorView", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the process works at all, and whether it should be sent traffic."""
+
+    live: bool
+    ready: bool
+    reasons: tuple[str, ...] = ()  # one sentence for each thing that is missing
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One metric value. `labels` are in the order of the metric's row in `gateway.metrics.METRICS`."""
+
+    name: str
+    value: float
+    labels: tuple[str, ...] = ()
+
+
+def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:
+    """Return the beginning of a payload as (text, encoding, truncated); readable text where it is UTF-8."""
+    head = payload[:PREVIEW_BYTES_MAX]
+    truncated = len(payload) > PREVIEW_BYTES_MAX
+    try:
+        return head.decode(), "text", truncated
+    except UnicodeDecodeError as problem:
+        # A character cut in two by the limit is no reason to call the text binary: UTF-8 uses at most four bytes.
+        if truncated and problem.reason == "unexpected end of data" and problem.start >= PREVIEW_BYTES_MAX - 3:
+            return head[: problem.start].decode(), "text", True
+        return base64.b64encode(head).decode("ascii"), "base64", truncated

@@ -1,0 +1,95 @@
+"""The unit that travels between actors: a run of messages, held in columns.
+
+One object per message would put a million tracked objects before the garbage collector for every million messages
+that wait. A batch is a handful of objects, whatever its length: payloads are bytes, topics are shared strings, and
+the rare attributes stand in a column that is absent when no row has any.
+"""
+
+from typing import Final
+
+from messaging.headers import Headers
+
+AT_MOST_ONCE: Final = 0  # a direct message: never spooled, never acknowledged
+AT_LEAST_ONCE: Final = 1  # a guaranteed message
+EXACTLY_ONCE: Final = 2  # a guaranteed message whose publisher asked for MQTT's QoS 2
+
+BYTES_PER_ROW: Final = 48  # a bytes object's head and its place in the column
+BYTES_PER_BATCH: Final = 640  # the batch, its columns, its segment and its publication
+
+
+class MessageBatch:
+    """A run of messages of one publisher, in the order published. Immutable once built, but for `encodings`.
+
+    Invariants: `count >= 1`; a column that is present has `count` rows; `topic` is the topic of every row when
+    `topics` is None, and empty otherwise.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        topics: list[str] | None,
+        payloads: list[bytes],
+        headers: list[Headers | None] | None,
+        qos: int,
+        retain: bool,
+        publisher: str,
+        received_ms: int,
+        payload_bytes: int,
+    ) -> None:
+        self.count = len(payloads)
+        self.topic = topic
+        self.topics = topics
+        self._payloads = payloads
+        self._headers = headers
+        self.qos = qos  # AT_MOST_ONCE, AT_LEAST_ONCE or EXACTLY_ONCE, as published
+        self.retain = retain  # every row was published with MQTT's RETAIN flag
+        self.publisher = publisher  # client id, for No Local and for the message's origin
+        self.received_ms = received_ms  # wall clock
+        self.payload_bytes = payload_bytes
+        # Wire forms shared by every subscriber of one dialect. The key is the protocol's own; the value is its bytes.
+        self.encodings: dict[int, bytes] | None = None
+
+    def payloads(self) -> list[bytes]:
+        """Return the payload column. Callers must not change it."""
+        return self._payloads
+
+    def headers(self) -> list[Headers | None] | None:
+        """Return the header column, or None when no row has any. Callers must not change it."""
+        return self._headers
+
+    def topic_of(self, row: int) -> str:
+        """Return the topic of one row."""
+        topics = self.topics
+        return self.topic if topics is None else topics[row]
+
+    def headers_of(self, row: int) -> Headers | None:
+        """Return the headers of one row, None when it has none."""
+        column = self.headers()
+        return None if column is None else column[row]
+
+    def memory_bytes(self) -> int:
+        """Return about how much memory the batch takes: payloads, their objects, and its own."""
+        return self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
+
+    def select(self, rows: list[int]) -> "MessageBatch":
+        """Return a batch of the given rows, in the given order. Payloads are shared, not copied."""
+        payloads = self.payloads()
+        headers = self.headers()
+        topics = self.topics
+        chosen = [payloads[row] for row in rows]
+        return MessageBatch(
+            topic=self.topic,
+            topics=None if topics is None else [topics[row] for row in rows],
+            payloads=chosen,
+            headers=None if headers is None else [headers[row] for row in rows],
+            qos=self.qos,
+            retain=self.retain,
+            publisher=self.publisher,
+            received_ms=self.received_ms,
+            payload_bytes=sum([len(payload) for payload in chosen]),
+        )
+
+    def __repr__(self) -> str:
+        where = self.topic if self.topics is None else f"{len(set(self.topics))} topics"
+        return f"MessageBatch({self.count} on {where!r}, qos={self.qos}, {self.payload_bytes} bytes)"

@@ -1,0 +1,70 @@
+"""What a ledger wants done outside: values only, carried out by the partition actor."""
+
+from typing import final
+
+from messaging.batch import MessageBatch
+from messaging.flows import Flow
+from messaging.publication import Publication
+
+
+@final
+class Delivery:
+    """Rows `[start_row, stop_row)` of a batch on their way to one flow, with consecutive sequences."""
+
+    __slots__ = ("batch", "delivery_count", "epoch", "first_sequence", "flow", "redelivered", "start_row", "stop_row")
+
+    def __init__(
+        self,
+        flow: Flow,
+        epoch: int,
+        batch: MessageBatch,
+        start_row: int,
+        stop_row: int,
+        first_sequence: int,
+        redelivered: bool,
+        delivery_count: int,
+    ) -> None:
+        self.flow = flow
+        self.epoch = epoch
+        self.batch = batch
+        self.start_row = start_row
+        self.stop_row = stop_row
+        self.first_sequence = first_sequence
+        self.redelivered = redelivered  # these messages left the queue before, or may have
+        self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
+
+    def __repr__(self) -> str:
+        last = self.first_sequence + self.stop_row - self.start_row - 1
+        return f"Delivery(flow={self.flow.flow_id}, {self.first_sequence}..{last}, redelivered={self.redelivered})"
+
+
+@final
+class Effects:
+    """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
+
+    __slots__ = (
+        "discards",
+        "drained",
+        "dropped_pages",
+        "released_bytes",
+        "released_count",
+        "settled",
+        "settled_written",
+        "starved_flows",
+        "wanted_pages",
+    )
+
+    def __init__(self) -> None:
+        self.drained: list[Publication] = []  # nothing of theirs is open any more
+        self.settled: list[tuple[int, int]] = []  # half-open, to be persisted
+        self.settled_written = False  # some of `settled` is in the store, so persisting it is worth a commit
+        self.dropped_pages: list[int] = []  # keys of pages in which nothing is unsettled
+        self.wanted_pages: list[int] = []  # keys of pages to read
+        self.starved_flows: list[Flow] = []  # had messages waiting and no credit
+        self.discards: dict[str, int] = {}  # reason -> messages dropped
+        self.released_count = 0  # messages and bytes that count against the quota no more
+        self.released_bytes = 0
+
+    def discard(self, reason: str, count: int) -> None:
+        """Count messages the ledger dropped."""
+        self.discards[reason] = self.discards.get(reason, 0) + count

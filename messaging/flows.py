@@ -1,0 +1,76 @@
+"""A consumer's binding to a queue, as the partitions see it."""
+
+from typing import final
+
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.ranges import RangeSet
+
+
+@final
+class Flow:
+    """One consumer on one queue, whatever its protocol: an MQTT subscription, an AMQP link, a BIND, a long poll."""
+
+    __slots__ = ("address", "bound_order", "client", "flow_id", "queue_name", "window")
+
+    def __init__(
+        self,
+        *,
+        flow_id: int,
+        queue_name: str,
+        client: str,
+        address: Address,
+        window: CreditWindow[Address],
+        bound_order: int,
+    ) -> None:
+        self.flow_id = flow_id  # unique on this node
+        self.queue_name = queue_name
+        self.client = client  # client id or container id; who comes back under it gets its partitions again
+        self.address = address  # where deliveries and flow states go
+        self.window = window
+        self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
+
+    def __repr__(self) -> str:
+        return f"Flow({self.flow_id}, {self.client!r} on {self.queue_name!r}, {self.window!r})"
+
+
+@final
+class DeliveryRules:
+    """How a queue delivers. Shared by its partitions; the queue actor changes it when the configuration changes."""
+
+    def __init__(
+        self,
+        *,
+        redelivery_count_max: int = 0,
+        unacked_count_max: int = 10_000,
+        respects_expiry: bool = False,
+        expires_once_delivered: bool = True,
+    ) -> None:
+        self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
+        self.unacked_count_max = unacked_count_max  # per flow and partition
+        self.respects_expiry = respects_expiry
+        # MQTT forbids a session to drop a message whose delivery has begun [3.3.2-5] [4.3.3-7].
+        self.expires_once_delivered = expires_once_delivered
+
+    def expires(self, again: bool) -> bool:
+        """Return whether messages may expire before this delivery; `again` when they were delivered before."""
+        return self.respects_expiry and (not again or self.expires_once_delivered)
+
+
+@final
+class LedgerFlow:
+    """What one ledger remembers of a flow that takes messages from it."""
+
+    __slots__ = ("epoch", "flow", "in_flight", "paused")
+
+    def __init__(self, flow: Flow, epoch: int) -> None:
+        self.flow = flow
+        self.epoch = epoch  # assignment epoch under which it may settle
+        self.in_flight = RangeSet()
+        self.paused = False
+
+    def room(self, unacked_count_max: int) -> int:
+        """Return how many more messages the flow may get now."""
+        free = unacked_count_max - self.in_flight.total
+        available = self.flow.window.available()
+        return max(0, min(free, available))

@@ -1,0 +1,104 @@
+"""The attributes of one message that its topic and payload do not say.
+
+Most device traffic has none, and then no `Headers` object exists at all: a batch keeps a column of them only when
+some row needs one. Values are normalised, so every protocol finds them under the same name; the form they arrived
+in travels along as `native`, so a consumer of the same protocol gets it back byte for byte.
+"""
+
+from typing import Final, final
+
+PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
+PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
+
+NATIVE_NONE: Final = 0
+NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
+
+UserPropertyValue = str | bytes | int | float | bool | None
+
+
+@final
+class Headers:
+    """Normalised attributes of one message. Never changed once its batch is published."""
+
+    __slots__ = (
+        "content_type",
+        "correlation",
+        "deliver_to_one",
+        "dmq_eligible",
+        "eliding_eligible",
+        "expires_at_ms",
+        "key_hash",
+        "message_id",
+        "native",
+        "native_format",
+        "partition_key",
+        "payload_is_text",
+        "priority",
+        "reply_to",
+        "timestamp_ms",
+        "user_properties",
+    )
+
+    def __init__(
+        self,
+        *,
+        partition_key: str | None = None,
+        key_hash: int = -1,
+        expires_at_ms: int = 0,
+        priority: int = PRIORITY_DEFAULT,
+        payload_is_text: bool = False,
+        content_type: str | None = None,
+        correlation: bytes | None = None,
+        reply_to: str | None = None,
+        message_id: str | None = None,
+        timestamp_ms: int = 0,
+        dmq_eligible: bool = False,
+        deliver_to_one: bool = False,
+        eliding_eligible: bool = False,
+        user_properties: list[tuple[str, UserPropertyValue]] | None = None,
+        native_format: int = NATIVE_NONE,
+        native: bytes = b"",
+    ) -> None:
+        self.partition_key = partition_key  # None: no key, the broker picks a partition at random
+        self.key_hash = key_hash  # 16 bits of the key, or -1 without one
+        self.expires_at_ms = expires_at_ms  # wall clock; 0: never
+        self.priority = priority  # 0 (lowest) to 9
+        self.payload_is_text = payload_is_text  # the publisher says the payload is UTF-8 text
+        self.content_type = content_type
+        self.correlation = correlation
+        self.reply_to = reply_to  # a topic, or a queue in the form `#q/NAME`
+        self.message_id = message_id
+        self.timestamp_ms = timestamp_ms  # as the sender set it; 0: it did not
+        self.dmq_eligible = dmq_eligible
+        self.deliver_to_one = deliver_to_one
+        self.eliding_eligible = eliding_eligible
+        self.user_properties = user_properties  # in the publisher's order, names may repeat
+        self.native_format = native_format
+        self.native = native
+
+    def __repr__(self) -> str:
+        return f"Headers(key={self.partition_key!r}, expires_at_ms={self.expires_at_ms}, {self.user_properties})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Headers):
+            return NotImplemented
+        return (
+            self.partition_key == other.partition_key
+            and self.key_hash == other.key_hash
+            and self.expires_at_ms == other.expires_at_ms
+            and self.priority == other.priority
+            and self.payload_is_text == other.payload_is_text
+            and self.content_type == other.content_type
+            and self.correlation == other.correlation
+            and self.reply_to == other.reply_to
+            and self.message_id == other.message_id
+            and self.timestamp_ms == other.timestamp_ms
+            and self.dmq_eligible == other.dmq_eligible
+            and self.deliver_to_one == other.deliver_to_one
+            and self.eliding_eligible == other.eliding_eligible
+            and self.user_properties == other.user_properties
+            and self.native_format == other.native_format
+            and self.native == other.native
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value in tests only

@@ -1,0 +1,69 @@
+"""One guaranteed publish on its way into queues: who matched, what is still open, whom to confirm.
+
+A publication is shared by the publisher's connection, the partitions it went to and the spool. All of them run on
+the node's loop, so its counters need no lock.
+"""
+
+from typing import Final, final
+
+from messaging.address import Address
+from messaging.batch import MessageBatch
+
+UNWRITTEN: Final = 0  # record numbers start at 1
+
+
+@final
+class PublicationMatch:
+    """A partition that took rows of the publication, and the sequence its first row got there."""
+
+    __slots__ = ("first_sequence", "partition_id", "rows")
+
+    def __init__(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> None:
+        self.partition_id = partition_id
+        self.first_sequence = first_sequence
+        self.rows = rows  # the rows of the batch that went there; None: all
+
+
+@final
+class Publication:
+    """A guaranteed batch and its fate.
+
+    `unsequenced_count` partitions have yet to number their rows; the last of them hands the publication to the spool.
+    `open_count` is the number of (row, durable partition) pairs that are neither settled nor paged: at zero the
+    journal needs the publication no more, and one that was never written need not be.
+    """
+
+    __slots__ = (
+        "batch",
+        "confirmed",
+        "matches",
+        "open_count",
+        "publisher",
+        "record_number",
+        "token",
+        "unsequenced_count",
+    )
+
+    def __init__(self, batch: MessageBatch, *, publisher: Address | None, token: int, partitions_count: int) -> None:
+        self.batch = batch
+        self.publisher = publisher  # the address to confirm to; None after recovery
+        self.token = token  # what the publisher calls this publish
+        self.matches: list[PublicationMatch] = []
+        self.unsequenced_count = partitions_count
+        self.open_count = 0
+        self.record_number = UNWRITTEN
+        self.confirmed = False
+
+    def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
+        """Note that a partition numbered its rows; return whether it was the last to do so."""
+        self.note_match(partition_id, first_sequence, rows)
+        self.open_count += self.batch.count if rows is None else len(rows)
+        self.unsequenced_count -= 1
+        return self.unsequenced_count == 0
+
+    def note_match(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> None:
+        """Remember where rows went."""
+        self.matches.append(PublicationMatch(partition_id, first_sequence, rows))
+
+    def __repr__(self) -> str:
+        return f"Publication({self.batch!r}, record={self.record_number}, open={self.open_count})"

@@ -1,0 +1,239 @@
+"""What a queue is told to be: its name, its attributes and its subscriptions, checked once.
+
+Everything here is cold and pure. The rows with defaults and ranges are in `queue_attributes`; what the queue holds
+at the moment is the business of its actor; the syntax of subscriptions is the topic module's.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from messaging.queue_attributes import (
+    ATTRIBUTE_BY_NAME,
+    ATTRIBUTES,
+    CONSUME,
+    DEAD_MESSAGE_QUEUE,
+    EXCLUSIVE,
+    NAME_CHARS_MAX,
+    NON_EXCLUSIVE,
+    REJECT_WHEN_ENABLED,
+    AttributeValue,
+)
+
+DURABLE_NAME_CHARS_MAX: Final = 200
+TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
+NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
+SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
+SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
+MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
+
+
+@final
+class QueueInvalid(ValueError):
+    """A queue cannot be what somebody asked for. Names the field, what is wrong with it and what would do."""
+
+    def __init__(self, field: str, reason: str, allowed: str) -> None:
+        super().__init__(f"{field}: {reason}; allowed: {allowed}")
+        self.field = field
+        self.reason = reason
+        self.allowed = allowed
+
+
+@final
+@dataclass(frozen=True)
+class QueueConfig:
+    """The attributes of one queue. Build it with `checked` or `config_from_dict` unless the values are our own.
+
+    Meaning, range and default of each field: the row of the same name in `queue_attributes.ATTRIBUTES`.
+    """
+
+    name: str
+    access_type: str = EXCLUSIVE
+    partition_count: int = 0
+    ingress_enabled: bool = True
+    egress_enabled: bool = True
+    max_msg_size: int = 10_000_000
+    max_msg_spool_usage: int = 5000
+    max_bind_count: int = 1000
+    max_delivered_unacked_msgs_per_flow: int = 10_000
+    max_redelivery_count: int = 0
+    respect_ttl_enabled: bool = False
+    max_ttl: int = 0
+    dead_msg_queue: str = DEAD_MESSAGE_QUEUE
+    reject_msg_to_sender_on_discard_behavior: str = REJECT_WHEN_ENABLED
+    owner: str = ""
+    permission: str = CONSUME
+    partition_rebalance_delay_s: int = 5
+    partition_rebalance_max_handoff_time_s: int = 3
+
+    def partitioned(self) -> bool:
+        """Tell whether the queue has partitions of its own; a plain queue is run as one partition."""
+        return self.partition_count > 0
+
+    def last_value_only(self) -> bool:
+        """Tell whether only the newest message is kept."""
+        return self.max_msg_spool_usage == 0
+
+    def spool_bytes_max(self) -> int:
+        """Return the quota in bytes; 0 for a last-value queue, which has none."""
+        return self.max_msg_spool_usage * MEGABYTE
+
+    def to_dict(self) -> dict[str, AttributeValue]:
+        """Return name and attributes in the order of the table, as the catalog and the admin API show them."""
+        values: dict[str, AttributeValue] = {"name": self.name}
+        for attribute in ATTRIBUTES:
+            value: AttributeValue = getattr(self, attribute.name)
+            values[attribute.name] = value
+        return values
+
+
+@final
+@dataclass(frozen=True)
+class QueueDefinition:
+    """A queue as one declares it: its configuration, and the topics it collects."""
+
+    config: QueueConfig
+    subscriptions: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form that `definition_from_dict` reads back."""
+        values: dict[str, object] = dict(self.config.to_dict())
+        values["subscriptions"] = list(self.subscriptions)
+        return values
+
+
+def check_queue_name(name: str, *, durable: bool = True) -> None:
+    """Raise QueueInvalid, naming the rule, unless a client or an administrator may give a queue this name.
+
+    Names of the broker's own queues (`#...`) do not pass, except the dead message queue, which administrators create.
+    """
+    chars_max = DURABLE_NAME_CHARS_MAX if durable else TEMPORARY_NAME_CHARS_MAX
+    kind = "durable" if durable else "temporary"
+    if not name:
+        raise QueueInvalid("name", "it is empty", f"1 to {chars_max} characters")
+    if len(name) > chars_max:
+        raise QueueInvalid("name", f"it has {len(name)} characters", f"1 to {chars_max} for a {kind} queue")
+    for character in name:
+        if character in NAME_CHARS_FORBIDDEN:
+            raise QueueInvalid("name", f"{character!r} in {name!r}", f"no character of {NAME_CHARS_FORBIDDEN}")
+        if not character.isprintable():  # control characters, lone surrogates, exotic spaces: unreadable in every tool
+            raise QueueInvalid("name", f"{character!r} in {name!r}", "printable characters only")
+    if name.startswith("/") or name.endswith("/"):
+        raise QueueInvalid("name", f"{name!r} starts or ends with '/'", "'/' between levels only")
+    if "//" in name:
+        raise QueueInvalid("name", f"{name!r} has an empty level", "at least one character between two '/'")
+    if name.startswith("#") and name != DEAD_MESSAGE_QUEUE:
+        raise QueueInvalid("name", f"{name!r} starts with '#'", f"'#' starts reserved names; only {DEAD_MESSAGE_QUEUE}")
+
+
+def checked(config: QueueConfig, *, reserved_name: bool = False) -> QueueConfig:
+    """Return the same configuration, or raise QueueInvalid for the first rule it breaks.
+
+    With `reserved_name` the name is not looked at: the broker's own queues are called as it likes.
+    """
+    if not reserved_name:
+        check_queue_name(config.name)
+    for attribute in ATTRIBUTES:
+        value: object = getattr(config, attribute.name)
+        if not attribute.accepts(value):
+            raise QueueInvalid(attribute.name, f"{value!r} is not allowed", attribute.allowed())
+    if config.partition_count > 0 and config.access_type != NON_EXCLUSIVE:
+        raise QueueInvalid(
+            "partition_count",
+            f"{config.partition_count} partitions on an {config.access_type} queue",
+            f"0, or access_type {NON_EXCLUSIVE}",
+        )
+    if config.dead_msg_queue == config.name:
+        raise QueueInvalid("dead_msg_queue", "a queue cannot be its own dead message queue", "another queue, or empty")
+    return config
+
+
+def config_from_dict(values: dict[str, object], *, reserved_name: bool = False) -> QueueConfig:
+    """Build a checked configuration from name and attributes; what is absent has its default."""
+    for key in values:
+        if key != "name" and key not in ATTRIBUTE_BY_NAME:
+            known = ", ".join(["name", *ATTRIBUTE_BY_NAME])
+            raise QueueInvalid(key, "there is no such attribute", known)
+    name = values.get("name")
+    if not isinstance(name, str):
+        raise QueueInvalid("name", "it is missing" if name is None else f"{name!r} is not a text", "a text")
+    if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
+        values = {**values, "dead_msg_queue": ""}  # the default would make it its own
+    return checked(
+        QueueConfig(
+            name=name,
+            access_type=_text(values, "access_type"),
+            partition_count=_number(values, "partition_count"),
+            ingress_enabled=_flag(values, "ingress_enabled"),
+            egress_enabled=_flag(values, "egress_enabled"),
+            max_msg_size=_number(values, "max_msg_size"),
+            max_msg_spool_usage=_number(values, "max_msg_spool_usage"),
+            max_bind_count=_number(values, "max_bind_count"),
+            max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
+            max_redelivery_count=_number(values, "max_redelivery_count"),
+            respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
+            max_ttl=_number(values, "max_ttl"),
+            dead_msg_queue=_text(values, "dead_msg_queue"),
+            reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
+            owner=_text(values, "owner"),
+            permission=_text(values, "permission"),
+            partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
+            partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
+        ),
+        reserved_name=reserved_name,
+    )
+
+
+def definition_from_dict(values: dict[str, object], *, reserved_name: bool = False) -> QueueDefinition:
+    """Build a checked definition; `subscriptions` is a list of topics beside the attributes."""
+    attributes = {key: value for key, value in values.items() if key != "subscriptions"}
+    config = config_from_dict(attributes, reserved_name=reserved_name)
+    return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])))
+
+
+def changed(definition: QueueDefinition, changes: dict[str, object]) -> QueueDefinition:
+    """Return the definition with some attributes replaced. The name stays: a queue cannot be renamed."""
+    name = changes.get("name", definition.config.name)
+    if name != definition.config.name:
+        raise QueueInvalid("name", f"{definition.config.name!r} cannot become {name!r}", "create a queue and move over")
+    values = definition.to_dict()
+    values.update(changes)
+    return definition_from_dict(values)
+
+
+def _subscriptions(given: object) -> tuple[str, ...]:
+    allowed = f"a list of at most {SUBSCRIPTION_COUNT_MAX} topics, 1 to {SUBSCRIPTION_BYTES_MAX} bytes each"
+    if not isinstance(given, list | tuple) or len(given) > SUBSCRIPTION_COUNT_MAX:
+        raise QueueInvalid("subscriptions", "it is no list of topics, or too long", allowed)
+    topics: list[str] = []
+    for topic in given:
+        if not isinstance(topic, str) or not 1 <= len(topic.encode(errors="replace")) <= SUBSCRIPTION_BYTES_MAX:
+            raise QueueInvalid("subscriptions", f"{topic!r} is no topic", allowed)
+        if topic not in topics:
+            topics.append(topic)
+    return tuple(topics)
+
+
+def _checked_value(values: dict[str, object], name: str) -> object:
+    attribute = ATTRIBUTE_BY_NAME[name]
+    value = values.get(name, attribute.default)
+    if not attribute.accepts(value):
+        raise QueueInvalid(name, f"{value!r} is not allowed", attribute.allowed())
+    return value
+
+
+def _text(values: dict[str, object], name: str) -> str:
+    value = _checked_value(values, name)
+    assert isinstance(value, str), name  # the table says so
+    return value
+
+
+def _number(values: dict[str, object], name: str) -> int:
+    value = _checked_value(values, name)
+    assert isinstance(value, int), name  # the table says so
+    return value
+
+
+def _flag(values: dict[str, object], name: str) -> bool:
+    value = _checked_value(values, name)
+    assert isinstance(value, bool), name  # the table says so
+    return value

@@ -1,0 +1,196 @@
+"""The retained set: the last retained message of every topic, found by filter.
+
+It is the other way round from the subscription index: one filter, many topics. A tree with one node per level is
+walked with the list of nodes that the filter has reached, so a wildcard visits what it can match and no more
+[MQTT 3.3.1-9 to 3.3.1-11 want this at each SUBSCRIBE]. When a message is retained, replaced or removed by an empty
+payload, when a subscription asks for it, and when it expires, is decided elsewhere; where it is stored on disk too.
+Not thread-safe.
+"""
+
+from typing import Final, Generic, NamedTuple, TypeVar, final
+
+from messaging.topics import LITERAL, PREFIX, REST, REST_OR_NONE, Level, TopicFilter, hidden_from_wildcards
+
+V = TypeVar("V")
+
+
+class RetainedOverview(NamedTuple):
+    """What a retained set holds."""
+
+    topic_count: int
+    node_count: int  # of the tree, its root included
+
+
+@final
+class _Node(Generic[V]):
+    """A level of the tree; it stands for a retained topic when it has a slot."""
+
+    __slots__ = ("children", "slot")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node[V]] | None = None  # None: no child
+        self.slot: tuple[str, V] | None = None  # the topic and its value, as a match returns them
+
+
+@final
+class RetainedTopics(Generic[V]):
+    """Values by topic, found by filter.
+
+    Topics are taken as they are; whether one may be published to was checked before. Invariants: `count` is the number
+    of topics held; every node but the root has a slot or a child, so an empty set has one node.
+    """
+
+    def __init__(self) -> None:
+        self._root: Final[_Node[V]] = _Node()
+        self._topic_count = 0
+        self._node_count = 1
+
+    @property
+    def count(self) -> int:
+        """The number of topics that have a value."""
+        return self._topic_count
+
+    def put(self, topic: str, value: V) -> bool:
+        """Set the value of a topic. Return whether it replaced another."""
+        node = self._root
+        for word in topic.split("/"):
+            children = node.children
+            if children is None:
+                children = node.children = {}
+            child = children.get(word)
+            if child is None:
+                child = children[word] = _Node()
+                self._node_count += 1
+            node = child
+        replaced = node.slot is not None
+        node.slot = (topic, value)
+        if not replaced:
+            self._topic_count += 1
+        return replaced
+
+    def remove(self, topic: str) -> bool:
+        """Remove a topic. Return whether it had a value. Nodes that nothing needs any more go with it."""
+        path = [self._root]
+        words = topic.split("/")
+        for word in words:
+            child = _child(path[-1], word)
+            if child is None:
+                return False
+            path.append(child)
+        if path[-1].slot is None:
+            return False
+        path[-1].slot = None
+        self._topic_count -= 1
+        self._prune(path, words)
+        return True
+
+    def get(self, topic: str) -> V | None:
+        """Return the value of one topic, None when it has none."""
+        slot = self._slot(topic)
+        return None if slot is None else slot[1]
+
+    def match(self, topic_filter: TopicFilter) -> list[tuple[str, V]]:
+        """Return each topic that the filter matches, with its value.
+
+        The order depends on nothing but the puts and removals before. A result that is long is the caller's to send
+        in pieces: it is a snapshot, later puts do not change it.
+        """
+        if topic_filter.is_literal:
+            slot = self._slot(topic_filter.text)
+            return [] if slot is None else [slot]
+        return _collect(self._root, topic_filter.levels)
+
+    def overview(self) -> RetainedOverview:
+        """Return the sizes, for operators and tests."""
+        return RetainedOverview(topic_count=self._topic_count, node_count=self._node_count)
+
+    def check(self) -> None:
+        """Assert the invariants by walking everything; for tests."""
+        nodes = [self._root]
+        node_count = 0
+        topic_count = 0
+        while nodes:
+            node = nodes.pop()
+            node_count += 1
+            topic_count += node.slot is not None
+            assert node.children is None or node.children, "a node keeps an empty table of children"
+            assert node is self._root or node.children or node.slot is not None, "a node that nothing needs"
+            if node.children is not None:
+                nodes.extend(node.children.values())
+        assert node_count == self._node_count
+        assert topic_count == self._topic_count
+
+    def __repr__(self) -> str:
+        return f"RetainedTopics({self._topic_count} topics, {self._node_count} nodes)"
+
+    def _slot(self, topic: str) -> tuple[str, V] | None:
+        node = self._root
+        for word in topic.split("/"):
+            child = _child(node, word)
+            if child is None:
+                return None
+            node = child
+        return node.slot
+
+    def _prune(self, path: list[_Node[V]], words: list[str]) -> None:
+        """Cut off the end of the path that holds nothing. `path[i]` leads to `path[i + 1]` by `words[i]`."""
+        for index in range(len(words) - 1, -1, -1):
+            node = path[index + 1]
+            if node.slot is not None or node.children is not None:
+                return
+            children = path[index].children
+            assert children is not None
+            del children[words[index]]
+            if not children:
+                path[index].children = None
+            self._node_count -= 1
+
+
+def _child(node: _Node[V], word: str) -> _Node[V] | None:
+    return None if node.children is None else node.children.get(word)
+
+
+def _collect(root: _Node[V], levels: tuple[Level, ...]) -> list[tuple[str, V]]:
+    """Return the slots that the levels of a filter lead to."""
+    reached = [root]
+    for depth, level in enumerate(levels):
+        if level.kind == REST_OR_NONE and depth > 0:
+            return _slots_of_trees(reached)
+        further: list[_Node[V]] = []
+        for node in reached:
+            _step(node, level, depth == 0, further)
+        if level.kind == REST or level.kind == REST_OR_NONE:
+            return _slots_of_trees(further)
+        reached = further
+    return [node.slot for node in reached if node.slot is not None]
+
+
+def _step(node: _Node[V], level: Level, is_first: bool, further: list[_Node[V]]) -> None:
+    """Append the children that one level of the filter admits; for REST and REST_OR_NONE that is any of them."""
+    children = node.children
+    if children is None:
+        return
+    kind, text = level.kind, level.text
+    if kind == LITERAL:
+        child = children.get(text)
+        if child is not None:
+            further.append(child)
+        return
+    for word, candidate in children.items():
+        if is_first and hidden_from_wildcards(word):
+            continue
+        if kind != PREFIX or word.startswith(text):
+            further.append(candidate)
+
+
+def _slots_of_trees(roots: list[_Node[V]]) -> list[tuple[str, V]]:
+    """Return the slots of these nodes and of all below them. Uses up the list."""
+    slots: list[tuple[str, V]] = []
+    nodes = roots
+    while nodes:
+        node = nodes.pop()
+        if node.slot is not None:
+            slots.append(node.slot)
+        if node.children is not None:
+            nodes.extend(node.children.values())
+    return slots

@@ -1,0 +1,201 @@
+"""Topic space: who gets a message on a topic.
+
+It joins the subscription index with what stands behind a subscription: a client's connection, a queue, a shared group.
+Routes are resolved once per topic and kept until a subscription changes. The router actor changes the space; everybody
+who publishes on this node's loop reads it.
+"""
+
+from collections.abc import Hashable
+from typing import Final, final
+
+from messaging.address import Address
+from messaging.admission import QueueGate
+from messaging.batch import MessageBatch
+from messaging.pressure import Pressure
+from messaging.retained import RetainedTopics
+from messaging.subscriptions import SubscriptionIndex
+from messaging.topics import TopicFilter, matches
+
+ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
+
+
+@final
+class PartitionTarget:
+    """Where the messages of one partition go."""
+
+    __slots__ = ("address", "partition_id")
+
+    def __init__(self, partition_id: int, address: Address) -> None:
+        self.partition_id = partition_id  # unique in the spool, for ever
+        self.address = address
+
+
+@final
+class QueueTarget:
+    """A queue as publishers see it. Its actor keeps the fields true."""
+
+    def __init__(self, name: str, gate: QueueGate, pressure: Pressure, *, durable: bool) -> None:
+        self.name = name
+        self.gate = gate
+        self.pressure = pressure
+        self.durable = durable
+        self.partitions: list[PartitionTarget] = []
+        self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
+
+    def partition_of(self, key_hash: int) -> int:
+        """Return the partition for a key hash."""
+        return key_hash % len(self.partitions)
+
+    def excludes(self, topic: str) -> bool:
+        """Return whether a subscription exception keeps the topic out of this queue."""
+        return bool(self.exceptions) and any(matches(exception, topic) for exception in self.exceptions)
+
+    def __repr__(self) -> str:
+        return f"QueueTarget({self.name!r}, {len(self.partitions)} partitions)"
+
+
+@final
+class Subscriber:
+    """A client with subscriptions: its connection for direct messages, its queue for guaranteed ones."""
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.address: Address | None = None  # None while the client is away
+        self.pressure: Pressure | None = None  # of its connection
+        self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
+        self.offline_discards = 0  # direct messages that came while it was away
+
+    def __repr__(self) -> str:
+        return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
+
+
+@final
+class Subscription:
+    """One subscription of a client."""
+
+    __slots__ = ("qos", "subscriber")
+
+    def __init__(self, subscriber: Subscriber, qos: int) -> None:
+        self.subscriber = subscriber
+        self.qos = qos
+
+
+@final
+class ShareGroup:
+    """The members of one shared subscription: each message goes to one of them."""
+
+    def __init__(self, name: str, filter_text: str) -> None:
+        self.name = name
+        self.filter_text = filter_text
+        self.members: dict[str, Subscriber] = {}  # client -> member, in the order they joined
+        self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
+        self._turn = 0
+
+    def next_member(self) -> Subscriber | None:
+        """Return the connected member whose turn it is, or None when all are away."""
+        members = list(self.members.values())
+        for step in range(len(members)):
+            member = members[(self._turn + step) % len(members)]
+            if member.address is not None:
+                self._turn = (self._turn + step + 1) % len(members)
+                return member
+        return None
+
+    def __repr__(self) -> str:
+        return f"ShareGroup({self.name!r}, {self.filter_text!r}, {len(self.members)} members)"
+
+
+Destination = Subscription | QueueTarget | ShareGroup
+
+
+@final
+class Route:
+    """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once."""
+
+    __slots__ = ("direct", "groups", "guaranteed", "queues")
+
+    def __init__(
+        self,
+        direct: list[Subscriber],
+        guaranteed: list[Subscriber],
+        queues: list[QueueTarget],
+        groups: list[ShareGroup],
+    ) -> None:
+        self.direct = direct  # clients that subscribed for direct messages only
+        self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
+        self.queues = queues  # named queues that subscribe to the topic
+        self.groups = groups
+
+    def __repr__(self) -> str:
+        return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"
+
+
+@final
+class RetainedMessage:
+    """The last retained message of a topic: a batch of one row."""
+
+    __slots__ = ("batch",)
+
+    def __init__(self, batch: MessageBatch) -> None:
+        self.batch = batch
+
+
+@final
+class TopicSpace:
+    """The subscriptions and retained messages of one message VPN."""
+
+    def __init__(self) -> None:
+        self.retained: RetainedTopics[RetainedMessage] = RetainedTopics()
+        self.generation = 0  # rises with every change of a subscription
+        self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
+        self._routes: dict[str, Route] = {}
+
+    @property
+    def subscriptions_count(self) -> int:
+        """How many subscriptions there are, of clients, queues and groups."""
+        return self._index.count
+
+    def subscribe(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> bool:
+        """Add or replace a subscription; return whether it is new."""
+        self._changed()
+        return self._index.add(topic_filter, key, destination)
+
+    def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
+        """Remove a subscription; return whether there was one."""
+        self._changed()
+        return self._index.discard(topic_filter, key)
+
+    def route(self, topic: str) -> Route:
+        """Return who gets messages on a topic."""
+        route = self._routes.get(topic)
+        if route is None:
+            if len(self._routes) >= ROUTES_CACHED_MAX:
+                self._routes.clear()
+            route = self._resolve(topic)
+            self._routes[topic] = route
+        return route
+
+    def _changed(self) -> None:
+        self.generation += 1
+        if self._routes:
+            self._routes.clear()
+
+    def _resolve(self, topic: str) -> Route:
+        granted: dict[Subscriber, int] = {}
+        queues: dict[QueueTarget, None] = {}
+        groups: dict[ShareGroup, None] = {}
+        for found in self._index.match(topic):
+            if isinstance(found, Subscription):
+                if found.qos > granted.get(found.subscriber, -1):
+                    granted[found.subscriber] = found.qos
+            elif isinstance(found, QueueTarget):
+                if not found.excludes(topic):
+                    queues[found] = None
+            else:
+                groups[found] = None
+        return Route(
+            [subscriber for subscriber, qos in granted.items() if qos == 0],
+            [subscriber for subscriber, qos in granted.items() if qos > 0],
+            list(queues),
+            list(groups),
+        )

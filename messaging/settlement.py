@@ -1,0 +1,19 @@
+"""What a consumer may say of a message, and why a broker may give one up."""
+
+from typing import Final
+
+# Outcomes of a delivery: the words of AMQP 1.0 section 3.4 and of the flow protocol.
+ACCEPTED: Final = 0  # consumed; removed
+RELEASED: Final = 1  # given back untouched; delivered again, its count stays
+FAILED: Final = 2  # given back after a try; delivered again, its count rises
+REJECTED: Final = 3  # never to be delivered again from this queue
+
+OUTCOMES: Final = ("accepted", "released", "failed", "rejected")
+
+# Reasons for which a queue drops a message it had taken. Each is a counter.
+DISCARD_EXPIRED: Final = "expired"
+DISCARD_MAX_REDELIVERY: Final = "max_redelivery_exceeded"
+DISCARD_REJECTED: Final = "rejected"
+DISCARD_PURGED: Final = "purged"
+DISCARD_DAMAGED: Final = "damaged"
+DISCARD_NOT_STORED: Final = "not_stored"

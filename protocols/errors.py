@@ -1,0 +1,13 @@
+"""What can go wrong at a listener, before any protocol has spoken. Each protocol has errors of its own."""
+
+
+class ListenerError(Exception):
+    """A listener cannot do what its configuration asks."""
+
+
+class ListenerNotStarted(ListenerError):
+    """The listener has no address: it was not started, or it was stopped."""
+
+
+class TlsFilesRefused(ListenerError):
+    """A certificate, key or authority file is missing or unusable. The text names the file."""

@@ -1,0 +1,166 @@
+"""Carrying out CONNECT: who is it, whose session, and everything that goes on where it was left (section 3.1.4)."""
+
+from typing import TYPE_CHECKING, Final
+
+from actors.messages import BindFlow, BindRefused, FindQueue, QueueHandle, UnbindFlow
+from actors.publishing import Publisher
+from messaging.credit import CreditWindow
+from messaging.pressure import Pressure
+from protocols.authentication import Principal
+from protocols.mqtt.delivering import BoundFlow, DeliveringSide
+from protocols.mqtt.events import ConnectReceived
+from protocols.mqtt.messages import ClaimSession, SessionClaimed
+from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
+from protocols.mqtt.reason_codes import (
+    BAD_AUTHENTICATION_METHOD,
+    BAD_USER_NAME_OR_PASSWORD,
+    CLIENT_IDENTIFIER_NOT_VALID,
+    NOT_AUTHORIZED,
+    TOPIC_NAME_INVALID,
+)
+from protocols.mqtt.session import ExtraSubscription, Session
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
+CONNECTION_LOW_BYTES: Final = 64 * 1024
+ASSIGNED_PREFIX: Final = "auto-"
+
+
+async def connect(connection: "MqttConnection", event: ConnectReceived) -> None:
+    """Answer CONNECT, and with a success bring the session to this connection."""
+    refusal = await _refusal(connection, event)
+    if refusal is not None:
+        code, text = refusal
+        connection.engine.refuse(code, text)
+        connection.refuse(text)
+        return
+    services = connection.services
+    client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.runtime.rng.getrandbits(64):016x}"
+    expiry_s = min(event.session_expiry_s, services.session_expiry_s_max)
+    claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell)
+    claimed: SessionClaimed = await connection.directory.ask(claim)
+    if not connection.is_open():
+        # The client left while its session was being fetched; it goes back with the will it came with.
+        connection.adopt(claimed.session, event.will)
+        connection.give_back()
+        return
+    _accept(connection, event, claimed, client_id, expiry_s)
+    session = claimed.session
+    connection.adopt(session, event.will)
+    _set_up(connection, event, session)
+    if session.is_durable:
+        await connection.store_session()
+    await resume_flows(connection, session)
+
+
+async def _refusal(connection: "MqttConnection", event: ConnectReceived) -> tuple[int, str] | None:
+    """Return reason code and text when the client may not come in."""
+    if event.authentication_method is not None:
+        return BAD_AUTHENTICATION_METHOD, f"authentication method {event.authentication_method!r} is not known"
+    if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
+        return CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session needs a client identifier [311:3.1.3-8]"
+    if await _principal(connection, event) is None:
+        if event.user_name is None:
+            return NOT_AUTHORIZED, "this listener wants a user name"
+        return BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong"
+    if event.will is not None and event.will.topic.startswith(RESERVED_PREFIXES):
+        return TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server"
+    return None
+
+
+async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Principal | None:
+    authenticator = connection.services.authenticator
+    peer = connection.peer
+    assert peer is not None
+    if event.user_name is not None:
+        known = await authenticator.password(event.user_name, event.password or b"")
+        if known is not None or not authenticator.admits_anonymous(peer.listener):
+            return known
+        # Where nobody needs an account, a name that no account has is as good as none.
+        return None if authenticator.knows(event.user_name) else Principal(event.user_name)
+    if peer.certificate_name:
+        return authenticator.certificate(peer.certificate_name)
+    return Principal("") if authenticator.admits_anonymous(peer.listener) else None
+
+
+def _accept(
+    connection: "MqttConnection", event: ConnectReceived, claimed: SessionClaimed, client_id: str, expiry_s: int
+) -> None:
+    services = connection.services
+    keep_alive = services.keep_alive_s_max
+    overrides = keep_alive > 0 and (event.keep_alive_s == 0 or event.keep_alive_s > keep_alive)
+    connection.engine.accept(
+        claimed.present,
+        assigned_client_id=client_id if not event.client_id else None,
+        server_keep_alive_s=keep_alive if overrides and event.level == 5 else -1,
+        session_expiry_s=expiry_s if expiry_s != event.session_expiry_s else -1,
+    )
+    connection.ask_flush()
+
+
+def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Session) -> None:
+    services = connection.services
+    limit = event.receive_maximum if event.level == 5 else services.window_v3
+    connection.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
+    publisher = Publisher(
+        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
+    )
+    connection.publishing = PublishingSide(
+        engine=connection.engine,
+        level=event.level,
+        session=session,
+        publisher=publisher,
+        before_answer=connection.before_exactly_once,
+    )
+    connection.delivering = DeliveringSide(
+        engine=connection.engine,
+        level=event.level,
+        session=session,
+        window=CreditWindow(limit),
+        before_exactly_once=connection.before_exactly_once,
+        wall_ms=connection.runtime.clock.wall_ms,
+    )
+    connection.delivering.resend_releases()
+    connection.delivering.resend_retained(connection.runtime.clock.wall_ms())
+    session.subscriber.address = connection.cell.inbox
+    session.subscriber.pressure = connection.pressure
+
+
+async def resume_flows(connection: "MqttConnection", session: Session) -> None:
+    """Bind the flows of everything the session is subscribed to; queues that are gone meanwhile are passed over."""
+    if session.queue is not None:
+        await bind_flow(connection, session.queue, None, is_named_queue=False)
+    for extra in session.shares.values():
+        if extra.queue_name:
+            handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+            if handle is not None:
+                await bind_flow(connection, handle, extra, is_named_queue=False)
+    for extra in session.queues.values():
+        handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+        if handle is not None:
+            try:
+                await bind_flow(connection, handle, extra, is_named_queue=True)
+            except BindRefused:
+                connection.services.counters.count(connection.services.counters.dropped, "bind_refused")
+
+
+async def bind_flow(
+    connection: "MqttConnection", handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
+) -> None:
+    """Bind a flow of this connection to a queue. Raises BindRefused."""
+    delivering = connection.delivering
+    session = connection.session
+    if delivering is None or session is None:
+        return  # the connection ended meanwhile
+    flow_id = connection.runtime.next_urn()
+    # Known before it is bound: deliveries may be here before the answer.
+    delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, is_named_queue=is_named_queue)
+    try:
+        await handle.cell.ask(BindFlow(flow_id, session.client_id, connection.cell.inbox, delivering.window))
+    except BindRefused:
+        delivering.flows.pop(flow_id, None)
+        raise
+    if connection.delivering is not delivering:
+        handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile

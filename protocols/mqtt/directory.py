@@ -1,0 +1,264 @@
+"""The session directory: which client has which session, on which connection, and what becomes of it without one.
+
+It settles who is a client now (takeover), keeps the sessions of clients that are away, and their timers: the will that
+is delayed, the session that expires.
+"""
+
+from collections.abc import Callable
+from typing import Any, final
+
+import pykka
+
+from actors.futures import LoopFuture
+from actors.messages import (
+    AddSubscription,
+    DeleteQueue,
+    FindQueue,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    RemoveSubscription,
+    SessionRows,
+)
+from actors.publishing import Publisher
+from actors.runtime import ActorCell, LoopActor, TimerHandle
+from actors.tasks import run
+from messaging.topics import Syntax, parse_shared
+from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
+from protocols.mqtt.services import MqttServices
+from protocols.mqtt.session import (
+    NEVER_EXPIRES,
+    QOS2_ROW,
+    STATE_ROW,
+    Session,
+    StoredSession,
+    qos2_key,
+    state_key,
+)
+from protocols.mqtt.will import Will
+from protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
+
+TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
+
+
+@final
+class Entry:
+    """One client's place in the directory."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.connection: ActorCell | None = None
+        self.will: Will | None = None  # delayed
+        self.will_timer: TimerHandle | None = None
+        self.expiry_timer: TimerHandle | None = None
+        self.released: LoopFuture[None] = LoopFuture()  # done when the connection has given the session back
+
+    def stop_timers(self) -> None:
+        """Call off what was to happen while the client is away."""
+        for timer in (self.will_timer, self.expiry_timer):
+            if timer is not None:
+                timer.cancel()
+        self.will_timer = None
+        self.expiry_timer = None
+
+
+class SessionDirectory(LoopActor):
+    """All MQTT sessions of a node."""
+
+    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
+        super().__init__(cell)
+        self._services = services
+        self._entries: dict[str, Entry] = {}
+        self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
+        self._publisher = Publisher(
+            space=services.space, spool=services.spool, address=cell.inbox, rng=self.runtime.rng
+        )
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            ClaimSession: lambda message: run(self.runtime, self._claim(message)),
+            SessionReleased: self._released,
+            RestoreSessions: lambda message: run(self.runtime, self._restore(message)),
+        }
+
+    @property
+    def sessions_count(self) -> int:
+        """How many sessions there are, with a connection or without."""
+        return len(self._entries)
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle a claim, or a session that comes back; confirmations of wills need no answer."""
+        handler = self._handlers.get(type(message))
+        return handler(message) if handler is not None else None
+
+    # --- claims ---
+
+    async def _claim(self, message: ClaimSession) -> SessionClaimed:
+        """Bring a session to a connection. Claims for one client are served one after the other."""
+        client_id = message.client_id
+        while client_id in self._claims:
+            await self._claims[client_id]
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[client_id] = turn
+        try:
+            return await self._serve(message)
+        finally:
+            del self._claims[client_id]
+            turn.set(None)
+
+    async def _serve(self, message: ClaimSession) -> SessionClaimed:
+        client_id = message.client_id
+        entry = self._entries.get(client_id)
+        if entry is not None and entry.connection is not None:
+            await self._take_over(entry, message)
+            entry = self._entries.get(client_id)
+        if entry is not None and message.clean_start:
+            self._end(entry)
+            entry = None
+        present = entry is not None
+        if entry is None:
+            entry = self._entries[client_id] = Entry(Session(client_id, expiry_s=message.expiry_s))
+        entry.stop_timers()
+        entry.will = None  # the client is back before its delay was over [3.1.3-9]
+        session = entry.session
+        session.expiry_s = message.expiry_s
+        entry.connection = message.connection
+        entry.released = LoopFuture()
+        return SessionClaimed(session, present)
+
+    async def _take_over(self, entry: Entry, message: ClaimSession) -> None:
+        """Take a session from the connection that has it, which ends."""
+        connection = entry.connection
+        assert connection is not None
+        try:
+            released: SessionReleased | None = await connection.ask(TakeOver())
+        except pykka.ActorDeadError:
+            released = None
+        if released is None:  # it was ending by itself: its word is on the way
+            if entry.connection is connection:
+                await entry.released
+            return
+        will = released.will
+        goes_on = not message.clean_start and entry.session.expiry_s > 0
+        if will is not None and goes_on and will.delay_s > 0:
+            released.will = None
+        self._park(entry, released, announce=False)
+
+    # --- sessions without a connection ---
+
+    def _released(self, message: SessionReleased) -> None:
+        entry = self._entries.get(message.session.client_id)
+        if entry is None or entry.connection is not message.connection:
+            return  # taken over meanwhile
+        self._park(entry, message, announce=True)
+
+    def _park(self, entry: Entry, released: SessionReleased, *, announce: bool) -> None:
+        """Keep a session until its client returns or it expires."""
+        session = entry.session
+        entry.connection = None
+        will = released.will
+        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        if will is not None and delay_s == 0:
+            self._publish_will(session.client_id, will)
+            will = None
+        if session.expiry_s == 0:
+            self._end(entry)
+        else:
+            entry.will = will
+            self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
+            self._store(session, will, closed_wall_ms=self.runtime.clock.wall_ms())
+        if not entry.released.done:
+            entry.released.set(None)
+
+    def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
+        if entry.will is not None:
+            entry.will_timer = self.runtime.after(will_ms, lambda: self._will_is_due(entry))
+        if entry.session.expiry_s != NEVER_EXPIRES:
+            self._set_expiry_timer(entry, expiry_ms)
+
+    def _set_expiry_timer(self, entry: Entry, left_ms: int) -> None:
+        step_ms = min(left_ms, TIMER_MS_MAX)
+
+        def step() -> None:
+            if left_ms > step_ms:
+                self._set_expiry_timer(entry, left_ms - step_ms)
+            else:
+                self._end(entry)
+
+        entry.expiry_timer = self.runtime.after(step_ms, step)
+
+    def _will_is_due(self, entry: Entry) -> None:
+        will, entry.will = entry.will, None
+        entry.will_timer = None
+        if will is not None:
+            self._publish_will(entry.session.client_id, will)
+            self._store(entry.session, None, closed_wall_ms=self.runtime.clock.wall_ms())
+
+    def _publish_will(self, client_id: str, will: Will) -> None:
+        self._publisher.publish(will_batch(will, client_id, self.runtime.clock.wall_ms()), 0)
+        self._publisher.pressures.clear()
+
+    def _end(self, entry: Entry) -> None:
+        """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
+        session = entry.session
+        entry.stop_timers()
+        self._entries.pop(session.client_id, None)
+        if entry.will is not None:
+            will, entry.will = entry.will, None
+            self._publish_will(session.client_id, will)
+        router = self._services.router.inbox
+        for granted in session.table.by_filter.values():
+            router.post(RemoveSubscription(session.subscriber, granted.topic_filter))
+        for extra in session.shares.values():
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            assert shared is not None, "only valid filters are kept"
+            router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        if session.queue is not None:
+            self._services.queues.inbox.post(DeleteQueue(session.queue.name))
+        if session.was_stored:
+            rows: list[tuple[bytes, bytes | None]] = [
+                (state_key(session.client_id), None),
+                (qos2_key(session.client_id), None),
+            ]
+            self._services.spool.post(SessionRows(rows, None, 0))
+
+    def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
+        row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
+        self._services.spool.post(SessionRows([(state_key(session.client_id), row)], None, 0))
+
+    # --- after a restart ---
+
+    async def _restore(self, message: RestoreSessions) -> int:
+        """Bring back the sessions that the store knows; return how many."""
+        wall_ms = self.runtime.clock.wall_ms()
+        for key, state in message.rows.items():
+            if not key.startswith(STATE_ROW):
+                continue
+            client_id = key[len(STATE_ROW) :].decode()
+            stored = StoredSession(client_id, state, message.rows.get(QOS2_ROW + client_id.encode()))
+            await self._bring_back(stored, wall_ms)
+        return len(self._entries)
+
+    async def _bring_back(self, stored: StoredSession, wall_ms: int) -> None:
+        session = stored.session
+        entry = self._entries[session.client_id] = Entry(session)
+        session.queue = await self._services.queues.ask(FindQueue(session.queue_name()))
+        if session.queue is not None:
+            session.subscriber.queue = session.queue.target
+        router = self._services.router
+        for granted in session.table.by_filter.values():
+            added = AddSubscription(session.subscriber, granted.topic_filter, granted.qos, False, False)
+            await router.ask(added)
+        for extra in stored.extras:
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            if shared is None:
+                session.queues[extra.filter_text] = extra
+                continue
+            session.shares[extra.filter_text] = extra
+            joined: GroupJoined = await router.ask(
+                JoinGroup(session.subscriber, shared.share_name, shared.filter, extra.qos, True)
+            )
+            extra.queue_name = "" if joined.queue is None else joined.queue.name
+        # Connections that a crash ended count from now: nobody was there to see when they ended.
+        away_ms = wall_ms - stored.closed_wall_ms if stored.closed_wall_ms else 0
+        entry.will = will_from_row(stored.will)
+        will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
+        self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))

@@ -1,0 +1,444 @@
+"""The server's side of one MQTT connection: bytes in, events out; commands in, bytes out. No socket, clock or actor.
+
+What it does by itself: framing, every check that needs no session, the answer to a violation, PINGRESP, keep alive,
+topic aliases, the receive maximum, size limits. What it will not do: remember subscriptions or messages, know a
+duplicate, choose packet ids, decide who may come in. Those are answers of the session to its events.
+
+Three rules for the caller:
+
+1. Events come in wire order. Packets behind a CONNECT are reported at once, but count only once it is accepted.
+2. The last event may be DisconnectReceived or PeerViolated. Then the engine has ended: input is ignored, and so are
+   commands, for an answer that was under way when the client left is no mistake.
+3. While the caller does not read the socket it must not let keep alive run out on what it did not read: it calls
+   `alive` instead of `tick`.
+"""
+
+from typing import Final, final
+
+from messaging.batch import MessageBatch
+from protocols.mqtt.authentication import AuthenticationDialogue
+from protocols.mqtt.errors import LocalMisuse, PeerViolation
+from protocols.mqtt.events import ConnectReceived, MqttEvent, PeerViolated
+from protocols.mqtt.first_bytes import (
+    AUTHENTICATING,
+    BEFORE_CONNECT,
+    CONNECT,
+    CONNECTED,
+    DISCONNECT,
+    NAMES,
+    PINGREQ,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    refusal,
+)
+from protocols.mqtt.limits import MqttLimits
+from protocols.mqtt.packets.acknowledgements import encode_acknowledgements, read_acknowledgements
+from protocols.mqtt.packets.connack import (
+    acceptance_properties,
+    encode_acceptance_3x,
+    encode_connack,
+    encode_refusal_3x,
+    explanation,
+)
+from protocols.mqtt.packets.connect import decode_connect, read_protocol
+from protocols.mqtt.packets.session_end import decode_auth, decode_disconnect, encode_auth, encode_disconnect
+from protocols.mqtt.packets.subscribe import decode_subscribe, decode_unsubscribe, encode_suback, encode_unsuback
+from protocols.mqtt.partial_packet import PartialPacket
+from protocols.mqtt.publish_reader import PublishReader
+from protocols.mqtt.publish_writer import PublishWriter
+from protocols.mqtt.reason_codes import (
+    CLIENT_IDENTIFIER_NOT_VALID,
+    CONNACK_REFUSALS,
+    KEEP_ALIVE_TIMEOUT,
+    MALFORMED_PACKET,
+    PACKET_TOO_LARGE,
+    PROTOCOL_ERROR,
+    REFUSAL_FIRST,
+    SERVER_DISCONNECT_CODES,
+    SUCCESS,
+    UNSPECIFIED_ERROR,
+    UNSUPPORTED_PROTOCOL_VERSION,
+)
+from protocols.mqtt.wire import is_padded, read_length
+
+AS_IN_LIMITS: Final = -1  # of an argument of `accept`
+
+_PINGRESP: Final = b"\xd0\x00"
+
+# 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
+_REFUSALS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
+
+# Stages of a connection.
+_SILENT: Final = 0  # no CONNECT yet
+_ASKING: Final = 1  # CONNECT was reported, CONNACK was not sent
+_OPEN: Final = 2
+_ENDED: Final = 3
+
+
+@final
+class MqttEngine:
+    """One client's connection, from its first byte to its last.
+
+    Invariants: at most one CONNACK, before anything else but AUTH [3.2.0-1]; nothing is sent after the end; `feed`
+    never raises because of input.
+    """
+
+    def __init__(self, limits: MqttLimits, now_ms: int) -> None:
+        self.level = 0  # 3, 4 or 5 once CONNECT has said so
+        self.client_packet_bytes_max = 0  # what the client takes; 0: no limit
+        # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
+        self.restricts_output = False
+        self.has_output = False
+        self._limits = limits
+        self._stage = _SILENT
+        self._first_bytes = BEFORE_CONNECT
+        self._packet_bytes_max = limits.connect_bytes_max
+        self._connect: ConnectReceived | None = None
+        self._reader = PublishReader(0, limits)
+        self._writer = PublishWriter(0, 0, 0)
+        self._pieces: list[bytes] = []
+        self._partial = PartialPacket()
+        self._last_packet_ms = now_ms
+        self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
+        self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
+        self._authentication = AuthenticationDialogue(None)
+
+    # --- the three verbs ---
+
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[MqttEvent]:
+        """Return what the client said, in wire order; after a violation, its PeerViolated is the last event."""
+        events: list[MqttEvent] = []
+        if self._stage == _ENDED:
+            return events
+        data = self._partial.join(data)
+        try:
+            pos = self._read(data, wall_ms, events)
+        except PeerViolation as violation:
+            self._violated(violation, events)
+            return events
+        except (IndexError, ValueError, OverflowError) as error:
+            # No decoder should let one through. If one does, it is still this client alone that pays for it.
+            self._violated(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), events)
+            return events
+        if pos:
+            self._last_packet_ms = now_ms
+        if self._stage != _ENDED:
+            self._partial.keep(data, pos)
+        return events
+
+    def tick(self, now_ms: int) -> list[MqttEvent]:
+        """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
+        events: list[MqttEvent] = []
+        silent_ms = now_ms - self._last_packet_ms
+        awaits_auth = self._authentication.awaits_client
+        if self._stage == _SILENT or (self._stage == _ASKING and awaits_auth):
+            if silent_ms >= self._limits.connect_timeout_ms:
+                what = "AUTH" if awaits_auth else "CONNECT"
+                self._violated(PeerViolation(UNSPECIFIED_ERROR, f"no {what} within {silent_ms} ms"), events)
+        elif self._stage == _OPEN and 0 < self._keep_alive_ms <= silent_ms:
+            self._violated(PeerViolation(KEEP_ALIVE_TIMEOUT, f"silent for {silent_ms} ms [3.1.2-22]"), events)
+        return events
+
+    def take(self) -> list[bytes]:
+        """Return the bytes to be written, in pieces that belong together in this order."""
+        pieces = self._pieces
+        self._pieces = []
+        self.has_output = False
+        return pieces
+
+    def alive(self, now_ms: int) -> None:
+        """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
+        self._last_packet_ms = now_ms
+
+    # --- commands: the beginning ---
+
+    def accept(
+        self,
+        session_present: bool,
+        *,
+        assigned_client_id: str | None = None,
+        server_keep_alive_s: int = -1,
+        session_expiry_s: int = -1,
+        receive_maximum: int = AS_IN_LIMITS,
+        topic_alias_maximum: int = AS_IN_LIMITS,
+        maximum_packet_size: int = AS_IN_LIMITS,
+        maximum_qos: int = 2,
+        retain_available: bool = True,
+        authentication_method: str | None = None,
+        authentication_data: bytes | None = None,
+        response_information: str | None = None,
+    ) -> None:
+        """Send CONNACK with success. An argument left at -1 is not announced, or is the one of the limits.
+
+        3.x clients are told nothing but Session Present, and their own keep alive stays.
+        """
+        connect = self._asked("accept")
+        if connect is None:
+            return
+        client_id = connect.client_id if assigned_client_id is None else assigned_client_id
+        if client_id == "":
+            raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
+        reader = self._reader
+        reader.publisher = client_id
+        keep_alive_s = connect.keep_alive_s
+        if self.level < 5:
+            self._queue(encode_acceptance_3x(self.level, session_present))
+        else:
+            if server_keep_alive_s >= 0:
+                keep_alive_s = server_keep_alive_s  # [3.2.2-21]
+            reader.announce(receive_maximum, topic_alias_maximum, maximum_packet_size, maximum_qos, retain_available)
+            self._packet_bytes_max = reader.packet_bytes_max
+            properties = acceptance_properties(
+                connect,
+                assigned_client_id=assigned_client_id,
+                server_keep_alive_s=server_keep_alive_s,
+                session_expiry_s=session_expiry_s,
+                receive_maximum=reader.receive_maximum,
+                topic_alias_maximum=reader.topic_alias_maximum,
+                maximum_packet_size=self._packet_bytes_max,
+                maximum_qos=maximum_qos,
+                retain_available=retain_available,
+                authentication_method=authentication_method,
+                authentication_data=authentication_data,
+                response_information=response_information,
+            )
+            self._queue(encode_connack(session_present, SUCCESS, properties))
+        self._keep_alive_ms = keep_alive_s * 1500
+        self._stage = _OPEN
+        self._first_bytes = CONNECTED[self.level]
+        self._authentication.accepted()
+        if self._pings_early:
+            self._queue(_PINGRESP * self._pings_early)
+
+    def refuse(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
+        """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
+        if self._asked("refuse") is not None:
+            if reason_code not in CONNACK_REFUSALS:
+                raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
+            self._refuse(reason_code, text, server_reference)
+            self._end()
+
+    def auth(self, reason_code: int, method: str, data: bytes | None = None) -> None:
+        """Send a step of authentication: 0x18 before CONNACK or in a re-authentication, 0x00 to finish the latter."""
+        if self._stage == _ENDED:
+            return
+        if self._stage == _SILENT:
+            raise LocalMisuse("AUTH before CONNECT")
+        self._authentication.sends(reason_code, method)
+        self._queue(encode_auth(reason_code, method, data))
+
+    # --- commands: answers and messages ---
+
+    def acknowledge(self, kind: int, first: int, last: int, reason_code: int = SUCCESS) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP for the packet ids from `first` to `last`, both included."""
+        if self._may_send():
+            self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level))
+            if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST):
+                self._reader.acknowledged(last - first + 1)
+
+    def suback(self, packet_id: int, codes: list[int]) -> None:
+        """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
+        if self._may_send():
+            self._queue(encode_suback(packet_id, codes, self.level))
+
+    def unsuback(self, packet_id: int, codes: list[int]) -> None:
+        """Answer an UNSUBSCRIBE: a code of 5.0 for each filter, which 3.x does not get to see."""
+        if self._may_send():
+            self._queue(encode_unsuback(packet_id, codes, self.level))
+
+    def publish(
+        self,
+        batch: MessageBatch,
+        start: int,
+        stop: int,
+        *,
+        qos: int,
+        first_packet_id: int,
+        dup: bool,
+        retain: bool,
+        subscription_identifiers: list[int] | None,
+        extra_user_properties: list[tuple[str, str]] | None,
+        wall_ms: int,
+    ) -> list[int]:
+        """Send the rows [start, stop); return those too large for this client, which are to be taken as delivered.
+
+        The first row has `first_packet_id`, each further one the next id, skipped rows too; QoS 0 has no ids.
+        """
+        if not self._may_send():
+            return []
+        skipped = self._writer.write(
+            self._pieces,
+            batch,
+            start,
+            stop,
+            qos=qos,
+            first_packet_id=first_packet_id,
+            dup=dup,
+            retain=retain,
+            subscription_identifiers=subscription_identifiers,
+            extra_user_properties=extra_user_properties,
+            wall_ms=wall_ms,
+        )
+        self.has_output = len(self._pieces) > 0
+        return skipped
+
+    def publish_direct(self, block: bytes) -> None:
+        """Send PUBLISH packets that are encoded already, for this client's dialect. Not when `restricts_output`."""
+        if self._may_send():
+            self._pieces.append(block)
+            self.has_output = True
+
+    def disconnect(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
+        """End from our side. Only a 5.0 client whose CONNECT was accepted gets to know why [3.14.0-1]."""
+        if self._stage == _OPEN and self.level == 5:
+            if reason_code not in SERVER_DISCONNECT_CODES:
+                raise LocalMisuse(f"DISCONNECT with reason code 0x{reason_code:02X} [3.14.2-1]")
+            self._disconnect(reason_code, text, server_reference)
+        self._end()
+
+    # --- reading ---
+
+    def _read(self, data: bytes, wall_ms: int, events: list[MqttEvent]) -> int:
+        """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
+        pos = 0
+        end = len(data)
+        while pos < end and self._stage != _ENDED:
+            first_byte = data[pos]
+            if self._first_bytes[first_byte]:
+                raise refusal(self._first_bytes, first_byte)
+            packet_type = first_byte >> 4
+            if packet_type == PUBLISH:
+                stop = self._reader.read(data, pos, end, wall_ms, events)
+            elif PUBACK <= packet_type <= PUBCOMP:
+                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, events)
+            else:
+                stop = self._read_single(data, pos, end, packet_type, events)
+            if stop == pos:
+                break  # incomplete
+            pos = stop
+        return pos
+
+    def _read_single(self, data: bytes, pos: int, end: int, packet_type: int, events: list[MqttEvent]) -> int:
+        """Read one packet of a type that does not come in runs."""
+        length, body = read_length(data, pos + 1, end)
+        if length < 0:
+            return pos
+        stop = body + length
+        if stop - pos > self._packet_bytes_max:
+            raise PeerViolation(
+                PACKET_TOO_LARGE,
+                f"{NAMES[packet_type]} of {stop - pos} bytes, at most {self._packet_bytes_max} are allowed",
+            )
+        if packet_type == PINGREQ and length:
+            raise PeerViolation(MALFORMED_PACKET, f"PINGREQ with remaining length {length}")
+        if self.level == 5 and is_padded(data, pos + 1, body):
+            raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
+        if stop > end:
+            return pos
+        if packet_type == PINGREQ:
+            self._ping()
+        elif packet_type == SUBSCRIBE:
+            events.append(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+        elif packet_type == UNSUBSCRIBE:
+            events.append(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+        elif packet_type == CONNECT:
+            self._read_connect(data, body, stop, events)
+        elif packet_type == DISCONNECT:
+            self._read_disconnect(data, body, stop, events)
+        else:
+            self._read_auth(data, body, stop, events)
+        return stop
+
+    def _read_connect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
+        protocol = read_protocol(data, body, stop)
+        self.level = protocol.level  # from here on there is a form to answer in
+        self._stage = _ASKING
+        connect = decode_connect(data, protocol, stop, self._limits)
+        self._connect = connect
+        self._authentication = AuthenticationDialogue(connect.authentication_method)
+        self.client_packet_bytes_max = connect.maximum_packet_size
+        self.restricts_output = connect.maximum_packet_size > 0
+        self._packet_bytes_max = self._limits.packet_bytes_max
+        self._reader = PublishReader(self.level, self._limits)
+        self._reader.publisher = connect.client_id
+        self._writer = PublishWriter(self.level, connect.maximum_packet_size, connect.topic_alias_maximum)
+        self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
+        events.append(connect)
+
+    def _read_disconnect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
+        event = decode_disconnect(data, body, stop, self.level)
+        if event.session_expiry_s > 0 and self._connect is not None and self._connect.session_expiry_s == 0:
+            raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 [3.14.2-2]")
+        events.append(event)
+        self._end()
+
+    def _read_auth(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
+        event = decode_auth(data, body, stop)
+        self._authentication.received(event)
+        events.append(event)
+
+    def _ping(self) -> None:
+        if self._stage == _OPEN:
+            self._queue(_PINGRESP)
+        else:
+            self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
+
+    # --- ending and writing ---
+
+    def _violated(self, violation: PeerViolation, events: list[MqttEvent]) -> None:
+        """End because of the peer: queue the answer its version has for it, and report."""
+        queued = len(self._pieces)
+        if self._stage == _OPEN and self.level == 5:
+            self._disconnect(violation.reason_code, violation.text, "")
+        elif self._stage == _ASKING and (self.level == 5 or violation.reason_code in _REFUSALS_3X):
+            code = violation.reason_code if violation.reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR
+            self._refuse(code, violation.text, "")
+        events.append(PeerViolated(violation.reason_code, violation.text, b"".join(self._pieces[queued:])))
+        self._end()
+
+    def _refuse(self, reason_code: int, text: str, server_reference: str) -> None:
+        if self.level < 5:
+            self._queue(encode_refusal_3x(reason_code))
+            return
+        properties = explanation(text, server_reference)
+        if not self._queue_if_it_fits(encode_connack(False, reason_code, properties)):
+            self._queue_if_it_fits(encode_connack(False, reason_code, b""))  # [3.2.2-19]
+
+    def _disconnect(self, reason_code: int, text: str, server_reference: str) -> None:
+        properties = explanation(text, server_reference)
+        if not self._queue_if_it_fits(encode_disconnect(reason_code, properties)):
+            self._queue_if_it_fits(encode_disconnect(reason_code, b""))
+
+    def _queue_if_it_fits(self, packet: bytes) -> bool:
+        if 0 < self.client_packet_bytes_max < len(packet):
+            return False
+        self._queue(packet)
+        return True
+
+    def _queue(self, packet: bytes) -> None:
+        if packet:
+            self._pieces.append(packet)
+            self.has_output = True
+
+    def _end(self) -> None:
+        self._stage = _ENDED
+        self._partial.drop()
+
+    def _asked(self, command: str) -> ConnectReceived | None:
+        """Return the CONNECT that waits for an answer; None when the client has left meanwhile."""
+        if self._stage == _ENDED:
+            return None
+        if self._stage != _ASKING or self._connect is None:
+            raise LocalMisuse(f"{command} without a CONNECT that waits for it [3.2.0-2]")
+        return self._connect
+
+    def _may_send(self) -> bool:
+        if self._stage == _OPEN:
+            return True
+        if self._stage != _ENDED:
+            raise LocalMisuse("a packet before CONNACK [3.2.0-1]")
+        return False

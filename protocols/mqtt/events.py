@@ -1,0 +1,145 @@
+"""What a client said, as the engine reports it: one class for each thing that can happen.
+
+On the data path an event carries a run of messages or of packet ids, never one packet where several will do. The
+session logic answers events with the engine's commands.
+"""
+
+from typing import NamedTuple, final
+
+from messaging.batch import MessageBatch
+from protocols.mqtt.will import Will
+
+
+@final
+class ConnectReceived:
+    """A valid CONNECT. The engine waits for `accept` or `refuse`; packets behind it are not to be obeyed yet."""
+
+    def __init__(
+        self,
+        *,
+        level: int,
+        client_id: str,
+        clean_start: bool,
+        keep_alive_s: int,
+        user_name: str | None,
+        password: bytes | None,
+        will: Will | None,
+        session_expiry_s: int,
+        receive_maximum: int,
+        maximum_packet_size: int,
+        topic_alias_maximum: int,
+        request_problem_information: bool,
+        request_response_information: bool,
+        authentication_method: str | None,
+        authentication_data: bytes | None,
+        user_properties: list[tuple[str, str]],
+    ) -> None:
+        self.level = level  # 3: 3.1, 4: 3.1.1, 5: 5.0
+        self.client_id = client_id  # empty: `accept` has to be given an assigned one
+        self.clean_start = clean_start  # 3.x: Clean Session, which also ends the session at the close
+        self.keep_alive_s = keep_alive_s  # 0: off
+        self.user_name = user_name
+        self.password = password
+        self.will = will
+        # 0xFFFFFFFF: never. 3.x has no such field: clean session 1 reads as 0, clean session 0 as never.
+        self.session_expiry_s = session_expiry_s
+        self.receive_maximum = receive_maximum  # QoS>0 messages the client takes unacknowledged; 3.x: 65535
+        self.maximum_packet_size = maximum_packet_size  # 0: no limit
+        self.topic_alias_maximum = topic_alias_maximum
+        self.request_problem_information = request_problem_information
+        self.request_response_information = request_response_information
+        self.authentication_method = authentication_method
+        self.authentication_data = authentication_data
+        self.user_properties = user_properties
+
+    def __repr__(self) -> str:
+        return f"ConnectReceived(level={self.level}, client_id={self.client_id!r}, clean_start={self.clean_start})"
+
+
+@final
+class PublishReceived:
+    """Consecutive PUBLISH packets of equal QoS and RETAIN flag."""
+
+    def __init__(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+        self.batch = batch
+        # Runs (first, last), both inclusive and ascending, in the order of the batch's rows; empty for QoS 0.
+        self.packet_ids = packet_ids
+
+    def __repr__(self) -> str:
+        return f"PublishReceived({self.batch!r}, packet_ids={self.packet_ids})"
+
+
+@final
+class AcknowledgementReceived(NamedTuple):
+    """A run of PUBACK, PUBREC, PUBREL or PUBCOMP with ascending packet ids and equal reason code."""
+
+    kind: int  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `first_bytes`
+    first: int
+    last: int  # inclusive
+    reason_code: int  # 3.x: 0
+
+
+@final
+class SubscriptionRequest(NamedTuple):
+    """One entry of a SUBSCRIBE. The filter is a valid string; whether it is a valid filter is answered in SUBACK."""
+
+    filter_text: str
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+
+
+@final
+class SubscribeReceived(NamedTuple):
+    """A SUBSCRIBE, to be answered by `suback` with one code for each request."""
+
+    packet_id: int
+    requests: list[SubscriptionRequest]
+    subscription_identifier: int  # 0: none
+
+
+@final
+class UnsubscribeReceived(NamedTuple):
+    """An UNSUBSCRIBE, to be answered by `unsuback` with one code for each filter."""
+
+    packet_id: int
+    filters: list[str]
+
+
+@final
+class DisconnectReceived(NamedTuple):
+    """The client left. Nothing more is read or sent."""
+
+    reason_code: int  # 0 deletes the will, any other publishes it
+    session_expiry_s: int  # -1: as in CONNECT
+
+
+@final
+class AuthReceived(NamedTuple):
+    """A step of authentication, to be answered by `auth`, `accept`, `refuse` or `disconnect`."""
+
+    reason_code: int  # CONTINUE_AUTHENTICATION, or RE_AUTHENTICATE on a live connection
+    method: str
+    data: bytes | None
+
+
+@final
+class PeerViolated(NamedTuple):
+    """The last event of a connection whose client broke a rule or fell silent. It ends abnormally: its will is due."""
+
+    reason_code: int
+    text: str
+    answer: bytes  # what the engine has put into its output because of this; empty: nothing, just close
+
+
+MqttEvent = (
+    ConnectReceived
+    | PublishReceived
+    | AcknowledgementReceived
+    | SubscribeReceived
+    | UnsubscribeReceived
+    | DisconnectReceived
+    | AuthReceived
+    | PeerViolated
+)

@@ -1,0 +1,104 @@
+"""The subscriptions that one session holds, and what they mean for a message on a topic.
+
+A message reaches a client once, however many of its subscriptions match (section 3.3.4): at the highest QoS granted,
+with the identifiers of all of them. The topic space knows only that the client wants the message; what it wants of it
+is looked up here, once per topic.
+"""
+
+from typing import Final, NamedTuple, final
+
+from messaging.subscriptions import SubscriptionIndex
+from messaging.topics import TopicFilter
+
+TOPICS_CACHED_MAX: Final = 4096
+
+
+class GrantedSubscription(NamedTuple):
+    """One subscription as it was granted."""
+
+    topic_filter: TopicFilter
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    retain_handling: int
+    identifier: int  # 0: none
+
+
+class DeliveryOptions(NamedTuple):
+    """What all matching subscriptions together ask of a message."""
+
+    qos: int  # -1: nobody asks for it (any more)
+    retain_as_published: bool
+    identifiers: list[int] | None
+
+
+NOT_WANTED: Final = DeliveryOptions(-1, False, None)
+
+
+@final
+class SubscriptionTable:
+    """Subscriptions of one session, without the shared ones and those of named queues.
+
+    `uniform_qos` is the QoS of every subscription when they all agree and none has an option or an identifier: then
+    every message is treated alike, and nothing has to be looked up. It is -1 otherwise.
+    """
+
+    def __init__(self) -> None:
+        self.by_filter: dict[str, GrantedSubscription] = {}
+        self.uniform_qos = -1
+        self._index: SubscriptionIndex[GrantedSubscription] = SubscriptionIndex()
+        self._cache: dict[str, DeliveryOptions] = {}
+        self._own_cache: dict[str, DeliveryOptions] = {}
+
+    def grant(self, filter_text: str, subscription: GrantedSubscription) -> None:
+        """Add or replace a subscription."""
+        self.by_filter[filter_text] = subscription
+        self._index.add(subscription.topic_filter, 0, subscription)
+        self._changed()
+
+    def revoke(self, filter_text: str) -> GrantedSubscription | None:
+        """Remove a subscription; return what it was, None when there was none."""
+        subscription = self.by_filter.pop(filter_text, None)
+        if subscription is not None:
+            self._index.discard(subscription.topic_filter, 0)
+            self._changed()
+        return subscription
+
+    def options(self, topic: str, *, own: bool) -> DeliveryOptions:
+        """Return what to do with a message on a topic; `own` when this client published it [3.8.3-3]."""
+        cache = self._own_cache if own else self._cache
+        found = cache.get(topic)
+        if found is None:
+            if len(cache) >= TOPICS_CACHED_MAX:
+                cache.clear()
+            found = cache[topic] = self._resolve(topic, own)
+        return found
+
+    def highest_qos(self) -> int:
+        """Return the highest QoS granted, -1 without any subscription."""
+        return max([each.qos for each in self.by_filter.values()], default=-1)
+
+    def _resolve(self, topic: str, own: bool) -> DeliveryOptions:
+        qos = -1
+        retain_as_published = False
+        identifiers: list[int] = []
+        for each in self._index.match(topic):
+            if own and each.no_local:
+                continue
+            if each.qos > qos:
+                qos = each.qos
+            retain_as_published = retain_as_published or each.retain_as_published
+            if each.identifier and each.identifier not in identifiers:
+                identifiers.append(each.identifier)
+        if qos < 0:
+            return NOT_WANTED
+        return DeliveryOptions(qos, retain_as_published, identifiers or None)
+
+    def _changed(self) -> None:
+        self._cache.clear()
+        self._own_cache.clear()
+        levels = {each.qos for each in self.by_filter.values()}
+        plain = not any(
+            each.no_local or each.retain_as_published or each.identifier for each in self.by_filter.values()
+        )
+        self.uniform_qos = levels.pop() if plain and len(levels) == 1 else -1

@@ -1,0 +1,56 @@
+"""Limits of the MQTT engine: unit, reason, and what other brokers use."""
+
+from typing import Final, final
+
+REMAINING_LENGTH_MAX: Final = 268_435_455  # the standard's, four bytes of seven bits
+PACKET_BYTES_CEILING: Final = REMAINING_LENGTH_MAX + 5  # nothing larger can be announced
+PACKET_ID_MAX: Final = 65_535
+STRING_BYTES_MAX: Final = 65_535
+
+TOPIC_CACHE_ENTRIES_MAX: Final = 1_024  # topics of one connection that need no second look; then it starts anew
+TOPIC_CACHE_BYTES_MAX: Final = 256  # a longer topic is decoded each time, so a connection's cache stays below 1 MiB
+PROPERTIES_CACHE_ENTRIES_MAX: Final = 256  # decoded property sections of one connection, for keyed traffic
+PROPERTIES_CACHE_BYTES_MAX: Final = 256  # a longer section is decoded each time
+TOPIC_ALIASES_OUT_MAX: Final = 64  # aliases we hand out to one client: its first topics get them
+
+assert TOPIC_CACHE_ENTRIES_MAX * TOPIC_CACHE_BYTES_MAX <= 1 << 20
+assert PACKET_BYTES_CEILING > REMAINING_LENGTH_MAX
+
+
+@final
+class MqttLimits:
+    """What one connection may ask of us. Checked values; one object is shared by all connections of a listener."""
+
+    def __init__(
+        self,
+        *,
+        packet_bytes_max: int = 16 * 1024 * 1024,
+        receive_maximum: int = 1_000,
+        topic_alias_maximum: int = 16,
+        connect_timeout_ms: int = 10_000,
+        connect_bytes_max: int = 512 * 1024,
+        filters_per_packet_max: int = 10_000,
+        level3_client_id_chars_max: int = 0,
+        refuse_control_characters: bool = False,
+    ) -> None:
+        assert 0 < connect_bytes_max <= packet_bytes_max <= PACKET_BYTES_CEILING
+        assert 0 < receive_maximum <= PACKET_ID_MAX
+        assert 0 <= topic_alias_maximum <= 65_535
+        assert connect_timeout_ms > 0
+        assert filters_per_packet_max > 0
+        # Whole packet with its fixed header; announced to 5.0 clients. mosquitto: 256 MiB, EMQX: 1 MiB.
+        self.packet_bytes_max = packet_bytes_max
+        # QoS>0 messages of a 5.0 client that we have not answered. mosquitto: 20, EMQX: 32. An answer waits for the
+        # disk here, so a small window would cap a publisher at window / commit time.
+        self.receive_maximum = receive_maximum
+        self.topic_alias_maximum = topic_alias_maximum  # aliases a 5.0 client may set; 0: none. HiveMQ: 5
+        self.connect_timeout_ms = connect_timeout_ms  # silence before CONNECT, or in the middle of authentication
+        # What an unauthenticated peer may make us hold. Client id, will topic, will payload, user name and password
+        # may take 64 KiB each.
+        self.connect_bytes_max = connect_bytes_max
+        self.filters_per_packet_max = filters_per_packet_max  # in one SUBSCRIBE or UNSUBSCRIBE
+        # 3.1 allows 23; real clients send more, so 0 (no limit) is the default.
+        self.level3_client_id_chars_max = level3_client_id_chars_max
+        # U+0001..U+001F, U+007F..U+009F and non-characters in topics, filters, client ids and user names SHOULD NOT
+        # appear and MAY be refused. Public test suites expect that; some devices break. Property values may have them.
+        self.refuse_control_characters = refuse_control_characters

@@ -1,0 +1,222 @@
+"""Packet ids of the messages on their way to one client, and what each id stands for.
+
+Ids are given out in ascending runs and come back mostly in the same runs, so a run is one entry. An acknowledgement
+out of order breaks its run into single ids.
+"""
+
+from typing import Final, final
+
+from messaging.address import Address
+from messaging.ranges import RangeSet
+from protocols.mqtt.limits import PACKET_ID_MAX
+
+
+@final
+class DeliverySource:
+    """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
+
+    __slots__ = ("epoch", "flow_id", "is_session_queue", "partition")
+
+    def __init__(self, partition: Address, flow_id: int, epoch: int, *, is_session_queue: bool) -> None:
+        self.partition = partition
+        self.flow_id = flow_id
+        self.epoch = epoch
+        self.is_session_queue = is_session_queue
+
+
+class _Nowhere:
+    """The address of retained messages: nobody's queue hears of their settlement."""
+
+    def post(self, message: object) -> None:
+        """Ignore it."""
+
+
+# Retained messages sent because of a subscription come from no queue. Their "sequences" are numbers of the session.
+RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, is_session_queue=False)
+
+
+@final
+class OutboundRun:
+    """Consecutive packet ids that stand for consecutive sequences of one source."""
+
+    __slots__ = ("count", "first_packet_id", "first_sequence", "qos", "source")
+
+    def __init__(self, first_packet_id: int, count: int, first_sequence: int, qos: int, source: DeliverySource) -> None:
+        self.first_packet_id = first_packet_id
+        self.count = count
+        self.first_sequence = first_sequence
+        self.qos = qos
+        self.source = source
+
+
+@final
+class Acknowledged:
+    """Sequences `[first, end)` of a source that the client has answered for."""
+
+    __slots__ = ("end", "first", "source")
+
+    def __init__(self, source: DeliverySource, first: int, end: int) -> None:
+        self.source = source
+        self.first = first
+        self.end = end
+
+
+FIRST_PACKET_ID: Final = 1
+
+
+@final
+class OutboundIds:
+    """The packet ids in use towards one client.
+
+    An id is in use from its PUBLISH until PUBACK, PUBCOMP, or a PUBREC that refuses [2.2.1-4]. Between PUBREC and
+    PUBCOMP it is `released`: it stands for no message any more, but still counts against the Receive Maximum.
+
+    Invariants: `_runs` is keyed by first id; ids of runs and of `released` are disjoint and make up `_used`.
+    """
+
+    def __init__(self) -> None:
+        self.released = RangeSet()
+        self._used = RangeSet()
+        self._runs: dict[int, OutboundRun] = {}
+        self._kept: set[int] = set()  # ids the client knows from an earlier connection, not sent again yet
+        self._next = FIRST_PACKET_ID
+
+    @property
+    def used_count(self) -> int:
+        """How many ids are in use."""
+        return self._used.total
+
+    def allocate(self, count: int, first_sequence: int, qos: int, source: DeliverySource) -> OutboundRun:
+        """Take up to `count` ids in a row, as many as are free there. Some id is free: windows see to that."""
+        used = self._used
+        first = self._next
+        index = 0
+        while True:
+            if first > PACKET_ID_MAX:
+                first = FIRST_PACKET_ID
+            if used.total == 0 or first not in used:
+                break
+            first = _end_of_range(used, first)
+            index += 1
+            assert index <= len(used.starts) + 1, "a free packet id exists"
+        room = _free_from(used, first)
+        if count > room:
+            count = room
+        used.add(first, first + count)
+        self._next = first + count
+        run = OutboundRun(first, count, first_sequence, qos, source)
+        self._runs[first] = run
+        return run
+
+    def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> bool:
+        """Take one certain id, which the client knows from an earlier connection; return whether it was free."""
+        if packet_id in self._kept:
+            self._kept.discard(packet_id)
+        elif packet_id in self._used:
+            return False
+        self._used.add(packet_id, packet_id + 1)
+        self._runs[packet_id] = OutboundRun(packet_id, 1, sequence, qos, source)
+        return True
+
+    def keep(self, packet_id: int) -> None:
+        """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
+        self._kept.add(packet_id)
+        self._used.add(packet_id, packet_id + 1)
+
+    def restore_released(self, first: int, end: int) -> None:
+        """Bring back ids that were released on an earlier connection."""
+        self.released.add(first, end)
+        self._used.add(first, end)
+
+    def acknowledge(self, first: int, last: int) -> list[Acknowledged]:
+        """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
+        answered = self._take_runs(first, last + 1)
+        for start, end in self._used_minus_released(first, last + 1):
+            self._used.remove(start, end)
+        return answered
+
+    def release(self, first: int, last: int) -> list[Acknowledged]:
+        """Note a PUBREC: the messages are the client's, the ids wait for PUBCOMP. Return what they stood for."""
+        answered = self._take_runs(first, last + 1)
+        for start, end in self._used_minus_released(first, last + 1):
+            self.released.add(start, end)
+        return answered
+
+    def complete(self, first: int, last: int) -> int:
+        """Free released ids that a PUBCOMP names; return how many."""
+        count = 0
+        for start, end in self.released.remove(first, last + 1):
+            self._used.remove(start, end)
+            count += end - start
+        return count
+
+    def qos_of(self, packet_id: int) -> int:
+        """Return the QoS of the message an id stands for; -1 when it stands for none."""
+        run = self._runs.get(packet_id) or self._run_holding(packet_id)
+        return -1 if run is None else run.qos
+
+    def unanswered(self) -> list[OutboundRun]:
+        """Return the runs whose messages the client has not answered for, in the order sent."""
+        return list(self._runs.values())
+
+    def _take_runs(self, first: int, end: int) -> list[Acknowledged]:
+        answered: list[Acknowledged] = []
+        packet_id = first
+        while packet_id < end:
+            run = self._runs.get(packet_id)
+            if run is None:
+                run = self._run_holding(packet_id)
+                if run is None:
+                    packet_id += 1
+                    continue
+                self._break_up(run)
+                run = self._runs[packet_id]
+            count = min(run.count, end - packet_id)
+            answered.append(Acknowledged(run.source, run.first_sequence, run.first_sequence + count))
+            del self._runs[packet_id]
+            if count < run.count:
+                run.first_packet_id += count
+                run.first_sequence += count
+                run.count -= count
+                self._runs[run.first_packet_id] = run
+            packet_id += count
+        return answered
+
+    def _used_minus_released(self, first: int, end: int) -> list[tuple[int, int]]:
+        if self.released.total == 0:
+            return [(first, end)]
+        wanted = RangeSet()
+        wanted.add(first, end)
+        for start, stop in self.released.ranges():
+            wanted.remove(start, stop)
+        return wanted.ranges()
+
+    def _run_holding(self, packet_id: int) -> OutboundRun | None:
+        if packet_id not in self._used or packet_id in self.released:
+            return None
+        for run in self._runs.values():
+            if run.first_packet_id <= packet_id < run.first_packet_id + run.count:
+                return run
+        return None
+
+    def _break_up(self, run: OutboundRun) -> None:
+        """Give every id of a run an entry of its own, so that ids out of order are found at once."""
+        del self._runs[run.first_packet_id]
+        for step in range(run.count):
+            packet_id = run.first_packet_id + step
+            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
+
+
+def _end_of_range(used: RangeSet, member: int) -> int:
+    for index in range(len(used.starts)):
+        if used.starts[index] <= member < used.ends[index]:
+            return used.ends[index]
+    return member
+
+
+def _free_from(used: RangeSet, first: int) -> int:
+    """Return how many ids from `first` on are free in a row."""
+    for start in used.starts:
+        if start > first:
+            return start - first
+    return PACKET_ID_MAX + 1 - first

@@ -1,0 +1,105 @@
+"""SUBSCRIBE and UNSUBSCRIBE with their answers. Whether a filter is valid and allowed is answered entry by entry."""
+
+from typing import Final
+
+from protocols.mqtt.errors import LocalMisuse, PeerViolation
+from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
+from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties
+from protocols.mqtt.reason_codes import (
+    MALFORMED_PACKET,
+    PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
+    REFUSAL_FIRST,
+    SUBACK_CODES,
+    UNSPECIFIED_ERROR,
+    UNSUBACK_CODES,
+)
+from protocols.mqtt.wire import packet, read_string, read_u8, read_u16
+
+_SHARE: Final = "$share/"
+
+
+def read_packet_id(data: bytes, pos: int, end: int) -> int:
+    """Return a packet id. 0 is none [2.2.1-3] [311:2.3.1-1]."""
+    packet_id = read_u16(data, pos, end)
+    if packet_id == 0:
+        raise PeerViolation(PROTOCOL_ERROR, "packet id 0 [2.2.1-3]")
+    return packet_id
+
+
+def decode_subscribe(data: bytes, pos: int, end: int, level: int, filters_max: int) -> SubscribeReceived:
+    """Decode a SUBSCRIBE. In 3.x a request reads as one of 5.0 with all options off."""
+    packet_id = read_packet_id(data, pos, end)
+    pos += 2
+    subscription_identifier = 0
+    if level == 5:
+        properties, pos = read_properties(data, pos, end, IN_SUBSCRIBE)
+        subscription_identifier = properties.numbers.get(SUBSCRIPTION_IDENTIFIER, 0)
+    requests: list[SubscriptionRequest] = []
+    while pos < end:
+        filter_text, pos = read_string(data, pos, end)
+        options = read_u8(data, pos, end)
+        pos += 1
+        requests.append(_request(filter_text, options, level))
+        _check_count(len(requests), filters_max)
+    if not requests:
+        raise PeerViolation(PROTOCOL_ERROR, "SUBSCRIBE without filters [3.8.3-2]")
+    return SubscribeReceived(packet_id, requests, subscription_identifier)
+
+
+def _request(filter_text: str, options: int, level: int) -> SubscriptionRequest:
+    qos = options & 0x03
+    if qos == 3:
+        raise PeerViolation(MALFORMED_PACKET, "subscription with QoS 3 [3.8.3-4]")
+    if options & (0xC0 if level == 5 else 0xFC):
+        raise PeerViolation(MALFORMED_PACKET, f"subscription options 0x{options:02X} have reserved bits set [3.8.3-5]")
+    retain_handling = options >> 4 & 3
+    if retain_handling == 3:
+        raise PeerViolation(PROTOCOL_ERROR, "subscription with Retain Handling 3")
+    no_local = options & 0x04 != 0
+    if no_local and filter_text.startswith(_SHARE):
+        raise PeerViolation(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
+    return SubscriptionRequest(filter_text, qos, no_local, options & 0x08 != 0, retain_handling)
+
+
+def decode_unsubscribe(data: bytes, pos: int, end: int, level: int, filters_max: int) -> UnsubscribeReceived:
+    """Decode an UNSUBSCRIBE."""
+    packet_id = read_packet_id(data, pos, end)
+    pos += 2
+    if level == 5:
+        _, pos = read_properties(data, pos, end, IN_UNSUBSCRIBE)
+    filters: list[str] = []
+    while pos < end:
+        filter_text, pos = read_string(data, pos, end)
+        filters.append(filter_text)
+        _check_count(len(filters), filters_max)
+    if not filters:
+        raise PeerViolation(PROTOCOL_ERROR, "UNSUBSCRIBE without filters [3.10.3-2]")
+    return UnsubscribeReceived(packet_id, filters)
+
+
+def _check_count(count: int, filters_max: int) -> None:
+    if count > filters_max:
+        raise PeerViolation(QUOTA_EXCEEDED, f"more than {filters_max} filters in one packet")
+
+
+def encode_suback(packet_id: int, codes: list[int], level: int) -> bytes:
+    """Encode a SUBACK. Codes are those of 5.0; 3.1.1 knows one refusal, 3.1 none: there the caller grants or closes."""
+    for code in codes:
+        if code not in SUBACK_CODES:
+            raise LocalMisuse(f"SUBACK with reason code 0x{code:02X} [3.9.3-2]")
+        if level == 3 and code >= REFUSAL_FIRST:
+            raise LocalMisuse("MQTT 3.1 cannot refuse a subscription: grant the QoS asked for, or close")
+    if level == 5:
+        return packet(0x90, packet_id.to_bytes(2, "big") + b"\0" + bytes(codes))
+    return packet(0x90, packet_id.to_bytes(2, "big") + bytes([min(code, UNSPECIFIED_ERROR) for code in codes]))
+
+
+def encode_unsuback(packet_id: int, codes: list[int], level: int) -> bytes:
+    """Encode an UNSUBACK. In 3.x it has no codes."""
+    if level < 5:
+        return packet(0xB0, packet_id.to_bytes(2, "big"))
+    for code in codes:
+        if code not in UNSUBACK_CODES:
+            raise LocalMisuse(f"UNSUBACK with reason code 0x{code:02X} [3.11.3-2]")
+    return packet(0xB0, packet_id.to_bytes(2, "big") + b"\0" + bytes(codes))

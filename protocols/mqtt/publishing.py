@@ -1,0 +1,196 @@
+"""The way in from one client: its publishes into the broker, and PUBACK, PUBREC and PUBCOMP back in their order."""
+
+from collections.abc import Callable
+from typing import Final
+
+from actors.publishing import Publisher, PublishResult
+from messaging.admission import (
+    ADMITTED,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_NOT_FOUND,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_FULL,
+)
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from protocols.mqtt.engine import MqttEngine
+from protocols.mqtt.events import PublishReceived
+from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
+from protocols.mqtt.inbound import PublishesIn
+from protocols.mqtt.reason_codes import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
+    NO_MATCHING_SUBSCRIBERS,
+    NOT_AUTHORIZED,
+    PACKET_IDENTIFIER_NOT_FOUND,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+)
+from protocols.mqtt.session import Session
+
+REASON_CODES: Final = {
+    REFUSED_SPOOL_FULL: QUOTA_EXCEEDED,
+    REFUSED_QUEUE_FULL: QUOTA_EXCEEDED,
+    # PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to packets, in DISCONNECT only.
+    REFUSED_MESSAGE_TOO_LARGE: QUOTA_EXCEEDED,
+    REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
+    REFUSED_NOT_FOUND: NO_MATCHING_SUBSCRIBERS,
+}
+RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
+
+
+class PublishRefused(Exception):
+    """A 3.x client's publish was refused: the protocol has no word for it but the end of the connection."""
+
+
+class PublishingSide:
+    """What one client publishes.
+
+    A refusal inside a batch concerns single messages, so a batch that is refused is tried again message by message.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: MqttEngine,
+        level: int,
+        session: Session,
+        publisher: Publisher,
+        before_answer: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._engine = engine
+        self._level = level
+        self._session = session
+        self.publisher = publisher
+        self._before_answer = before_answer  # runs its argument once the session's QoS 2 state is safe
+        self.line = PublishesIn(session.received)
+        self.received_count = 0
+        self.refused_count = 0
+
+    def publish(self, event: PublishReceived) -> None:
+        """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
+        batch = event.batch
+        self.received_count += batch.count
+        if _is_reserved(batch):
+            self._refuse(event, NOT_AUTHORIZED)
+            return
+        if batch.qos == AT_MOST_ONCE:
+            result = self.publisher.publish(batch, 0)
+            if result.refusal != ADMITTED and batch.count > 1:
+                for row in range(batch.count):
+                    self.publisher.publish(batch.select([row]), 0)
+            return
+        if batch.qos == EXACTLY_ONCE:
+            self._publish_exactly_once(batch, event.packet_ids)
+        else:
+            self._publish_guaranteed(batch, event.packet_ids)
+        self.answer()
+
+    def confirmed(self, token: int) -> None:
+        """Note that a publish is safe."""
+        self.line.confirmed(token, SUCCESS)
+        self.answer()
+
+    def refused(self, token: int) -> None:
+        """Note that a publish could not be stored."""
+        self.line.confirmed(token, QUOTA_EXCEEDED)
+        self.answer()
+
+    def answer(self) -> None:
+        """Answer what can be answered, in the order published."""
+        for entry in self.line.take_answerable():
+            code = entry.reason_code
+            refused = code >= 0x80
+            if refused:
+                self.refused_count += entry.count
+                if self._level < 5:
+                    raise PublishRefused(f"publish refused with reason code 0x{code:02x}")
+            kind = PUBACK if entry.qos == AT_LEAST_ONCE else PUBREC
+            for first, last in entry.packet_ids:
+                if refused and kind == PUBREC:
+                    self._session.received.remove(first, last + 1)  # the id is free again [4.3.3-9]
+                self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS)
+
+    def released(self, first: int, last: int) -> None:
+        """Take PUBREL: forget the ids, and say PUBCOMP once a restart would have forgotten them too."""
+        known = self._session.received.remove(first, last + 1)
+        if sum([end - start for start, end in known]) < last - first + 1 and self._level == 5:
+            for packet_id in range(first, last + 1):
+                was_known = any(start <= packet_id < end for start, end in known)
+                self._engine.acknowledge(
+                    PUBCOMP, packet_id, packet_id, SUCCESS if was_known else PACKET_IDENTIFIER_NOT_FOUND
+                )
+            return
+        if self._session.is_durable:
+            self._before_answer(lambda: self._engine.acknowledge(PUBCOMP, first, last))
+        else:
+            self._engine.acknowledge(PUBCOMP, first, last)
+
+    def _publish_guaranteed(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+        token = self.line.next_token()
+        result = self.publisher.publish(batch, token)
+        if result.refusal != ADMITTED and batch.count > 1:
+            for row, packet_id in enumerate(_each(packet_ids)):
+                self._publish_guaranteed(batch.select([row]), [(packet_id, packet_id)])
+            return
+        entry = self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending)
+        entry.reason_code = _reason_code(result)
+
+    def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+        """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
+        received = self._session.received
+        for first, last in packet_ids:
+            if received.total and received.count_within(first, last + 1):
+                break
+        else:
+            for first, last in packet_ids:
+                received.add(first, last + 1)
+            self._publish_new(batch, packet_ids)
+            return
+        for row, packet_id in enumerate(_each(packet_ids)):
+            ids = [(packet_id, packet_id)]
+            if packet_id in received:
+                self.line.add(self.line.next_token(), EXACTLY_ONCE, ids, 1, 0)
+            else:
+                received.add(packet_id, packet_id + 1)
+                self._publish_new(batch.select([row]), ids)
+
+    def _publish_new(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+        token = self.line.next_token()
+        result = self.publisher.publish(batch, token)
+        if result.refusal != ADMITTED and batch.count > 1:
+            for row, packet_id in enumerate(_each(packet_ids)):
+                self._publish_new(batch.select([row]), [(packet_id, packet_id)])
+            return
+        pending = result.confirmations_pending
+        if self._session.is_durable:
+            pending += 1  # the ids must be known after a restart, before PUBREC says that they are
+        entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, pending)
+        entry.reason_code = _reason_code(result)
+        if self._session.is_durable:
+            self._before_answer(lambda: self.line.confirmed(token, SUCCESS))
+
+    def _refuse(self, event: PublishReceived, reason_code: int) -> None:
+        """Refuse a whole run. A 3.x client is acknowledged and its messages dropped: it may not publish there."""
+        self.refused_count += event.batch.count
+        if event.batch.qos == AT_MOST_ONCE:
+            return
+        entry = self.line.add(self.line.next_token(), event.batch.qos, event.packet_ids, event.batch.count, 0)
+        if self._level == 5:
+            entry.reason_code = reason_code
+        self.answer()
+
+
+def _reason_code(result: PublishResult) -> int:
+    if result.refusal != ADMITTED:
+        return REASON_CODES[result.refusal]
+    return SUCCESS if result.routed or result.confirmations_pending else NO_MATCHING_SUBSCRIBERS
+
+
+def _is_reserved(batch: MessageBatch) -> bool:
+    if batch.topics is None:
+        return batch.topic.startswith(RESERVED_PREFIXES)
+    return any(topic.startswith(RESERVED_PREFIXES) for topic in batch.topics)
+
+
+def _each(packet_ids: list[tuple[int, int]]) -> list[int]:
+    return [packet_id for first, last in packet_ids for packet_id in range(first, last + 1)]

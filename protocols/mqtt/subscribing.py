@@ -1,0 +1,244 @@
+"""Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
+
+from typing import TYPE_CHECKING, Final
+
+from actors.messages import (
+    AddSubscription,
+    BindRefused,
+    CreateQueue,
+    FindQueue,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    QueueHandle,
+    RemoveSubscription,
+    SubscriptionAdded,
+    UnbindFlow,
+)
+from actors.queue_assembly import SESSION
+from messaging.routing import RetainedMessage
+from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
+from protocols.mqtt.connecting import bind_flow
+from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
+from protocols.mqtt.granted import GrantedSubscription
+from protocols.mqtt.reason_codes import (
+    NO_SUBSCRIPTION_EXISTED,
+    NOT_AUTHORIZED,
+    PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
+    SUCCESS,
+    TOPIC_FILTER_INVALID,
+    UNSPECIFIED_ERROR,
+)
+from protocols.mqtt.session import ExtraSubscription, Session
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+SHARE_PREFIX: Final = "$share/"
+QUEUE_PREFIX: Final = "$queue/"
+SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
+SEND_IF_NEW: Final = 1
+
+Retained = list[tuple[str, RetainedMessage]]
+
+
+async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> None:
+    """Answer SUBSCRIBE with one code for each filter; a refused one does not undo the others."""
+    codes: list[int] = []
+    retained: list[tuple[GrantedSubscription, Retained]] = []
+    for request in event.requests:
+        session = connection.session
+        if session is None:
+            return
+        try:
+            code, found = await _subscribe(connection, session, request, event.subscription_identifier)
+        except TopicError as error:
+            connection.log_refusal(request.filter_text, str(error))
+            code, found = TOPIC_FILTER_INVALID, None
+        if code == PROTOCOL_ERROR:
+            connection.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
+            return
+        if found is not None:
+            retained.append(found)
+        # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
+        codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.level == 3 else code)
+    await _stored(connection)
+    if connection.session is None:
+        return
+    connection.engine.suback(event.packet_id, codes)
+    for granted, messages in retained:
+        await _send_retained(connection, granted, messages)
+    connection.ask_flush()
+
+
+async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) -> None:
+    """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
+    codes: list[int] = []
+    for filter_text in event.filters:
+        session = connection.session
+        if session is None:
+            return
+        codes.append(await _unsubscribe(connection, session, filter_text))
+    await _stored(connection)
+    if connection.session is not None:
+        connection.engine.unsuback(event.packet_id, codes)
+        connection.ask_flush()
+
+
+async def _subscribe(
+    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int
+) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
+    text = request.filter_text
+    if text.startswith(SHARE_PREFIX):
+        if request.no_local:
+            return PROTOCOL_ERROR, None
+        return await _subscribe_shared(connection, session, request, identifier), None
+    queue_name = parse_queue_address(text)
+    if queue_name is not None:
+        return await _subscribe_queue(connection, session, request, identifier, queue_name), None
+    topic_filter = parse_filter(text, Syntax.MQTT)
+    if request.qos > 0 and session.queue is None:
+        await _make_queue(connection, session)
+    granted = GrantedSubscription(
+        topic_filter,
+        request.qos,
+        request.no_local,
+        request.retain_as_published,
+        request.retain_handling,
+        identifier,
+    )
+    # In the table first: a message may be routed here as soon as the router has answered.
+    session.table.grant(text, granted)
+    added: SubscriptionAdded = await connection.services.router.ask(
+        AddSubscription(
+            session.subscriber,
+            topic_filter,
+            request.qos,
+            retained_if_new=request.retain_handling <= SEND_IF_NEW,
+            retained_if_known=request.retain_handling == SEND_ALWAYS,
+        )
+    )
+    return request.qos, (granted, added.retained)
+
+
+async def _make_queue(connection: "MqttConnection", session: Session) -> None:
+    """Give the session a queue for its guaranteed messages; durable when the session is."""
+    definition = connection.services.session_queue(session.queue_name(), session.is_durable)
+    handle: QueueHandle = await connection.services.queues.ask(
+        CreateQueue(definition, SESSION, durable=session.is_durable, must_be_new=False)
+    )
+    session.queue = handle
+    session.subscriber.queue = handle.target
+    await bind_flow(connection, handle, None, is_named_queue=False)
+
+
+async def _subscribe_shared(
+    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int
+) -> int:
+    shared = parse_shared(request.filter_text, Syntax.MQTT)
+    assert shared is not None, "the filter begins with the prefix"
+    joined: GroupJoined = await connection.services.router.ask(
+        JoinGroup(session.subscriber, shared.share_name, shared.filter, request.qos, session.is_durable)
+    )
+    known = session.shares.get(request.filter_text)
+    extra = _extra(request, identifier)
+    extra.queue_name = "" if joined.queue is None else joined.queue.name
+    session.shares[request.filter_text] = extra
+    await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
+    return request.qos
+
+
+async def _subscribe_queue(
+    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int, queue_name: str
+) -> int:
+    if queue_name.startswith("#"):
+        return NOT_AUTHORIZED  # the broker's own queues
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
+    if handle is None:
+        connection.log_refusal(request.filter_text, f"there is no queue {queue_name!r}")
+        return UNSPECIFIED_ERROR
+    extra = _extra(request, identifier)
+    extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
+    extra.queue_name = queue_name
+    try:
+        await _replace_flow(connection, session.queues.get(request.filter_text), extra, handle, is_named_queue=True)
+    except BindRefused as refusal:
+        connection.log_refusal(request.filter_text, str(refusal))
+        return QUOTA_EXCEEDED
+    session.queues[request.filter_text] = extra
+    return extra.qos
+
+
+async def _replace_flow(
+    connection: "MqttConnection",
+    known: ExtraSubscription | None,
+    extra: ExtraSubscription,
+    handle: QueueHandle | None,
+    *,
+    is_named_queue: bool,
+) -> None:
+    """Bind a flow for a subscription; one that is only given other options keeps its flow and its messages."""
+    delivering = connection.delivering
+    if delivering is None:
+        return
+    if known is not None:
+        for bound in delivering.flows.values():
+            if bound.extra is known:
+                bound.extra = extra
+                return
+    if handle is not None:
+        await bind_flow(connection, handle, extra, is_named_queue=is_named_queue)
+
+
+async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
+    if filter_text in session.shares:
+        await _end_flow(connection, session.shares.pop(filter_text))
+        shared = parse_shared(filter_text, Syntax.MQTT)
+        assert shared is not None
+        await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        return SUCCESS
+    if filter_text in session.queues:
+        await _end_flow(connection, session.queues.pop(filter_text))
+        return SUCCESS
+    revoked = session.table.revoke(filter_text)
+    if revoked is None:
+        return NO_SUBSCRIPTION_EXISTED
+    await connection.services.router.ask(RemoveSubscription(session.subscriber, revoked.topic_filter))
+    return SUCCESS
+
+
+async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    delivering = connection.delivering
+    if delivering is None:
+        return
+    for flow_id, bound in list(delivering.flows.items()):
+        if bound.extra is extra:
+            bound.queue.post(UnbindFlow(flow_id))
+            del delivering.flows[flow_id]
+
+
+async def _stored(connection: "MqttConnection") -> None:
+    """Wait until a restart would bring the session back as it is now."""
+    session = connection.session
+    if session is not None and session.is_durable:
+        await connection.store_session()
+
+
+async def _send_retained(connection: "MqttConnection", granted: GrantedSubscription, messages: Retained) -> None:
+    """Send what was retained when the subscription came into force, with RETAIN set [3.3.1-8]."""
+    wall_ms = connection.runtime.clock.wall_ms()
+    for _, retained in messages:
+        batch = retained.batch
+        headers = batch.headers_of(0)
+        if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
+            continue
+        if connection.delivering is None or connection.session is None:
+            return
+        if granted.no_local and batch.publisher == connection.session.client_id:
+            continue
+        connection.delivering.retained(batch, granted, wall_ms)
+
+
+def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:
+    return ExtraSubscription(request.filter_text, request.qos, identifier, request.retain_as_published)

@@ -1,0 +1,128 @@
+"""One open byte stream over an asyncio transport, TCP or TLS: the `ByteTransport` that connections write to.
+
+Accepting streams is in `protocols.listeners`. A read goes from asyncio's transport to the connection's own `received`
+with nothing of ours in between: `data_received` is not a method here but a slot that holds it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from protocols.transports import Connection, PeerInfo
+
+WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
+WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
+LINGER_S: Final = 1.0  # how long a peer may take to read our last word and close
+FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `close`
+
+
+class Stream(asyncio.Protocol):
+    """One peer's stream. Slotted, and without a dict: a gateway holds a hundred thousand idle ones."""
+
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received")
+
+    def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
+        """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
+        self.data_received = connection.received  # type: ignore[method-assign]  # see the module
+        self._transport = transport
+        self._connection = connection
+        self._on_closed = on_closed
+        self._is_open = True  # verbs have an effect
+        self._deadline: asyncio.TimerHandle | None = None
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
+        transport.set_protocol(self)
+
+    def __repr__(self) -> str:
+        return f"Stream({'open' if self._is_open else 'closing'}, {self._transport!r})"
+
+    def begin(self, peer: PeerInfo) -> None:
+        """Tell the connection that it has a stream."""
+        self._connection.opened(self, peer)
+
+    # What the connection asks for: ByteTransport.
+
+    def write(self, data: bytes) -> None:
+        """Send, or buffer. Nothing is sent on a stream that is closing."""
+        transport = self._transport
+        if self._is_open and not transport.is_closing():
+            transport.write(data)
+
+    def close(self) -> None:
+        """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
+        if self._is_open:
+            self._is_open = False
+            self._give_up_after(FLUSH_S)
+            self._transport.close()
+
+    def close_after_flush(self) -> None:
+        """Send what is buffered, shut down our side, and discard input until the peer closes or `LINGER_S` is over."""
+        transport = self._transport
+        if not self._is_open or transport.is_closing():
+            return
+        self._is_open = False
+        self._give_up_after(LINGER_S)
+        transport.set_protocol(_Lingering(self))
+        transport.resume_reading()
+        if transport.can_write_eof():  # not on TLS: there the peer is left to close by itself
+            transport.write_eof()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._is_open = False
+        self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Read no more from the socket for now."""
+        if self._is_open and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read from the socket again."""
+        if self._is_open and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def buffered_bytes(self) -> int:
+        """Return how much the socket has not taken yet."""
+        return self._transport.get_write_buffer_size()
+
+    # What asyncio tells: Protocol.
+
+    def pause_writing(self) -> None:
+        """More than `WRITE_HIGH_BYTES` are buffered."""
+        self._connection.writing_paused()
+
+    def resume_writing(self) -> None:
+        """Less than `WRITE_LOW_BYTES` are buffered."""
+        self._connection.writing_resumed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone, for whatever reason."""
+        self._is_open = False
+        if self._deadline is not None:
+            self._deadline.cancel()
+        connection = self._connection
+        # The connection holds us, and we it; without this cut each closed stream would wait for the cycle collector.
+        del self._connection, self.data_received
+        self._on_closed()
+        connection.closed(exc)
+
+    def _give_up_after(self, seconds: float) -> None:
+        self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            self._transport.close()
+
+
+class _Lingering(asyncio.Protocol):
+    """Takes a stream's place once its last word is written: reads nothing, waits for the end."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stream.connection_lost(exc)

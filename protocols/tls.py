@@ -1,0 +1,64 @@
+"""Server-side TLS: from files on disk to the context a listener hands its handshakes.
+
+The handshake itself is the listener's. Client certificates are verified here, and named in `PeerInfo`; what a name may
+do is decided by authorization.
+"""
+
+import ssl
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from protocols.errors import TlsFilesRefused
+
+
+class ClientCertificates(Enum):
+    """What a listener asks of its clients."""
+
+    IGNORED = ssl.CERT_NONE
+    OPTIONAL = ssl.CERT_OPTIONAL  # verified when the client shows one
+    REQUIRED = ssl.CERT_REQUIRED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """Where a listener's TLS identity lies, and whom it trusts. PEM files; read again at each reload."""
+
+    certificate: Path  # the server's certificate, then the chain up to its authority
+    private_key: Path
+    client_authorities: Path | None = None  # who may have signed a client's certificate
+    client_certificates: ClientCertificates = ClientCertificates.IGNORED
+    alpn: tuple[str, ...] = ()  # in order of preference; empty: none is negotiated
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files. TLS 1.2 is the oldest version spoken.
+
+        Raises TlsFilesRefused when a file is missing, is no PEM, or the key is not the certificate's.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = self.client_certificates.value
+        if self.client_certificates is not ClientCertificates.IGNORED and self.client_authorities is None:
+            raise TlsFilesRefused("client certificates cannot be verified: no file of client authorities is given")
+        try:
+            context.load_cert_chain(self.certificate, self.private_key)
+        except (OSError, ssl.SSLError) as error:
+            raise TlsFilesRefused(f"certificate {self.certificate} with key {self.private_key}: {error}") from error
+        if self.client_authorities is not None:
+            try:
+                context.load_verify_locations(self.client_authorities)
+            except (OSError, ssl.SSLError) as error:
+                raise TlsFilesRefused(f"client authorities {self.client_authorities}: {error}") from error
+        if self.alpn:
+            context.set_alpn_protocols(list(self.alpn))
+        return context
+
+
+def common_name(certificate: dict[str, Any] | None) -> str | None:
+    """Return the subject's common name from what `SSLObject.getpeercert` gave, None when there is none."""
+    for relative_name in (certificate or {}).get("subject", ()):
+        for kind, value in relative_name:
+            if kind == "commonName":
+                return str(value)
+    return None

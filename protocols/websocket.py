@@ -1,0 +1,202 @@
+"""WebSocket (RFC 6455): a connection around a connection, that turns frames into the byte stream inside them.
+
+To a listener it is a `Connection`, to the protocol inside it is the `ByteTransport`. The framing and the handshake are
+those of the `websockets` library's sans-IO protocol; the policy is ours: which path and subprotocols are served, that
+only binary frames are [MQTT 6.0.0-1], and how a stream ends. Frames and packets are independent [MQTT 6.0.0-2]: what
+a frame holds goes in as it comes, a fragment too. Compression is never negotiated: its windows would cost
+more memory than everything else about an idle connection.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from http import HTTPStatus
+from typing import Final
+
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Request
+from websockets.protocol import Event
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo
+
+UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
+MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
+BUFFERED_BYTES_MAX: Final = 8 << 20  # a peer that pings and never reads is cut when pongs find this much waiting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketSettings:
+    """What an upgrade request has to match."""
+
+    # In our order of preference. A client that offers none of them is refused. MQTT's names: 3.1 clients knew the
+    # second only, and a client that offers both speaks 3.1.1 or 5 [MQTT 6.0.0-3] [MQTT 6.0.0-4].
+    subprotocols: tuple[str, ...] = ("mqtt", "mqttv3.1")
+    path: str = "/mqtt"
+    message_bytes_max: int = MESSAGE_BYTES_MAX  # a larger one closes with 1009
+    upgrade_s: float = UPGRADE_S
+
+
+def over_websocket(connect: ConnectionFactory, settings: WebSocketSettings) -> ConnectionFactory:
+    """Return a factory of WebSocket connections, each with a connection of `connect` inside."""
+    return lambda: WebSocketConnection(connect=connect, settings=settings)
+
+
+class _Phase(Enum):
+    UPGRADING = "upgrading"  # the connection inside does not exist yet
+    OPEN = "open"
+    CLOSING = "closing"  # our last frame is written; input is discarded
+
+
+class WebSocketConnection:
+    """One peer's WebSocket. The connection inside is made when the upgrade succeeds, so a refused one costs little.
+
+    Invariant: the connection inside is `opened` at most once, and `closed` exactly once if it was.
+    """
+
+    __slots__ = ("_connect", "_deadline", "_frames", "_inside", "_peer", "_phase", "_settings", "_stream")
+
+    _stream: ByteTransport
+    _peer: PeerInfo
+
+    def __init__(self, *, connect: ConnectionFactory, settings: WebSocketSettings) -> None:
+        self._connect = connect
+        self._settings = settings
+        self._frames = ServerProtocol(
+            subprotocols=[Subprotocol(name) for name in settings.subprotocols],
+            extensions=None,
+            max_size=settings.message_bytes_max,
+        )
+        self._inside: Connection | None = None
+        self._phase = _Phase.UPGRADING
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"WebSocketConnection({self._phase.value}, {self._inside!r})"
+
+    # What the stream tells: Connection.
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        """Wait for the upgrade request, for a limited time."""
+        self._stream = transport
+        self._peer = peer
+        self._deadline = asyncio.get_running_loop().call_later(self._settings.upgrade_s, transport.abort)
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the upgrade request or of frames."""
+        self._frames.receive_data(data)
+        if self._phase is not _Phase.CLOSING:
+            self._take_events(self._frames.events_received())
+        self._flush()
+
+    def closed(self, error: Exception | None) -> None:
+        """The stream is gone, with a Close frame before or without."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._phase = _Phase.CLOSING
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            inside.closed(error)
+
+    def writing_paused(self) -> None:
+        """Pass it inwards."""
+        if self._inside is not None:
+            self._inside.writing_paused()
+
+    def writing_resumed(self) -> None:
+        """Pass it inwards."""
+        if self._inside is not None:
+            self._inside.writing_resumed()
+
+    # What the connection inside asks for: ByteTransport.
+
+    def write(self, data: bytes) -> None:
+        """Send one binary message."""
+        if self._phase is _Phase.OPEN:
+            self._frames.send_binary(data)
+            self._stream.write(b"".join(self._frames.data_to_send()))
+
+    def close(self) -> None:
+        """Send a Close frame after what is buffered, and close."""
+        if self._say_goodbye(CloseCode.NORMAL_CLOSURE):
+            self._stream.close()
+
+    def close_after_flush(self) -> None:
+        """Send a Close frame after what is buffered, and give the peer time to read it."""
+        if self._say_goodbye(CloseCode.NORMAL_CLOSURE):
+            self._stream.close_after_flush()
+
+    def abort(self) -> None:
+        """Close the stream at once, without a Close frame."""
+        self._phase = _Phase.CLOSING
+        self._stream.abort()
+
+    def pause_reading(self) -> None:
+        """Pause the stream; control frames wait too."""
+        self._stream.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Resume the stream."""
+        self._stream.resume_reading()
+
+    def buffered_bytes(self) -> int:
+        """Return what the stream has not sent, frame headers included."""
+        return self._stream.buffered_bytes()
+
+    # Upgrade, frames, end.
+
+    def _take_events(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if isinstance(event, Request):
+                self._upgrade(event)
+            elif isinstance(event, Frame) and self._inside is not None:
+                if event.opcode is Opcode.TEXT:
+                    self._frames.fail(CloseCode.UNSUPPORTED_DATA, "binary frames only")
+                    return
+                # Ping, pong and close are answered by the library.
+                if event.opcode in (Opcode.BINARY, Opcode.CONT) and event.data:
+                    self._inside.received(bytes(event.data))
+            if self._phase is _Phase.CLOSING:
+                return
+
+    def _upgrade(self, request: Request) -> None:
+        if self._frames.close_expected():  # what follows the request in the same read is no frame
+            return
+        if request.path.partition("?")[0] != self._settings.path:
+            text = f"no WebSocket at this path, only at {self._settings.path}\n"
+            self._frames.send_response(self._frames.reject(HTTPStatus.NOT_FOUND, text))
+            return
+        response = self._frames.accept(request)
+        self._frames.send_response(response)
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            return
+        self._stream.write(b"".join(self._frames.data_to_send()))
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+        self._phase = _Phase.OPEN
+        self._inside = self._connect()
+        self._inside.opened(self, replace(self._peer, subprotocol=self._frames.subprotocol))
+
+    def _flush(self) -> None:
+        """Send what the library has to say. An empty chunk is its word for the end of our side."""
+        chunks = self._frames.data_to_send()
+        if not chunks or self._phase is _Phase.CLOSING:
+            return
+        self._stream.write(b"".join(chunks))
+        if self._stream.buffered_bytes() > BUFFERED_BYTES_MAX:
+            self.abort()
+        elif b"" in chunks or self._frames.close_expected():
+            self._phase = _Phase.CLOSING
+            self._stream.close_after_flush()
+
+    def _say_goodbye(self, code: CloseCode) -> bool:
+        """Send a Close frame if one can still be sent; False when the end has begun already."""
+        if self._phase is not _Phase.OPEN:
+            return False
+        self._phase = _Phase.CLOSING
+        self._frames.send_close(code)
+        self._stream.write(b"".join(self._frames.data_to_send()))
+        return True

@@ -1,0 +1,92 @@
+"""The LMDB environment under a store: opening its files, and what its errors mean. The verbs are in `store`."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import lmdb
+
+from storage.databases import DATABASE_COUNT
+from storage.errors import StoreFailed, StoreFull
+from storage.interface import Quarantined
+
+DATA_FILE: Final = "data.mdb"
+
+_READERS_MAX: Final = 8  # the reader thread, recovery, somebody who looks at the quarantine
+_FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SHORT_WRITE_SLACK_BYTES: Final = 1 << 20
+
+
+def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Environment:
+    """Open the files. Raises lmdb.Error."""
+    return lmdb.open(
+        str(folder),
+        map_size=map_bytes,
+        max_dbs=DATABASE_COUNT,
+        max_readers=_READERS_MAX,
+        max_spare_txns=1,
+        readahead=False,  # pages are read one by one, from anywhere in the file
+        writemap=False,  # a stray write in this process must not reach the file
+        sync=sync,
+        metasync=sync,
+    )
+
+
+def fill_to_length(folder: Path, env: lmdb.Environment) -> Quarantined | None:
+    """Fill up a data file that ends before its last page does, and report it; None for a whole one.
+
+    Reading a mapped page behind the end of the file would kill the process with SIGBUS. Filled up, what is missing
+    reads as zeros, which no seal accepts, and everything else can be served.
+    """
+    path = folder / DATA_FILE
+    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    found = path.stat().st_size
+    if found >= needed:
+        return None
+    os.truncate(path, needed)
+    return Quarantined(DATA_FILE, "cut short", f"the file had {found} bytes of {needed}; the rest now reads as zeros")
+
+
+def sync_folders(folder: Path) -> None:
+    """Make the names of the folder and of its files as durable as their content."""
+    for path in (folder, folder.parent):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def disk_free_bytes(folder: Path) -> int:
+    """Return what an ordinary user may still write to the folder's file system."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
+@contextmanager
+def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
+    """Turn errors of LMDB and of the operating system into StoreFull and StoreFailed."""
+    try:
+        yield
+    except lmdb.MapFullError as error:
+        raise StoreFull("map", f"no room for {needed_bytes} bytes in one piece ({error})") from error
+    except lmdb.DiskError as error:
+        raise StoreFull("disk", str(error)) from error
+    except lmdb.Error as error:
+        raise _failure(folder, error, error.code, needed_bytes) from error
+    except OSError as error:
+        raise _failure(folder, error, error.errno or 0, needed_bytes) from error
+
+
+def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:
+    """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
+    if code in _FULL_DISK_ERRORS:
+        return StoreFull("disk", str(error))
+    if code == errno.EIO and needed_bytes > 0:
+        free = disk_free_bytes(folder)
+        if free < needed_bytes + _SHORT_WRITE_SLACK_BYTES:
+            return StoreFull("disk", f"{free} bytes are free, and a write fell short ({error})")
+    return StoreFailed(str(error))

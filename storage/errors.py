@@ -1,0 +1,67 @@
+"""What can go wrong at rest. Every error of this folder is one of these; LMDB's own never come out."""
+
+from pathlib import Path
+from typing import Literal, final
+
+FullKind = Literal["disk", "map"]
+
+
+class StorageError(Exception):
+    """Base of everything storage raises on purpose."""
+
+
+@final
+class UnsupportedFormat(StorageError):
+    """Intact bytes, written by another release in a format this one does not know."""
+
+    def __init__(self, found: int, supported: int, where: str) -> None:
+        super().__init__(f"{where} has format {found}; this release reads format {supported}")
+        self.found = found
+        self.supported = supported
+        self.where = where
+
+
+@final
+class DamagedRecord(StorageError):
+    """Bytes that are not what was written: torn, flipped, cut short or put in the wrong place."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where} is damaged: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+@final
+class PageNotFound(StorageError):
+    """No page of this partition begins at this sequence; it was deleted or purged meanwhile."""
+
+    def __init__(self, partition_id: int, first_sequence: int) -> None:
+        super().__init__(f"partition {partition_id} has no page that begins at sequence {first_sequence}")
+        self.partition_id = partition_id
+        self.first_sequence = first_sequence
+
+
+@final
+class StoreFull(StorageError):
+    """The commit was not made, nothing of it is on disk, and the store goes on: a later commit can succeed."""
+
+    def __init__(self, kind: FullKind, detail: str) -> None:
+        super().__init__(f"the {'disk' if kind == 'disk' else 'spool'} is full: {detail}")
+        self.kind = kind
+        self.detail = detail
+
+
+@final
+class StoreFailed(StorageError):
+    """The operating system or LMDB refused an operation for a reason other than space."""
+
+
+@final
+class FolderInUse(StorageError):
+    """Another process, or another store of this one, has the data folder open."""
+
+    def __init__(self, folder: Path, pid: int | None) -> None:
+        holder = "another process" if pid is None else f"process {pid}"
+        super().__init__(f"the data folder {folder} is in use by {holder}")
+        self.folder = folder
+        self.pid = pid  # None: the holder had not written its number yet

@@ -1,0 +1,172 @@
+"""What the spool actor may ask of a store, and the values that cross: no LMDB here.
+
+`SpoolStore` keeps the promises on a disk; the simulation puts a store with faults in its place. Two threads use a
+store: one writer (`commit`, `mark_open`, `mark_clean`, `close`, and `recover` with everything it returned) and one
+reader (`read_page`). `usage` may be asked from any thread.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, NamedTuple, Protocol
+
+from storage.record_cursor import CursorState
+from storage.record_journal import JournalRecord
+from storage.record_page import PageSummary, Run
+
+
+class Table(StrEnum):
+    """Tables of rows that belong to others: the store knows neither their keys nor their values."""
+
+    CATALOG = "catalog"
+    RETAINED = "retained"
+    SESSIONS = "sessions"
+
+
+class PageKey(NamedTuple):
+    """The name of a page."""
+
+    partition_id: int  # u32
+    first_sequence: int  # u64
+
+
+class PageWrite(NamedTuple):
+    """A page to be stored, under its own first sequence."""
+
+    partition_id: int
+    page: bytes  # from record_page.encode_page
+
+
+class PageDamage(NamedTuple):
+    """A page that `read_page` could not read, to be moved into quarantine."""
+
+    partition_id: int
+    first_sequence: int
+    detail: str
+
+
+class TableWrite(NamedTuple):
+    """A row to be put, or with None to be deleted if it is there."""
+
+    table: Table
+    key: bytes  # not empty, of any length
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitJob:
+    """What one commit does: all of it or nothing.
+
+    Deletions come first, so a page written by the job that purges its partition stays. What is to be deleted and is
+    not there is passed over: a job can be repeated.
+    """
+
+    record_number: int = 0  # greater than every one before; 0 without a record
+    record: bytes | None = None  # from record_journal.encode_journal_record
+    journal_delete_through: int = 0  # this record and all before it go; 0: none
+    page_writes: list[PageWrite] = field(default_factory=list)
+    page_deletes: list[PageKey] = field(default_factory=list)
+    page_quarantines: list[PageDamage] = field(default_factory=list)
+    cursor_puts: list[CursorState] = field(default_factory=list)
+    cursor_deletes: list[int] = field(default_factory=list)  # partition ids
+    partition_purges: list[int] = field(default_factory=list)  # every page, and the cursor
+    table_writes: list[TableWrite] = field(default_factory=list)
+    # True for a job that settles, deletes, or moves what is stored already: it may use the space kept back from
+    # publishers, so that a full store can be emptied.
+    uses_reserve: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.record is None) != (self.record_number == 0):
+            raise ValueError(f"a record needs a number, and a number a record: {self.record_number}")
+        for write in self.table_writes:
+            if not write.key:
+                raise ValueError(f"a row of {write.table} without a key")
+
+
+class StoredPage(NamedTuple):
+    """A page as the directory knows it."""
+
+    partition_id: int
+    summary: PageSummary
+
+
+QuarantineReason = Literal["damaged", "misplaced", "cut short"]
+
+
+class Quarantined(NamedTuple):
+    """Something that could not be served. Its bytes are kept aside, unless they were never there."""
+
+    where: str  # "journal record 17", "page of partition 3 from sequence 900"
+    reason: QuarantineReason
+    detail: str
+
+
+class QuarantinedBytes(NamedTuple):
+    """An item of the quarantine, for whoever wants to look at it."""
+
+    number: int
+    entry: Quarantined
+    source: str  # the sub-database it lay in
+    key: bytes
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """What a store held when it was opened. To be used up before the first commit, on the thread that commits.
+
+    Iterators read as they are asked, a part at a time. `quarantined` grows while they are: it is complete when
+    the journal and every table have been read to their end.
+    """
+
+    incarnation: int  # u64, drawn when the store was created: sequences of another incarnation mean nothing here
+    was_clean: bool  # the last process closed the store in order
+    next_record_number: int  # greater than that of every record still there
+    cursors: dict[int, CursorState]
+    pages: list[StoredPage]  # by partition, then sequence
+    journal: Iterator[tuple[int, JournalRecord]]  # in the order committed
+    tables: Mapping[Table, Iterator[tuple[bytes, bytes]]]  # key and value; in no order for keys beyond 494 bytes
+    quarantined: list[Quarantined]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreUsage:
+    """How full a store is."""
+
+    used_bytes: int  # pages of the database that hold something
+    file_bytes: int  # the data file; it never shrinks, what was freed is used again
+    map_bytes_max: int
+    reserve_bytes: int  # the part of map_bytes_max and of the disk that publishers may not use
+    disk_free_bytes: int
+    journal_entries: int
+    page_entries: int
+    quarantine_entries: int
+
+
+class Store(Protocol):
+    """A store, as the spool actor sees it."""
+
+    def commit(self, job: CommitJob) -> None:
+        """Do all of the job, and return when it is on the disk.
+
+        Raises StoreFull and StoreFailed; then nothing of the job was done, and the store can be used on. Raises
+        ValueError for a job that could never be done.
+        """
+
+    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
+        """Return a page. Raises PageNotFound, DamagedRecord (answer it with a PageDamage), StoreFailed."""
+
+    def recover(self) -> Recovery:
+        """Return what is stored. Raises UnsupportedFormat for intact records of another release, StoreFailed."""
+
+    def usage(self) -> StoreUsage:
+        """Return how full the store was after its last commit, and the disk is now."""
+
+    def mark_open(self) -> None:
+        """Note that the store is in use. The first commit does so by itself."""
+
+    def mark_clean(self) -> None:
+        """Note, as the last commit, that everything was brought in order."""
+
+    def close(self) -> None:
+        """Release the files. May be called twice."""

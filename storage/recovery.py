@@ -1,0 +1,142 @@
+"""Reading everything back after a start. What is damaged is moved into the quarantine, the rest is served.
+
+Iterators hold no transaction while their caller works: they read a part, close it, and hand it out. So a
+long recovery pins no old database pages, and damaged records can be moved while it goes on.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final, final
+
+import lmdb
+
+from storage.databases import PAGE_KEY, PARTITION_KEY, PARTITION_MAX, RECORD_KEY, SEQUENCE_MAX, Databases
+from storage.errors import DamagedRecord
+from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
+from storage.quarantine import describe_page, set_aside
+from storage.record_cursor import CursorState, decode_cursor
+from storage.record_journal import JournalRecord, decode_journal_record
+from storage.record_page import PAGE_SUMMARY_BYTES, PageSummary, decode_page_summary
+from storage.record_table import decode_row, stored_key
+
+if TYPE_CHECKING:
+    from lmdb import _Database
+
+ROWS_PER_READ: Final = 1000
+
+
+@final
+class RecoveryScan:
+    """One pass over a store. `quarantined` collects what could not be read."""
+
+    def __init__(self, env: lmdb.Environment, databases: Databases) -> None:
+        self._env = env
+        self._databases = databases
+        self.quarantined: list[Quarantined] = []
+
+    def cursors(self) -> dict[int, CursorState]:
+        """Return the readable cursors by partition."""
+        cursors: dict[int, CursorState] = {}
+        for key, data in self._rows(self._databases.cursors):
+            partition_id = PARTITION_KEY.unpack(key)[0]
+            where = f"cursor of partition {partition_id}"
+            try:
+                cursor = decode_cursor(data, where)
+            except DamagedRecord as error:
+                self._set_aside("cursors", key, where, "damaged", error.reason)
+                continue
+            if cursor.partition_id != partition_id:
+                self._set_aside("cursors", key, where, "misplaced", f"it belongs to {cursor.partition_id}")
+                continue
+            cursors[partition_id] = cursor
+        return cursors
+
+    def pages(self, partition_id: int | None = None) -> list[StoredPage]:
+        """Return the directory of one partition's pages, or of all. A damaged row is taken anew from its page."""
+        first = b"" if partition_id is None else PAGE_KEY.pack(partition_id, 0)
+        last = PAGE_KEY.pack(PARTITION_MAX if partition_id is None else partition_id, SEQUENCE_MAX)
+        pages: list[StoredPage] = []
+        for key, row in self._rows(self._databases.directory, first):
+            if key > last:
+                break
+            owner, first_sequence = PAGE_KEY.unpack(key)
+            summary = self._summary(key, row, owner, first_sequence)
+            if summary is not None:
+                pages.append(StoredPage(owner, summary))
+        return pages
+
+    def journal(self) -> Iterator[tuple[int, JournalRecord]]:
+        """Yield the readable journal records in the order committed, each read when it is asked for."""
+        for key in self._journal_keys():
+            number = RECORD_KEY.unpack(key)[0]
+            where = f"journal record {number}"
+            with self._env.begin() as txn:
+                data = txn.get(key, db=self._databases.journal)
+            if data is None:
+                continue  # trimmed meanwhile
+            try:
+                record = decode_journal_record(data, where)
+            except DamagedRecord as error:
+                self._set_aside("journal", key, where, "damaged", error.reason)
+                continue
+            yield number, record
+
+    def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the readable rows of a table."""
+        for key, data in self._rows(self._databases.tables[table]):
+            where = f"row {key!r} of {table}"
+            try:
+                own_key, value = decode_row(data, where)
+            except DamagedRecord as error:
+                self._set_aside(table.value, key, where, "damaged", error.reason)
+                continue
+            if stored_key(own_key) != key:
+                self._set_aside(table.value, key, where, "misplaced", f"it belongs to {own_key!r}")
+                continue
+            yield own_key, value
+
+    def _summary(self, key: bytes, row: bytes, partition_id: int, first_sequence: int) -> PageSummary | None:
+        where = describe_page(partition_id, first_sequence)
+        try:
+            return _checked_summary(row, first_sequence, f"directory row of {where}")
+        except DamagedRecord as error:
+            self._set_aside("directory", key, error.where, "damaged", error.reason)
+        with self._env.begin() as txn:
+            page = txn.get(key, db=self._databases.pages)
+        if page is None:
+            return None
+        try:
+            summary = _checked_summary(page, first_sequence, where)
+        except DamagedRecord as error:
+            self._set_aside("pages", key, where, "damaged", error.reason)
+            return None
+        with self._env.begin(write=True) as txn:
+            txn.put(key, page[:PAGE_SUMMARY_BYTES], db=self._databases.directory)
+        return summary
+
+    def _rows(self, database: "_Database", first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        while True:
+            with self._env.begin() as txn, txn.cursor(db=database) as cursor:
+                found = cursor.set_range(first) if first else cursor.first()
+                part = list(islice(cursor.iternext(), ROWS_PER_READ)) if found else []
+            yield from part
+            if len(part) < ROWS_PER_READ:
+                return
+            first = part[-1][0] + b"\x00"  # the smallest key behind the last one
+
+    def _journal_keys(self) -> list[bytes]:
+        with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
+            return list(cursor.iternext(keys=True, values=False))
+
+    def _set_aside(self, source: str, key: bytes, where: str, reason: QuarantineReason, detail: str) -> None:
+        entry = Quarantined(where, reason, detail)
+        with self._env.begin(write=True) as txn:
+            set_aside(txn, self._databases, source, key, entry)
+        self.quarantined.append(entry)
+
+
+def _checked_summary(data: bytes, first_sequence: int, where: str) -> PageSummary:
+    summary = decode_page_summary(data, where)
+    if summary.first_sequence != first_sequence:
+        raise DamagedRecord(where, f"it belongs to sequence {summary.first_sequence}")
+    return summary

@@ -1,0 +1,329 @@
+"""What the next commit writes, and what the journal may forget. The pure core of the spool actor.
+
+Publications and settlements gather here until a commit takes them all. A publication whose messages were all settled
+before that is never written: its publisher is confirmed at once. Journal records go oldest first, once all they held
+is settled or paged; what they said of settlements has then been put into the partitions' cursors.
+
+Deliberately elsewhere: when to commit (the spool actor), the bytes (storage.record*), LMDB (storage.store).
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from messaging.publication import UNWRITTEN, Publication
+from messaging.ranges import RangeSet
+from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, TableWrite
+from storage.record_cursor import CursorState
+from storage.record_journal import Entry, Match, Settlement, encode_journal_record
+
+SEQUENCES_RESERVED: Final = 65_536  # per partition and reservation; a crash skips what is left of it
+RECORDS_TRIMMED_MIN: Final = 64  # trimming writes the cursors of all changed partitions, so it waits for company
+
+
+@final
+class PartitionCursor:
+    """How far a partition is settled, as the store will know it."""
+
+    def __init__(self, partition_id: int, floor: int, next_sequence_reserved: int) -> None:
+        self.partition_id = partition_id
+        self.floor = floor
+        self.settled = RangeSet()  # above the floor
+        self.next_sequence_reserved = next_sequence_reserved
+
+    def settle(self, first: int, end: int) -> None:
+        """Note `[first, end)` as settled."""
+        if first <= self.floor:
+            if end > self.floor:
+                self.floor = end
+        else:
+            self.settled.add(first, end)
+        if self.settled.total > 0 and self.settled.starts[0] <= self.floor:
+            self.floor = max(self.floor, self.settled.ends[0])
+            self.settled.remove(0, self.floor)
+
+    def state(self, redelivered: list[tuple[int, int, int]]) -> CursorState:
+        """Return the form that is written."""
+        return CursorState(
+            self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered
+        )
+
+
+@final
+class JournalSlot:
+    """One record of the journal: how many of its publications are still needed."""
+
+    __slots__ = ("needed_count", "number", "partition_ids")
+
+    def __init__(self, number: int, publications: list[Publication]) -> None:
+        self.number = number
+        self.needed_count = len(publications)
+        self.partition_ids = {match.partition_id for each in publications for match in each.matches}
+
+
+@final
+class Commit:
+    """A commit job, and who has to be told when it is done or has failed."""
+
+    def __init__(
+        self,
+        job: CommitJob,
+        publications: list[Publication],
+        tables: "list[TableRequest]",
+        pages: "list[PageRequest]",
+        settlements: list[Settlement],
+    ) -> None:
+        self.job = job
+        self.publications = publications
+        self.tables = tables
+        self.pages = pages
+        self.settlements = settlements
+
+
+@final
+class TableRequest:
+    """Rows to write, and what to do when they are safe (with an empty reason) or cannot be written."""
+
+    def __init__(self, writes: list[TableWrite], done: Callable[[str], None]) -> None:
+        self.writes = writes
+        self.done = done
+
+
+@final
+class PageRequest:
+    """Pages to write, and what to do when they are safe (True) or cannot be written."""
+
+    def __init__(self, pages: list[PageWrite], done: Callable[[bool], None]) -> None:
+        self.pages = pages
+        self.done = done
+
+
+@final
+class SpoolPlanner:
+    """Gathers work for the store and accounts for the journal.
+
+    Invariants: at most one commit is out; slots ascend by number; a slot is trimmed only when it and all before it are
+    needed by nothing.
+    """
+
+    def __init__(self, *, next_record_number: int) -> None:
+        self.next_record_number = next_record_number
+        self.cursors: dict[int, PartitionCursor] = {}
+        self.slots: deque[JournalSlot] = deque()
+        self.elided_count = 0  # publications that never had to be written
+        self.written_count = 0
+        self._slots_by_number: dict[int, JournalSlot] = {}
+        self._publications: list[Publication] = []
+        self._settled: dict[int, RangeSet] = {}
+        self._settled_is_urgent = False
+        self._changed_cursors: set[int] = set()
+        self._urgent_cursors: set[int] = set()
+        self._tables: list[TableRequest] = []
+        self._pages: list[PageRequest] = []
+        self._page_deletes: list[PageKey] = []
+        self._page_damages: list[PageDamage] = []
+        self._purged: list[int] = []
+        self._out: Commit | None = None
+
+    # --- what comes in ---
+
+    def register(self, partition_id: int, *, floor: int, next_sequence_reserved: int) -> PartitionCursor:
+        """Take up the account of a partition."""
+        cursor = PartitionCursor(partition_id, floor, next_sequence_reserved)
+        self.cursors[partition_id] = cursor
+        return cursor
+
+    def reserve(self, partition_id: int, next_sequence: int) -> None:
+        """See to it that the store reserves sequences well ahead of `next_sequence`."""
+        cursor = self.cursors[partition_id]
+        if next_sequence + SEQUENCES_RESERVED // 2 > cursor.next_sequence_reserved:
+            cursor.next_sequence_reserved = next_sequence + SEQUENCES_RESERVED
+            self._urgent_cursors.add(partition_id)
+
+    def store(self, publication: Publication) -> None:
+        """Take a publication that all its partitions have numbered."""
+        self._publications.append(publication)
+        for match in publication.matches:
+            self.reserve(match.partition_id, match.first_sequence)
+
+    def settle(self, partition_id: int, ranges: list[tuple[int, int]], *, written: bool) -> None:
+        """Note settled ranges. `written` says that the store has some of those messages."""
+        if partition_id not in self.cursors:
+            return  # its queue was deleted meanwhile
+        pending = self._settled.get(partition_id)
+        if pending is None:
+            pending = self._settled[partition_id] = RangeSet()
+        for first, end in ranges:
+            pending.add(first, end)
+        self._settled_is_urgent = self._settled_is_urgent or written
+
+    def drained(self, publication: Publication) -> None:
+        """Note that nothing of a publication is open any more."""
+        slot = self._slots_by_number.get(publication.record_number)
+        if slot is not None:
+            slot.needed_count -= 1
+
+    def write_tables(self, request: TableRequest) -> None:
+        """Take rows of the catalog, retained or session tables."""
+        self._tables.append(request)
+
+    def write_pages(self, request: PageRequest) -> None:
+        """Take pages to write."""
+        self._pages.append(request)
+
+    def drop_pages(self, partition_id: int, first_sequences: list[int]) -> None:
+        """Take pages to delete."""
+        self._page_deletes += [PageKey(partition_id, first) for first in first_sequences]
+
+    def quarantine_page(self, damage: PageDamage) -> None:
+        """Take a page that could not be read, to be set aside."""
+        self._page_damages.append(damage)
+
+    def forget(self, partition_id: int) -> None:
+        """Take a partition to delete with all it has in the store."""
+        self.cursors.pop(partition_id, None)
+        self._settled.pop(partition_id, None)
+        self._changed_cursors.discard(partition_id)
+        self._urgent_cursors.discard(partition_id)
+        self._page_deletes = [delete for delete in self._page_deletes if delete.partition_id != partition_id]
+        self._purged.append(partition_id)
+
+    def recovered(self, number: int, publications: list[Publication]) -> None:
+        """Take up the account of a record that was in the journal at the start."""
+        slot = JournalSlot(number, publications)
+        self.slots.append(slot)
+        self._slots_by_number[number] = slot
+
+    # --- commits ---
+
+    def take_elided(self) -> list[Publication]:
+        """Return the publications that need not be written after all, to be confirmed now."""
+        if not self._publications:
+            return []
+        elided = [publication for publication in self._publications if publication.open_count == 0]
+        if elided:
+            self._publications = [publication for publication in self._publications if publication.open_count > 0]
+            self.elided_count += len(elided)
+        return elided
+
+    def has_work(self) -> bool:
+        """Return whether a commit has something to do that cannot wait for the next publication."""
+        return bool(
+            self._publications
+            or self._tables
+            or self._pages
+            or self._settled_is_urgent
+            or self._page_deletes
+            or self._page_damages
+            or self._purged
+            or self._urgent_cursors
+        )
+
+    def next_commit(self) -> Commit:
+        """Gather everything into one commit. The caller has seen that there is work and that no commit is out."""
+        assert self._out is None, "one commit at a time"
+        publications, self._publications = self._publications, []
+        tables, self._tables = self._tables, []
+        pages, self._pages = self._pages, []
+        page_deletes, self._page_deletes = self._page_deletes, []
+        page_damages, self._page_damages = self._page_damages, []
+        purges, self._purged = self._purged, []
+        settlements = self._take_settlements()
+        record = self._record(publications, settlements)
+        number = self.next_record_number - 1 if record is not None else 0
+        delete_through, cursor_ids = self._trim(number)
+        job = CommitJob(
+            record_number=number,
+            record=record,
+            journal_delete_through=delete_through,
+            page_writes=[page for request in pages for page in request.pages],
+            page_deletes=page_deletes,
+            page_quarantines=page_damages,
+            cursor_puts=[self.cursors[each].state([]) for each in cursor_ids],
+            partition_purges=purges,
+            table_writes=[row for request in tables for row in request.writes],
+            # What settles, deletes or moves makes room; what publishes needs it.
+            uses_reserve=not publications and not tables,
+        )
+        self._out = Commit(job, publications, tables, pages, settlements)
+        return self._out
+
+    def committed(self) -> Commit:
+        """The commit that was out is safe."""
+        commit = self._out
+        assert commit is not None
+        self._out = None
+        self.written_count += len(commit.publications)
+        return commit
+
+    def failed(self) -> Commit:
+        """The commit that was out was not made: take back what must not be lost, give up its publications."""
+        commit = self._out
+        assert commit is not None
+        self._out = None
+        job = commit.job
+        if job.record is not None:
+            slot = self.slots.pop()
+            del self._slots_by_number[slot.number]
+            for publication in commit.publications:
+                publication.record_number = UNWRITTEN
+        # Records below `journal_delete_through` are accounted for no more; a later trim deletes them with its own.
+        for partition_id, first, end in commit.settlements:
+            self.settle(partition_id, [(first, end)], written=True)
+        self._page_deletes = job.page_deletes + self._page_deletes
+        self._page_damages = job.page_quarantines + self._page_damages
+        self._purged = job.partition_purges + self._purged
+        self._urgent_cursors.update([put.partition_id for put in job.cursor_puts if put.partition_id in self.cursors])
+        return commit
+
+    def oldest_needed(self, records_max: int) -> JournalSlot | None:
+        """Return the record at the journal's head when the journal has grown beyond `records_max`, else None."""
+        return self.slots[0] if len(self.slots) > records_max else None
+
+    def _take_settlements(self) -> list[Settlement]:
+        settlements: list[Settlement] = []
+        for partition_id, ranges in self._settled.items():
+            cursor = self.cursors[partition_id]
+            for first, end in ranges.ranges():
+                settlements.append(Settlement(partition_id, first, end))
+                cursor.settle(first, end)
+            self._changed_cursors.add(partition_id)
+        self._settled.clear()
+        self._settled_is_urgent = False
+        return settlements
+
+    def _record(self, publications: list[Publication], settlements: list[Settlement]) -> bytes | None:
+        """Number and encode the journal record, if there is anything to record."""
+        if not publications and not settlements:
+            return None
+        number = self.next_record_number
+        self.next_record_number = number + 1
+        for publication in publications:
+            publication.record_number = number
+        slot = JournalSlot(number, publications)
+        self.slots.append(slot)
+        self._slots_by_number[number] = slot
+        entries = [
+            Entry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
+            for each in publications
+        ]
+        return encode_journal_record(entries, settlements)
+
+    def _trim(self, number: int) -> tuple[int, list[int]]:
+        """Let the journal's head go where nothing needs it; return through which record, and which cursors to write."""
+        through = 0
+        count = 0
+        for slot in self.slots:
+            if slot.needed_count > 0 or slot.number == number:
+                break
+            through = slot.number
+            count += 1
+        cursor_ids = self._urgent_cursors
+        self._urgent_cursors = set()
+        if count < RECORDS_TRIMMED_MIN:
+            return 0, sorted(cursor_ids)
+        for _ in range(count):
+            del self._slots_by_number[self.slots.popleft().number]
+        cursor_ids |= self._changed_cursors
+        self._changed_cursors = set()
+        return through, sorted(cursor_ids)

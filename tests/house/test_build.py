@@ -1,0 +1,43 @@
+"""Which build of the package do these tests run over, and is it the one that was asked for?"""
+
+import importlib
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gateway import build
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def setup_file() -> ModuleType:
+    """The build's own list of what is compiled."""
+    spec = importlib.util.spec_from_file_location("sluicegate_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.skipif("SLUICEGATE_EXPECT" not in os.environ, reason="SLUICEGATE_EXPECT asks for neither build")
+def test_the_build_under_test_is_the_one_asked_for() -> None:
+    """One type error makes the build fall back to the pure package; that must not go unnoticed."""
+    expected = os.environ["SLUICEGATE_EXPECT"]
+    where = Path(str(importlib.import_module(build.WITNESS).__file__))
+    assert where.suffix == {"compiled": ".so", "pure": ".py"}[expected], "`make clean` starts afresh"
+    assert not where.is_relative_to(ROOT / "messaging"), "these tests run over the sources, not over the package"
+
+
+def test_all_of_the_list_is_compiled_or_none_of_it(setup_file: ModuleType) -> None:
+    listed = {Path(source).with_suffix("").as_posix().replace("/", ".") for source in setup_file.compiled_sources()}
+    assert set(build.compiled_modules()) == (listed if build.compiled() else set())
+
+
+def test_each_exception_from_compiling_still_names_a_file(setup_file: ModuleType) -> None:
+    unused = [pattern for pattern in setup_file.INTERPRETED if not list(ROOT.glob(pattern))]
+    assert unused == []

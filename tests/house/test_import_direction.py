@@ -1,0 +1,32 @@
+"""Arrows between the rooms point one way. The contracts stand in pyproject.toml, under tool.importlinter."""
+
+import ast
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="sluicegate_setup")
+
+# What a sans-IO core or engine cannot need: they are handed bytes, times and random numbers.
+IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "socket", "threading", "time", "uvloop"}
+
+
+def test_every_import_contract_is_kept() -> None:
+    command = Path(sys.executable).with_name("lint-imports")
+    checked = subprocess.run([command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("source", SETUP["compiled_sources"]())
+def test_what_is_compiled_does_no_io_and_reads_no_clock(source: str) -> None:
+    imported: set[str] = set()
+    for node in ast.walk(ast.parse((ROOT / source).read_text())):
+        if isinstance(node, ast.Import):
+            imported.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            imported.add(node.module.partition(".")[0])
+    assert imported & IMPURE == set()

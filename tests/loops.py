@@ -1,0 +1,19 @@
+"""The event loops that the gateway runs on, for tests of code that needs a real one."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+import uvloop
+
+RunOnLoop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+
+
+def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:
+    """Run a scenario to its end on a fresh loop; what the loop's exception handler is told fails the test."""
+    reported: list[dict[str, Any]] = []
+    with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
+        runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
+        runner.run(scenario)
+    assert reported == []

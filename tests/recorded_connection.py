@@ -1,0 +1,82 @@
+"""A connection for tests of what is below it: it writes down what it is told, and a test can wait for that."""
+
+import asyncio
+from collections.abc import Callable
+
+from protocols.transports import ByteTransport, PeerInfo
+
+
+class RecordedConnection:
+    """One stream's record."""
+
+    transport: ByteTransport
+    peer: PeerInfo
+
+    def __init__(self, opened: "asyncio.Queue[RecordedConnection] | None" = None) -> None:
+        self.data = b""
+        self.pauses: list[str] = []
+        self.ends: list[Exception | None] = []
+        self.fails_on: bytes | None = None
+        self._opened = opened
+        self._changed = asyncio.Event()
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        self.transport = transport
+        self.peer = peer
+        if self._opened is not None:
+            self._opened.put_nowait(self)
+
+    def received(self, data: bytes) -> None:
+        assert data
+        assert type(data) is bytes
+        self.data += data
+        self._changed.set()
+        if data == self.fails_on:
+            raise RuntimeError("as the test asked")
+
+    def closed(self, error: Exception | None) -> None:
+        self.ends.append(error)
+        self._changed.set()
+
+    def writing_paused(self) -> None:
+        self.pauses.append("paused")
+        self._changed.set()
+
+    def writing_resumed(self) -> None:
+        self.pauses.append("resumed")
+        self._changed.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something that is told makes it so."""
+        while not is_so():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def has_received(self, data: bytes) -> None:
+        """Wait until exactly these bytes have come since the beginning."""
+        await self.until(lambda: len(self.data) >= len(data))
+        assert self.data == data
+
+    async def has_closed(self) -> Exception | None:
+        """Wait for the end, and return why."""
+        await self.until(lambda: bool(self.ends))
+        assert len(self.ends) == 1
+        return self.ends[0]
+
+
+class Recorder:
+    """Makes the connections of a listener under test."""
+
+    def __init__(self) -> None:
+        self.made: list[RecordedConnection] = []
+        self._opened: asyncio.Queue[RecordedConnection] = asyncio.Queue()
+
+    def connect(self) -> RecordedConnection:
+        """Be the listener's factory."""
+        connection = RecordedConnection(self._opened)
+        self.made.append(connection)
+        return connection
+
+    async def next_opened(self) -> RecordedConnection:
+        """Return the next connection whose stream is ready."""
+        return await self._opened.get()

@@ -1,0 +1,127 @@
+"""A node that keeps its queues in a dict: the smallest thing that keeps the promises of `NodePort`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
+from gateway.views import (
+    ActorView,
+    FlowView,
+    Health,
+    MessageView,
+    PartitionStatus,
+    PartitionView,
+    QueueView,
+    Sample,
+    payload_preview,
+)
+from messaging.queue_config import QueueDefinition, changed
+
+
+@dataclass
+class MemoryNode:
+    """Queues and messages in memory; health, actors and samples are what a test sets."""
+
+    actors: Sequence[ActorView] = ()
+    samples: Sequence[Sample] = ()
+    reasons: tuple[str, ...] = ()  # why it is not ready
+    live: bool = True
+    refusal: str = ""  # why it refuses to delete
+    definitions: dict[str, QueueDefinition] = field(default_factory=dict)
+    messages: dict[str, list[MessageView]] = field(default_factory=dict)
+    flows: dict[str, list[FlowView]] = field(default_factory=dict)
+
+    def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
+        """Put a message into partition 0 of a queue."""
+        stored = self.messages[name]
+        text, encoding, truncated = payload_preview(payload)
+        sequence = len(stored) + 1
+        stored.append(
+            MessageView(
+                id=f"0:{sequence}",
+                partition=0,
+                sequence=sequence,
+                topic="orders/new",
+                size_bytes=len(payload),
+                delivery_count=delivery_count,
+                received_ms=1_700_000_000_000,
+                key=key,
+                payload=text,
+                payload_encoding=encoding,
+                payload_truncated=truncated,
+            )
+        )
+
+    async def create_queue(self, definition: QueueDefinition) -> QueueView:
+        name = definition.config.name
+        if name in self.definitions:
+            raise QueueAlreadyExists(name)
+        self.definitions[name] = definition
+        self.messages[name] = []
+        return await self.show_queue(name)
+
+    async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
+        self.definitions[name] = changed(self._definition(name), dict(changes))
+        return await self.show_queue(name)
+
+    async def delete_queue(self, name: str) -> None:
+        self._definition(name)
+        if self.refusal:
+            raise Refused(self.refusal)
+        del self.definitions[name], self.messages[name]
+
+    async def list_queues(self) -> Sequence[QueueView]:
+        return [replace(await self.show_queue(name), partitions=()) for name in sorted(self.definitions)]
+
+    async def show_queue(self, name: str) -> QueueView:
+        definition = self._definition(name)
+        stored = self.messages[name]
+        size = sum(message.size_bytes for message in stored)
+        first = PartitionView(
+            number=0,
+            status=PartitionStatus.READY,
+            ready_count=len(stored),
+            unacked_count=0,
+            spooled_bytes=size,
+            next_sequence=len(stored) + 1,
+        )
+        empty = replace(first, ready_count=0, spooled_bytes=0, next_sequence=1, status=PartitionStatus.UNASSIGNED)
+        others = [replace(empty, number=number) for number in range(1, definition.config.partition_count)]
+        return QueueView(
+            config=definition.config,
+            subscriptions=definition.subscriptions,
+            ready_count=len(stored),
+            unacked_count=0,
+            spooled_bytes=size,
+            partitions=(first, *others),
+            flows=tuple(self.flows.get(name, ())),
+        )
+
+    async def purge_queue(self, name: str) -> int:
+        self._definition(name)
+        count = len(self.messages[name])
+        self.messages[name].clear()
+        return count
+
+    async def browse_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+    ) -> Sequence[MessageView]:
+        count = max(1, self._definition(name).config.partition_count)
+        if partition is not None and partition >= count:
+            raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
+        stored = self.messages[name] if not partition else []
+        return [message for message in stored if message.sequence > after][:limit]
+
+    async def actor_tree(self) -> Sequence[ActorView]:
+        return self.actors
+
+    async def metrics_snapshot(self) -> Sequence[Sample]:
+        return self.samples
+
+    async def health(self) -> Health:
+        return Health(live=self.live, ready=self.live and not self.reasons, reasons=self.reasons)
+
+    def _definition(self, name: str) -> QueueDefinition:
+        if name not in self.definitions:
+            raise QueueNotFound(name)
+        return self.definitions[name]

@@ -1,0 +1,70 @@
+"""A real admin server on a free port, in a thread with a loop of its own, so that a test can be a plain client."""
+
+import asyncio
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import orjson
+
+from gateway.admin import AdminServer, serve_admin
+from gateway.ports import NodePort
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back over HTTP."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> dict[str, object]:
+        """Return the body, which must be a JSON object."""
+        value = orjson.loads(self.body)
+        assert isinstance(value, dict)
+        return value
+
+
+@dataclass(frozen=True)
+class RunningAdmin:
+    """The server's address, and a client."""
+
+    url: str
+
+    def ask(self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """Send one request; every status is an answer."""
+        data = body if isinstance(body, bytes) else None if body is None else orjson.dumps(body)
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=sent)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return Answer(response.status, dict(response.headers), response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return Answer(error.code, dict(error.headers), error.read())
+
+
+@contextmanager
+def running_admin(node: NodePort, *, queue_label_max: int = 1000) -> Iterator[RunningAdmin]:
+    """Serve a node's admin port while the block runs."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="admin of a test")
+    thread.start()
+
+    async def start() -> AdminServer:
+        return await serve_admin(node, "127.0.0.1", 0, queue_label_max=queue_label_max)
+
+    try:
+        server = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+        try:
+            yield RunningAdmin(f"http://127.0.0.1:{server.port}")
+        finally:
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,61 @@
+"""The OpenAPI document and the pages: complete, consistent, and in need of nothing from elsewhere."""
+
+import re
+
+from pydantic import TypeAdapter
+
+from gateway.admin.api import AdminApi
+from gateway.admin.app import routes
+from gateway.admin.openapi import document
+from gateway.admin.operations import OPERATIONS
+from gateway.metrics import Exposition
+from gateway.views import QueueView
+from messaging.queue_attributes import ATTRIBUTES
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+
+
+def described() -> set[tuple[str, str]]:
+    """Return (path, method) of every operation in the document."""
+    paths = TypeAdapter(dict[str, dict[str, object]]).validate_python(document()["paths"])
+    return {(path, method.upper()) for path, methods in paths.items() for method in methods}
+
+
+def test_the_document_describes_exactly_what_the_router_serves() -> None:
+    api = AdminApi(node=MemoryNode(), exposition=Exposition(queue_label_max=1))
+    served = {(route.path, method) for route in routes(api) for method in route.methods or () if method != "HEAD"}
+    assert served == described()
+
+
+def test_every_operation_has_a_method_that_performs_it() -> None:
+    for operation in OPERATIONS:
+        assert callable(getattr(AdminApi, operation.id)), operation.id
+
+
+def test_every_reference_in_the_document_leads_somewhere() -> None:
+    components = TypeAdapter(dict[str, dict[str, object]]).validate_python(document()["components"])
+    references = set(re.findall(r"#/components/schemas/(\w+)", str(document())))
+    assert references <= set(components["schemas"])
+
+
+def test_the_document_knows_every_queue_attribute_with_its_range() -> None:
+    components = TypeAdapter(dict[str, dict[str, dict[str, object]]]).validate_python(document()["components"])
+    properties = components["schemas"]["QueueDefinition"]["properties"]
+    assert isinstance(properties, dict)
+    assert set(properties) == {"name", "subscriptions", *(each.name for each in ATTRIBUTES)}
+    assert properties["max_redelivery_count"]["maximum"] == 255
+
+
+def test_what_the_server_sends_is_what_the_views_read_back(admin: RunningAdmin) -> None:
+    sent = admin.ask("POST", "/queues", {"name": "q", "subscriptions": ["a"]})
+    assert TypeAdapter(QueueView).validate_json(sent.body).config.name == "q"
+
+
+def test_pages_load_nothing_from_elsewhere(admin: RunningAdmin) -> None:
+    for path in ("/", "/docs"):
+        page = admin.ask("GET", path)
+        assert page.headers["content-type"].startswith("text/html")
+        assert "<script" not in page.body.decode()
+        assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page.body.decode())
+    assert b"max_delivered_unacked_msgs_per_flow" in admin.ask("GET", "/docs").body
+    assert admin.ask("GET", "/openapi.json").json()["openapi"] == "3.1.0"

@@ -1,0 +1,179 @@
+"""The commands against a real admin server: output, exit codes, and advice instead of tracebacks."""
+
+import socket
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import app, main
+from gateway.cli.actors import tree
+from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
+from gateway.views import ActorView, FlowView
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+
+
+class Shell:
+    """Runs commands, with the admin port of the test's node in the environment."""
+
+    def __init__(self, url: str) -> None:
+        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200"}
+
+    def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
+        """Return standard output if the command succeeded, else standard error."""
+        result = CliRunner(env=self._environment).invoke(app, list(arguments), input=typed)
+        assert result.exit_code == expect, (result.stdout, result.stderr, result.exception)
+        assert "Traceback" not in result.stderr
+        return result.stdout if expect == OK else result.stderr
+
+
+@pytest.fixture
+def shell(admin: RunningAdmin) -> Shell:
+    return Shell(admin.url)
+
+
+@pytest.fixture
+def nobody() -> Shell:
+    """A shell whose gateway is not there: the port was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return Shell(f"http://127.0.0.1:{port}")
+
+
+def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNode) -> None:
+    created = shell.run("queue", "create", "orders/eu", "--partitions", "4", "-s", "orders/eu/>", "-a", "max_ttl=60")
+    assert created == "created non-exclusive queue orders/eu with 4 partitions\n"
+    assert node.definitions["orders/eu"].config.max_ttl == 60
+    node.publish("orders/eu", b"[bold]hello", key="c7", delivery_count=1)
+
+    assert "orders/eu  non-exclusive           4      1" in shell.run("queue", "list")
+    assert "subscriptions: orders/eu/>" in shell.run("queue", "show", "orders/eu")
+    assert shell.run("queue", "browse", "orders/eu") == ("0:1 orders/new key=c7 deliveries=1\n  [bold]hello (text)\n")
+    assert shell.run("queue", "purge", "orders/eu", "--yes") == "removed 1 messages from orders/eu\n"
+    assert shell.run("queue", "delete", "orders/eu", "-y") == "deleted orders/eu\n"
+    assert node.definitions == {}
+
+
+def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
+    assert orjson.loads(shell.run("queue", "create", "q", "--json"))["config"]["name"] == "q"
+    node.publish("q", b"x")
+    assert orjson.loads(shell.run("queue", "list", "--json"))[0]["ready_count"] == 1
+    assert orjson.loads(shell.run("queue", "show", "q", "--json"))["partitions"][0]["next_sequence"] == 2
+    assert orjson.loads(shell.run("queue", "browse", "q", "--json"))["payload"] == "x"
+    assert orjson.loads(shell.run("queue", "purge", "q", "--yes", "--json")) == {"purged_count": 1}
+    assert orjson.loads(shell.run("queue", "delete", "q", "--yes", "--json")) == {"deleted": "q"}
+    assert orjson.loads(shell.run("actors", "--json")) == []
+    assert "version" in orjson.loads(shell.run("version", "--json"))
+    assert orjson.loads(shell.run("check-config", "--json"))["listeners"]["mqtt"]["port"] == 1883
+
+
+def test_nothing_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    assert "nothing was changed" in shell.run("queue", "delete", "q", typed="n\n", expect=FAILED)
+    assert "q" in node.definitions
+    shell.run("queue", "delete", "q", typed="y\n")
+    assert node.definitions == {}
+
+
+def test_flows_are_shown_with_their_partitions(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q", "--partitions", "2")
+    flow = FlowView(
+        id="f1", client="worker-1", protocol="mqtt5", window=100, unacked_count=3, active=True, partitions=(0, 1)
+    )
+    node.flows["q"] = [flow]
+    assert "f1    worker-1  mqtt5     yes        100        3  0, 1" in shell.run("queue", "show", "q")
+
+
+def test_what_the_gateway_refuses_is_said_in_its_words(shell: Shell) -> None:
+    assert "there is no queue 'none'" in shell.run("queue", "show", "none", expect=FAILED)
+    assert "'a//b' has an empty level" in shell.run("queue", "create", "a//b", expect=FAILED)
+    shell.run("queue", "create", "q")
+    assert "there is a queue 'q' already" in shell.run("queue", "create", "q", expect=FAILED)
+
+
+def test_a_wrong_attribute_is_a_mistake_in_the_command_line(shell: Shell) -> None:
+    told = shell.run("queue", "create", "q", "-a", "max_ttl=soon", expect=USAGE)
+    assert "max_ttl: 'soon' is not allowed; allowed: a whole number from 0 to 4294967295" in told
+    assert "Attributes: access_type, " in shell.run("queue", "create", "q", "-a", "ttl=5", expect=USAGE)
+
+
+@pytest.mark.parametrize("command", [["queue", "list"], ["queue", "delete", "q"], ["actors", "--once"]])
+def test_a_gateway_that_is_not_there_is_exit_code_three(nobody: Shell, command: list[str]) -> None:
+    told = nobody.run(*command, expect=UNREACHABLE)
+    assert "no gateway answers at http://127.0.0.1:" in told
+    assert "--url or SLUICEGATE_URL" in told
+
+
+@pytest.mark.parametrize("command", [["pub", "-t", "a", "-m", "x"], ["sub", "-t", "a"]])
+def test_an_mqtt_port_that_is_not_there_is_exit_code_three(nobody: Shell, command: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    assert "Is it running" in nobody.run(*command, "--port", str(port), expect=UNREACHABLE)
+
+
+def test_keys_and_properties_need_mqtt_5(nobody: Shell) -> None:
+    told = nobody.run("pub", "-t", "a", "-m", "x", "--key", "k", "--protocol", "3.1.1", expect=USAGE)
+    assert "--key needs MQTT 5: 3.1.1 has no properties" in told
+    assert "NAME=VALUE" in nobody.run("pub", "-t", "a", "-m", "x", "-P", "novalue", expect=USAGE)
+
+
+def test_a_subscription_to_nothing_is_a_usage_error(nobody: Shell) -> None:
+    assert "Say --topic or --queue." in nobody.run("sub", expect=USAGE)
+
+
+def test_a_wrong_configuration_is_exit_code_two_with_its_place(nobody: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "gate.yaml"
+    file.write_text("log:\n  level: loud\n")
+    for command in ("serve", "check-config"):
+        told = nobody.run(command, "--config", str(file), expect=USAGE)
+        assert f"{file}:2:10: log.level: 'loud' is not allowed" in told
+
+
+def test_check_config_prints_every_setting_with_what_is_allowed(nobody: Shell) -> None:
+    printed = nobody.run("check-config", "--set", "listeners.mqtt.port=0")
+    assert "listeners.mqtt.port = 0  # a whole number from 0 to 65535" in printed
+
+
+def test_a_hashed_password_is_one_that_the_configuration_accepts(nobody: Shell) -> None:
+    assert nobody.run("hash-password", typed="hunter2\n").startswith("$argon2id$")
+    nobody.run("hash-password", typed="\n", expect=USAGE)
+
+
+def test_actors_are_a_tree_that_shows_trouble(shell: Shell, node: MemoryNode) -> None:
+    def actor(name: str, *children: ActorView, restarts: int = 0) -> ActorView:
+        return ActorView(
+            name=name,
+            path=name,
+            kind="partition",
+            state="running",
+            inbox_depth=2,
+            handled_count=10,
+            batch_count=5,
+            batch_size_mean=2.0,
+            handling_time_us=7.5,
+            restart_count=restarts,
+            children=children,
+        )
+
+    node.actors = [actor("root", actor("[child]", restarts=3))]
+    printed = shell.run("actors", "--once")
+    assert "root  partition  inbox 2  handled 10  batch 2.0  7.5 us" in printed
+    assert "[child]  partition" in printed
+    assert "restarts 3" in printed
+    assert len(tree(node.actors).children) == 1
+
+
+def test_a_mistake_of_ours_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], admin: RunningAdmin, node: MemoryNode
+) -> None:
+    """Whatever goes wrong inside, a user sees no traceback unless asked for."""
+    monkeypatch.setattr("gateway.cli.admin_client.quote", None)
+    with pytest.raises(SystemExit) as end:
+        main(["queue", "show", "q", "--url", admin.url])
+    assert end.value.code == FAILED
+    told = capsys.readouterr().err
+    assert "this is a mistake of ours: TypeError" in told
+    assert "SLUICEGATE_TRACEBACK=1 shows where" in told
+    assert "Traceback" not in told

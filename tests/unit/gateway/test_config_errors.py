@@ -1,0 +1,126 @@
+"""A wrong configuration says where, what was seen and what would do; the texts are the product here."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import ConfigError, load
+
+
+def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:
+    """Return the lines an operator reads, with the file's folder left out."""
+    file = tmp_path / "gate.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load(file, environment=environment)
+    return [line.removeprefix(f"{tmp_path}/") for line in str(error.value).split("\n")]
+
+
+def test_a_wrong_value_names_its_place_and_its_range(tmp_path: Path) -> None:
+    assert problems_of("listeners:\n  mqtt:\n    port: 70000\n", tmp_path) == [
+        "gate.yaml:3:11: listeners.mqtt.port: 70000 is not allowed; allowed: a whole number from 0 to 65535"
+    ]
+
+
+def test_a_wrong_key_gets_a_guess_and_the_list(tmp_path: Path) -> None:
+    assert problems_of("log:\n  levle: info\n", tmp_path) == [
+        "gate.yaml:2:3: log.levle: there is no such key; did you mean 'level'? allowed here: level, format"
+    ]
+
+
+def test_every_problem_is_named_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = "log: {format: xml}\nspool: 5\nmqtt:\n  maximum_packet_size: 16 gigs\n"
+    text += "authentication: {allow_anonymous: maybe}\n"
+    assert problems_of(text, tmp_path) == [
+        "gate.yaml:1:15: log.format: 'xml' is not allowed; allowed: one of: text, json",
+        "gate.yaml:2:8: spool: 5 is not allowed; allowed: a mapping with some of the keys map_bytes_max, "
+        "usage_bytes_max, memory_bytes_max, commit_interval_ms, sync",
+        "gate.yaml:4:24: mqtt.maximum_packet_size: '16 gigs' is not allowed; allowed: a size from 1 KiB to "
+        "268435455 B, such as '1 MiB'",
+        "gate.yaml:5:35: authentication.allow_anonymous: 'maybe' is not allowed; allowed: true, false or on-loopback",
+    ]
+
+
+def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
+    text = (
+        "queues:\n  declared:\n    - name: orders\n      partition_count: 8\n    - name: b\n      max_tll: 3\n    - 7\n"
+    )
+    found = problems_of(text, tmp_path)
+    assert found[0] == (
+        "gate.yaml:4:24: queues.declared.0.partition_count: 8 partitions on an exclusive queue; "
+        "allowed: 0, or access_type non-exclusive"
+    )
+    assert found[1].startswith(
+        "gate.yaml:6:7: queues.declared.1.max_tll: there is no such key; did you mean 'max_ttl'? allowed here: name, "
+    )
+    assert found[2] == (
+        "gate.yaml:7:7: queues.declared.2: 7 is not allowed; "
+        "allowed: a mapping with the name of a queue, and its attributes"
+    )
+
+
+def test_what_is_no_yaml_is_refused_with_the_position(tmp_path: Path) -> None:
+    assert problems_of("a: [1\nb: 2\n", tmp_path)[0].startswith("gate.yaml:2:2: this is not YAML: ")
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    assert problems_of("log:\n  level: info\n  level: debug\n", tmp_path) == [
+        "gate.yaml:3:3: log.level: this key stands twice; first in line 2"
+    ]
+
+
+@pytest.mark.parametrize("text", ["- a\n", "7\n", "just words\n"])
+def test_a_file_without_sections_is_refused(text: str, tmp_path: Path) -> None:
+    assert problems_of(text, tmp_path)[0].endswith("is not a mapping of sections")
+
+
+def test_aliases_of_aliases_end(tmp_path: Path) -> None:
+    """A file of a kilobyte must not become a gigabyte."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    assert problems_of("\n".join(lines), tmp_path)[0].endswith("the file has more than 100000 values, aliases expanded")
+
+
+def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: the file cannot be read: No such file or directory"):
+        load(tmp_path / "none.yaml")
+
+
+def test_a_variable_and_an_argument_are_places_too(tmp_path: Path) -> None:
+    assert problems_of("", tmp_path, SLUICEGATE_LOG__LEVEL="loud") == [
+        "environment SLUICEGATE_LOG__LEVEL: log.level: 'loud' is not allowed; "
+        "allowed: one of: debug, info, warning, error"
+    ]
+    with pytest.raises(ConfigError, match=r"^--set log\.levl: log\.levl: there is no such key; did you mean 'level'"):
+        load(settings=["log.levl=info"])
+    with pytest.raises(ConfigError, match=r"'log' has no '='; write --set listeners\.mqtt\.port=1884"):
+        load(settings=["log"])
+
+
+def test_a_path_that_leads_nowhere_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"the list has 0 items; set the whole list with \[\.\.\.\]"):
+        load(settings=["queues.declared=[]", "queues.declared.0.name=q"])
+
+
+def test_a_tls_listener_needs_files_that_exist(tmp_path: Path) -> None:
+    text = "listeners:\n  mqtt_tls:\n    enabled: true\n    certificate: /nowhere/c.pem\n    key: /nowhere/k.pem\n"
+    assert problems_of(text, tmp_path) == [
+        "gate.yaml:3:5: listeners.mqtt_tls: certificate: there is no file '/nowhere/c.pem'"
+    ]
+
+
+def test_two_listeners_cannot_have_one_port(tmp_path: Path) -> None:
+    text = "listeners:\n  mqtt: {port: 8000}\n"
+    assert problems_of(text, tmp_path) == [
+        "gate.yaml:1:1: listeners.mqtt_websocket and listeners.mqtt both want 127.0.0.1:8000"
+    ]
+
+
+def test_a_plain_password_in_the_file_is_refused_and_never_shown(tmp_path: Path) -> None:
+    text = "authentication:\n  users:\n    - name: ann\n      password: hunter2\n"
+    (problem,) = problems_of(text, tmp_path)
+    assert problem == (
+        "gate.yaml:4:17: authentication.users.0.password: a plain password stands here; allowed: the output of "
+        "`sluicegate hash-password`, or password_file, or "
+        "SLUICEGATE_AUTHENTICATION__USERS__0__PASSWORD in the environment"
+    )

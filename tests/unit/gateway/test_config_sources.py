@@ -1,0 +1,133 @@
+"""Where settings come from, and which source wins."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.config import Config, ConfigError, diff, load
+from gateway.config.allowed import allowed_by, leaves
+from gateway.config.reload import RELOADABLE, is_reloadable
+from gateway.config.sizes import UNITS, format_size, parse_size
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "gate.yaml"
+    path.write_text("listeners:\n  mqtt: {port: 2000}\nspool: {memory_bytes_max: 64 MiB}\n")
+    return path
+
+
+def test_file_beats_defaults_environment_beats_file_and_arguments_beat_all(file: Path) -> None:
+    name = "SLUICEGATE_LISTENERS__MQTT__PORT"
+    assert load().listeners.mqtt.port == 1883
+    assert load(file).listeners.mqtt.port == 2000
+    assert load(file, environment={name: "3000"}).listeners.mqtt.port == 3000
+    assert load(file, environment={name: "3000"}, settings=["listeners.mqtt.port=0"]).listeners.mqtt.port == 0
+    assert load(file, environment={name: "3000"}).spool.memory_bytes_max == 64 << 20
+
+
+def test_of_two_arguments_the_later_wins() -> None:
+    assert load(settings=["log.level=debug", "log.level=error"]).log.level == "error"
+
+
+def test_variables_of_kubernetes_are_not_settings() -> None:
+    """A service called sluicegate puts these into every pod."""
+    environment = {
+        "SLUICEGATE_PORT": "tcp://10.0.0.1:1883",
+        "SLUICEGATE_SERVICE_HOST": "10.0.0.1",
+        "SLUICEGATE_URL": "x",
+    }
+    assert load(environment=environment) == Config()
+
+
+def test_lists_and_their_items_can_be_set_from_outside() -> None:
+    config = load(
+        settings=["queues.declared=[{name: a, subscriptions: [x/>]}, {name: b}]", "queues.declared.1.max_ttl=7"]
+    )
+    assert [queue.config.name for queue in config.queues.declared] == ["a", "b"]
+    assert config.queues.declared[0].subscriptions == ("x/>",)
+    assert config.queues.declared[1].config.max_ttl == 7
+
+
+def test_declared_queues_take_the_defaults_they_do_not_set() -> None:
+    config = load(settings=["queues.defaults={max_ttl: 9}", "queues.declared=[{name: a}, {name: b, max_ttl: 1}]"])
+    assert [queue.config.max_ttl for queue in config.queues.declared] == [9, 1]
+
+
+def test_a_secret_from_the_environment_may_be_plain_and_is_not_printed() -> None:
+    config = load(
+        settings=["authentication.users=[{name: ann, password: $argon2id$x}]"],
+        environment={"SLUICEGATE_AUTHENTICATION__USERS": "[{name: ann, password: hunter2}]"},
+    )
+    assert config.authentication.users[0].is_hashed()
+    plain = load(environment={"SLUICEGATE_AUTHENTICATION__USERS": "[{name: ann, password: hunter2}]"})
+    assert plain.authentication.users[0].secret() == "hunter2"
+    assert "hunter2" not in repr(plain) + plain.model_dump_json()
+
+
+def test_a_password_file_holds_the_secret_in_its_first_line(tmp_path: Path) -> None:
+    secret = tmp_path / "ann"
+    secret.write_text("s3cret\n")
+    config = load(settings=[f"authentication.users=[{{name: ann, password_file: {secret}}}]"])
+    assert config.authentication.users[0].secret() == "s3cret"
+
+
+def test_anonymous_clients_are_let_in_on_loopback_only_unless_said_otherwise() -> None:
+    default = load().authentication
+    assert default.anonymous_allowed_on("127.0.0.1")
+    assert default.anonymous_allowed_on("::1")
+    assert not default.anonymous_allowed_on("0.0.0.0")
+    assert not load(settings=["authentication.allow_anonymous=false"]).authentication.anonymous_allowed_on("127.0.0.1")
+    assert load(settings=["authentication.allow_anonymous=true"]).authentication.anonymous_allowed_on("0.0.0.0")
+
+
+def test_a_node_out_of_the_box_listens_on_loopback_without_tls() -> None:
+    config = load()
+    assert set(config.listeners.enabled()) == {"mqtt", "mqtt_websocket"}
+    assert {listener.host for listener in config.listeners.by_name().values()} == {config.admin.host} == {"127.0.0.1"}
+
+
+def test_a_quota_larger_than_the_file_that_holds_it_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^--set spool\.map_bytes_max: spool: usage_bytes_max is larger"):
+        load(settings=["spool.map_bytes_max=20 MiB"])
+
+
+def test_the_difference_says_what_needs_a_restart() -> None:
+    changes = diff(load(), load(settings=["log.level=debug", "spool.sync=false", "authentication.users=[]"]))
+    assert [str(change) for change in changes.reloadable] == ["log.level: info -> debug"]
+    assert [str(change) for change in changes.restart_needed] == ["spool.sync: True -> False"]
+
+
+def test_reloadable_paths_exist() -> None:
+    paths = [path for path, _, _ in leaves(load())]
+    for known in RELOADABLE:
+        assert any(path == known or path.startswith(known + ".") for path in paths), known
+    assert not is_reloadable("listeners.mqtt.port")
+    assert not is_reloadable("log_level")
+
+
+def test_every_setting_can_say_what_is_allowed() -> None:
+    for path, field, _ in leaves(load()):
+        assert len(allowed_by(field)) > 5, path
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("0", 0), ("512", 512), ("16 GiB", 16 << 30), ("256MB", 256_000_000), ("1.5 MiB", 3 << 19), (" 4 kb ", 4000)],
+)
+def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1 gig", "1e3", "0.3 B", "1.0000000001 kB", "9" * 16])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"size|unit|bytes"):
+        parse_size(text)
+
+
+@given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))
+def test_a_size_that_was_printed_reads_back(number: int, unit: str) -> None:
+    size = parse_size(f"{number} {unit}")
+    assert parse_size(format_size(size)) == size

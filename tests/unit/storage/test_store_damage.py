@@ -1,0 +1,159 @@
+"""What is damaged is reported, kept in the quarantine and counted; everything else is served (DESIGN 6)."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
+from storage.errors import DamagedRecord, PageNotFound, UnsupportedFormat
+from storage.interface import CommitJob, PageDamage, PageWrite, Recovery, Table, TableWrite
+from storage.record_cursor import CursorState
+from storage.record_journal import JOURNAL_KIND
+from storage.record_page import PAGE_SUMMARY_BYTES
+from storage.record_seal import seal
+from storage.store import SpoolStore
+from unit.storage.samples import page_bytes, publish_job
+from unit.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
+
+OpenStore = Callable[[], SpoolStore]
+TORN_FILE_PROGRAM = Path(__file__).with_name("read_everything.py")
+
+
+@pytest.fixture
+def filled(store: SpoolStore) -> SpoolStore:
+    """Three of everything."""
+    for number in (1, 2, 3):
+        store.commit(publish_job(number))
+        store.commit(
+            CommitJob(
+                page_writes=[PageWrite(number, page_bytes(10)), PageWrite(number, page_bytes(20))],
+                cursor_puts=[CursorState(number, 10, [], 100, [])],
+                table_writes=[TableWrite(Table.CATALOG, b"queue/%d" % number, b"{}")],
+            )
+        )
+    store.close()
+    return store
+
+
+def read_all(recovery: Recovery) -> tuple[list[int], list[int], list[bytes]]:
+    return (
+        [number for number, _ in recovery.journal],
+        sorted(recovery.cursors),
+        [key for key, _ in recovery.tables[Table.CATALOG]],
+    )
+
+
+def test_a_damaged_journal_record_costs_that_record(filled: SpoolStore, open_store: OpenStore) -> None:
+    """Later records do not depend on earlier ones."""
+    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
+
+    store = open_store()
+    recovery = store.recover()
+
+    assert read_all(recovery)[0] == [1, 3]
+    ((where, reason, detail),) = recovery.quarantined
+    assert (where, reason) == ("journal record 2", "damaged")
+    assert "checksum" in detail
+    (kept,) = store.browse_quarantine()
+    assert (kept.number, kept.source, kept.key, kept.entry.where) == (1, "journal", RECORD_KEY.pack(2), where)
+
+
+def test_quarantined_bytes_are_kept_as_they_were(filled: SpoolStore, open_store: OpenStore) -> None:
+    """Somebody may want to look at them."""
+    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
+    damaged = get_raw(filled.folder, "journal", RECORD_KEY.pack(2))
+
+    store = open_store()
+    read_all(store.recover())
+
+    assert store.browse_quarantine()[0].data == damaged
+    assert store.browse_quarantine(after=1) == []
+
+
+def test_a_second_recovery_reports_nothing_again(filled: SpoolStore, open_store: OpenStore) -> None:
+    """What was moved aside is not in the way any more; the quarantine still counts it."""
+    flip_raw(filled.folder, "cursors", PARTITION_KEY.pack(2), 18)
+    flip_raw(filled.folder, "catalog", b"queue/1", 18)
+    first = open_store().recover()
+    assert read_all(first) == ([1, 2, 3], [1, 3], [b"queue/2", b"queue/3"])
+    assert [item.where for item in first.quarantined] == ["cursor of partition 2", "row b'queue/1' of catalog"]
+
+    store = open_store()
+
+    assert read_all(store.recover()) == ([1, 2, 3], [1, 3], [b"queue/2", b"queue/3"])
+    assert store.recover().quarantined == []
+    assert store.usage().quarantine_entries == 2
+
+
+def test_a_damaged_directory_row_is_taken_from_its_page(filled: SpoolStore, open_store: OpenStore) -> None:
+    """The row is a copy, so nothing is lost."""
+    flip_raw(filled.folder, "directory", PAGE_KEY.pack(2, 10), 20)
+
+    store = open_store()
+    recovery = store.recover()
+
+    assert len(recovery.pages) == 6
+    assert [item.where for item in recovery.quarantined] == ["directory row of page of partition 2 from sequence 10"]
+    assert len(store.recover().quarantined) == 0
+
+
+def test_a_damaged_page_is_found_when_read_and_moved_aside_by_a_job(filled: SpoolStore, open_store: OpenStore) -> None:
+    """The reader thread cannot write; recovery does not read payloads."""
+    flip_raw(filled.folder, "pages", PAGE_KEY.pack(2, 10), PAGE_SUMMARY_BYTES + 40)
+    store = open_store()
+    assert len(store.recover().pages) == 6
+
+    with pytest.raises(DamagedRecord) as damage:
+        store.read_page(2, 10)
+    store.commit(CommitJob(page_quarantines=[PageDamage(2, 10, damage.value.reason)], uses_reserve=True))
+
+    with pytest.raises(PageNotFound):
+        store.read_page(2, 10)
+    assert [page.summary.first_sequence for page in store.page_directory(2)] == [20]
+    assert store.browse_quarantine()[0].entry.where == "page of partition 2 from sequence 10"
+    assert store.usage().quarantine_entries == 1
+
+
+def test_an_intact_record_of_another_release_stops_recovery_and_stays(
+    filled: SpoolStore, open_store: OpenStore
+) -> None:
+    """DESIGN 6: refused with a clear message. Quarantining it would lose messages that another release can read."""
+    put_raw(filled.folder, "journal", RECORD_KEY.pack(2), seal(JOURNAL_KIND, 2, b"new"))
+
+    store = open_store()
+
+    with pytest.raises(UnsupportedFormat, match="journal record 2 has format 2; this release reads format 1"):
+        list(store.recover().journal)
+    assert store.usage().journal_entries == 3
+
+
+def test_a_cursor_under_a_wrong_key_is_not_believed(filled: SpoolStore, open_store: OpenStore) -> None:
+    """A checksum tells that bytes are whole, not that they are in their place."""
+    put_raw(filled.folder, "cursors", PARTITION_KEY.pack(2), get_raw(filled.folder, "cursors", PARTITION_KEY.pack(3)))
+
+    recovery = open_store().recover()
+
+    assert sorted(recovery.cursors) == [1, 3]
+    assert [(item.where, item.reason) for item in recovery.quarantined] == [("cursor of partition 2", "misplaced")]
+
+
+@pytest.mark.crash
+def test_a_data_file_that_was_cut_short_is_reported_and_never_kills_the_process(
+    filled: SpoolStore, tmp_path: Path
+) -> None:
+    """Reading a mapped page behind the end of its file is a SIGBUS; in a process of its own, to see it."""
+    pages = (filled.folder / "data.mdb").stat().st_size // 4096
+    for kept_pages in range(2, pages):
+        folder = shutil.copytree(filled.folder, tmp_path / f"cut to {kept_pages} pages")
+        os.truncate(folder / "data.mdb", kept_pages * 4096)
+
+        command = [sys.executable, str(TORN_FILE_PROGRAM), str(folder)]
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=same_imports())
+
+        assert outcome.returncode == 0, (kept_pages, outcome.stderr)
+        assert outcome.stdout.splitlines()[-1] in {"served the rest", "refused"}

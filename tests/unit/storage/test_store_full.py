@@ -1,0 +1,184 @@
+"""A full map or disk: publishes are refused, settling goes on, publishing resumes by itself (DESIGN 6)."""
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from storage.errors import StoreFull
+from storage.interface import CommitJob, PageKey, PageWrite
+from storage.record_cursor import CursorState
+from storage.store import SpoolStore
+from unit.storage.samples import page_bytes, publish_job
+
+RESERVE_BYTES = 256 << 10
+KIB = b"x" * 1024
+
+
+@pytest.fixture
+def small_map(tmp_path: Path) -> Iterator[SpoolStore]:
+    """A store with a map of 2 MiB."""
+    store = SpoolStore.open(tmp_path, map_bytes_max=2 << 20, reserve_bytes=RESERVE_BYTES)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def publish_until_full(store: SpoolStore) -> tuple[int, StoreFull]:
+    """Publish 24 KiB at a time; return the last number that was stored, and the refusal."""
+    for number in range(store.recover().next_record_number, 10_000):
+        try:
+            store.commit(publish_job(number, payload=KIB, count=24))
+        except StoreFull as refusal:
+            return number - 1, refusal
+    raise AssertionError("it never got full")
+
+
+def page_until_full(store: SpoolStore, *, kib_per_page: int = 8) -> list[int]:
+    """Store pages with the right to the reserve; return their first sequences."""
+    stored: list[int] = []
+    while True:
+        write = PageWrite(1, page_bytes(len(stored) * 100, payload=KIB, count=kib_per_page))
+        try:
+            store.commit(CommitJob(page_writes=[write], uses_reserve=True))
+        except StoreFull:
+            return stored
+        stored.append(len(stored) * 100)
+
+
+def fill_disk(ballast: Path) -> None:
+    """Write until the file system takes no more."""
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)) > 0:
+            pass
+
+
+def journal_numbers(store: SpoolStore) -> list[int]:
+    return [number for number, _ in store.recover().journal]
+
+
+def test_a_full_map_refuses_publishes_and_keeps_what_it_has(small_map: SpoolStore) -> None:
+    """A refusal is whole: nothing of the refused job is there."""
+    last, refusal = publish_until_full(small_map)
+
+    assert refusal.kind == "map"
+    assert last > 20
+    assert journal_numbers(small_map) == list(range(1, last + 1))
+    assert small_map.usage().used_bytes <= (2 << 20) - RESERVE_BYTES
+
+
+def test_a_full_map_still_settles_and_pages(small_map: SpoolStore) -> None:
+    """Deleting writes too: LMDB copies what it changes. That is what the reserve is for."""
+    last, _ = publish_until_full(small_map)
+
+    small_map.commit(CommitJob(cursor_puts=[CursorState(1, 1010, [], 2000, [])], uses_reserve=True))
+    moved = PageWrite(1, page_bytes(1010, payload=KIB, count=14))
+    small_map.commit(CommitJob(page_writes=[moved], journal_delete_through=1, uses_reserve=True))
+
+    assert journal_numbers(small_map) == list(range(2, last + 1))
+    assert len(small_map.page_directory(1)) == 1
+
+
+def test_publishing_resumes_once_messages_were_settled(small_map: SpoolStore) -> None:
+    """DESIGN 6: by itself. Again and again, for space that comes back only once would be a leak."""
+    for _ in range(20):
+        last, _ = publish_until_full(small_map)
+        small_map.commit(CommitJob(journal_delete_through=last, uses_reserve=True))
+        small_map.commit(publish_job(last + 1, payload=KIB, count=24))
+
+    assert journal_numbers(small_map) == [last + 1]
+
+
+def test_a_map_that_was_filled_with_the_reserve_can_be_emptied_page_by_page(small_map: SpoolStore) -> None:
+    """The worst case: moving to pages took the reserve as well, and every deletion needs room of its own."""
+    stored = page_until_full(small_map)
+
+    for first_sequence in stored:
+        small_map.commit(CommitJob(page_deletes=[PageKey(1, first_sequence)], uses_reserve=True))
+
+    assert small_map.page_directory(1) == []
+    small_map.commit(publish_job(1, payload=KIB, count=24))
+
+
+def test_a_reader_is_not_disturbed_while_a_full_map_is_replaced(small_map: SpoolStore) -> None:
+    """The writer moves LMDB's map to reach the reserve; a read under way would then read unmapped memory."""
+    small_map.commit(CommitJob(page_writes=[PageWrite(2, page_bytes(0, payload=KIB, count=60))]))
+    stopped = threading.Event()
+
+    def read_on() -> int:
+        reads = 0
+        while not stopped.is_set() or reads == 0:
+            (run,) = small_map.read_page(2, 0)
+            assert run.batch.payloads() == [KIB] * 60
+            reads += 1
+        return reads
+
+    with ThreadPoolExecutor(1) as reader:
+        reads = reader.submit(read_on)
+        for _ in range(2):
+            stored = page_until_full(small_map, kib_per_page=64)
+            small_map.commit(CommitJob(page_deletes=[PageKey(1, first) for first in stored], uses_reserve=True))
+        stopped.set()
+        assert reads.result() > 0
+
+
+def test_a_larger_map_lifts_the_refusal(tmp_path: Path) -> None:
+    """An operator raises the limit and starts again."""
+    store = SpoolStore.open(tmp_path, map_bytes_max=1 << 20, reserve_bytes=RESERVE_BYTES)
+    last, _ = publish_until_full(store)
+    store.close()
+
+    store = SpoolStore.open(tmp_path, map_bytes_max=4 << 20, reserve_bytes=RESERVE_BYTES)
+    store.commit(publish_job(last + 1, payload=KIB, count=24))
+
+    assert journal_numbers(store) == list(range(1, last + 2))
+    store.close()
+
+
+def test_a_full_disk_refuses_publishes_settles_and_resumes(small_disk: Path) -> None:
+    """The reserve of the disk: publishes stop before it is used up."""
+    store = SpoolStore.open(small_disk, map_bytes_max=1 << 30, reserve_bytes=RESERVE_BYTES)
+    last, refusal = publish_until_full(store)
+    assert refusal.kind == "disk"
+    assert journal_numbers(store) == list(range(1, last + 1))
+
+    store.commit(CommitJob(journal_delete_through=last, uses_reserve=True))
+    store.commit(publish_job(last + 1, payload=KIB, count=24))
+
+    assert journal_numbers(store) == [last + 1]
+    store.close()
+
+
+def test_a_disk_that_others_fill_to_the_last_byte_gives_a_refusal_and_the_store_goes_on(small_disk: Path) -> None:
+    """The reserve does not bind other writers. LMDB reports a short write as an I/O error: it is a full disk."""
+    store = SpoolStore.open(small_disk, map_bytes_max=1 << 30, reserve_bytes=RESERVE_BYTES)
+    store.commit(publish_job(1, payload=KIB, count=24))
+    ballast = small_disk / "ballast"
+    fill_disk(ballast)
+
+    for _ in range(3):
+        with pytest.raises(StoreFull, match="disk"):
+            store.commit(CommitJob(page_writes=[PageWrite(1, page_bytes(1, payload=KIB, count=64))], uses_reserve=True))
+    ballast.unlink()
+    store.commit(publish_job(2, payload=KIB, count=24))
+
+    assert journal_numbers(store) == [1, 2]
+    assert store.page_directory(1) == []
+    store.close()

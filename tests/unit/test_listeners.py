@@ -1,0 +1,435 @@
+"""Listeners and streams over real loopback sockets: TCP and TLS, on both kinds of event loop."""
+
+import asyncio
+import contextlib
+import datetime
+import socket
+import ssl
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from loops import RunOnLoop
+from protocols.errors import ListenerNotStarted, TlsFilesRefused
+from protocols.listeners import Listener
+from protocols.streams import WRITE_HIGH_BYTES
+from protocols.tls import ClientCertificates, TlsFiles
+from recorded_connection import Recorder
+
+SENT_WHILE_LEAVING = b"x" * 100_000  # unread input at the moment of the close
+
+
+def listens(recorder: Recorder, **options: Any) -> Listener:
+    return Listener(name="test", host="127.0.0.1", port=0, connect=recorder.connect, **options)
+
+
+async def dials(listener: Listener, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", listener.port, **options)
+
+
+async def leaves(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):  # the listener's side may have gone first
+        await writer.wait_closed()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
+    """A self-signed certificate for localhost that signs itself as a client's as well."""
+    folder = tmp_path_factory.mktemp("tls")
+    return writes_certificate(folder, "localhost")
+
+
+def writes_certificate(folder: Path, name: str) -> TlsFiles:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    written = TlsFiles(
+        certificate=folder / f"{name}.pem",
+        private_key=folder / f"{name}.key",
+        client_authorities=folder / f"{name}.pem",
+        client_certificates=ClientCertificates.OPTIONAL,
+        alpn=("mqtt",),
+    )
+    written.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    written.private_key.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return written
+
+
+def trusts(files: TlsFiles, *, alpn: list[str] | None = None, shows_certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=files.certificate)
+    if alpn:
+        context.set_alpn_protocols(alpn)
+    if shows_certificate:
+        context.load_cert_chain(files.certificate, files.private_key)
+    return context
+
+
+def test_bytes_go_both_ways_and_the_end_is_told_once(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        reader, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        assert connection.peer.host == "127.0.0.1"
+        assert connection.peer.port == writer.get_extra_info("sockname")[1]
+        assert not connection.peer.is_encrypted
+
+        writer.write(b"ping")
+        await connection.has_received(b"ping")
+        connection.transport.write(b"pong")
+        assert await reader.readexactly(4) == b"pong"
+        assert (listener.connection_count, listener.accepted_count) == (1, 1)
+
+        await leaves(writer)
+        assert await connection.has_closed() is None
+        assert listener.connection_count == 0
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_streams_send_small_writes_at_once(run: RunOnLoop) -> None:
+    """Nagle's algorithm would hold a confirmation back until the peer's delayed acknowledgement, up to 40 ms."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        accepted = connection.transport._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+        await leaves(writer)
+        await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_last_word_reaches_a_peer_that_is_still_sending(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+    """A close with unread input makes TCP reset the connection, which destroys the DISCONNECT [MQTT 4.13.1-1]."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files if is_tls else None)
+        await listener.start()
+        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
+        reader, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+        connection.transport.pause_reading()
+        writer.write(SENT_WHILE_LEAVING)
+        await writer.drain()
+
+        connection.transport.write(b"goodbye")
+        connection.transport.close_after_flush()
+        writer.write(SENT_WHILE_LEAVING)
+        await writer.drain()
+
+        assert await reader.readexactly(7) == b"goodbye"
+        await leaves(writer)
+        await connection.has_closed()
+        assert SENT_WHILE_LEAVING not in connection.data
+        assert listener.connection_count == 0
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_peer_that_never_closes_is_closed_after_the_linger(run: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocols.streams.LINGER_S", 0.05)
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        reader, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        connection.transport.write(b"goodbye")
+        connection.transport.close_after_flush()
+        assert await reader.read() == b"goodbye"  # the sending side is shut down, nothing was reset
+        assert await connection.has_closed() is None
+        await leaves(writer)
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_peer_that_reads_nothing_cannot_hold_a_stream_open(run: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocols.streams.FLUSH_S", 0.05)
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        silent = socket.create_connection(("127.0.0.1", listener.port))
+        connection = await recorder.next_opened()
+        connection.transport.write(bytes(32 << 20))
+        assert connection.transport.buffered_bytes() > WRITE_HIGH_BYTES
+        connection.transport.close()
+        await connection.has_closed()
+        silent.close()
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        connection.transport.abort()
+        await connection.has_closed()
+        transport = connection.transport
+        transport.write(b"late")
+        transport.pause_reading()
+        transport.resume_reading()
+        transport.close_after_flush()
+        transport.close()
+        transport.abort()
+        assert transport.buffered_bytes() == 0
+        await leaves(writer)
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_reading_pauses_and_resumes(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        writer.write(b"1")
+        await connection.has_received(b"1")
+        connection.transport.pause_reading()
+        connection.transport.pause_reading()
+        writer.write(b"2")
+        await writer.drain()
+        # A second stream's round trip gives the loop every chance to read the first.
+        other_reader, other = await dials(listener)
+        second = await recorder.next_opened()
+        other.write(b"?")
+        await second.has_received(b"?")
+        second.transport.write(b"!")
+        assert await other_reader.readexactly(1) == b"!"
+        assert connection.data == b"1"
+
+        connection.transport.resume_reading()
+        connection.transport.resume_reading()
+        await connection.has_received(b"12")
+        for end, side in ((writer, connection), (other, second)):
+            await leaves(end)
+            await side.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_slow_reader_pauses_writing_until_it_has_caught_up(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        reader, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        connection.transport.write(bytes(16 << 20))
+        assert connection.pauses == ["paused"]
+        await reader.readexactly(16 << 20)
+        await connection.until(lambda: connection.pauses == ["paused", "resumed"])
+        await leaves(writer)
+        await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_full_listener_closes_further_streams_and_counts_them(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, connections_max=1, tls=files if is_tls else None)
+        await listener.start()
+        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
+        _, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+
+        refused, refused_writer = await dials(listener)  # refused before any handshake
+        assert await refused.read() == b""
+        await leaves(refused_writer)
+        assert (listener.connection_count, listener.refused_count) == (1, 1)
+
+        await leaves(writer)
+        await connection.has_closed()
+        _, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+        await leaves(writer)
+        await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_an_exception_in_a_connection_ends_that_connection_only() -> None:
+    """One bad client must never harm others."""
+
+    async def scenario() -> None:
+        reported: list[BaseException] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, good = await dials(listener)
+        kept = await recorder.next_opened()
+        bad_reader, bad = await dials(listener)
+        broken = await recorder.next_opened()
+        broken.fails_on = b"poison"
+        bad.write(b"poison")
+        assert isinstance(await broken.has_closed(), RuntimeError)
+        assert await bad_reader.read() == b""
+        good.write(b"fine")
+        await kept.has_received(b"fine")
+        assert [type(error) for error in reported] == [RuntimeError]
+        await leaves(bad)
+        await leaves(good)
+        await kept.has_closed()
+        await listener.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_stopped_listener_keeps_its_streams_and_frees_its_port(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        with pytest.raises(ListenerNotStarted):
+            _ = listener.port
+        await listener.start()
+        port = listener.port
+        reader, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        await listener.stop()
+        await listener.stop()
+
+        connection.transport.write(b"still here")
+        assert await reader.readexactly(10) == b"still here"
+        again = Listener(name="again", host="127.0.0.1", port=port, connect=recorder.connect)
+        await again.start()
+        assert again.port == port
+        await again.stop()
+        await leaves(writer)
+        await connection.has_closed()
+
+    run(scenario())
+
+
+def test_tls_tells_who_the_peer_is(run: RunOnLoop, files: TlsFiles) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files)
+        await listener.start()
+        context = trusts(files, alpn=["mqtt"], shows_certificate=True)
+        reader, writer = await dials(listener, ssl=context, server_hostname="localhost")
+        writer.write(b"ping")
+        connection = await recorder.next_opened()
+        assert connection.peer.is_encrypted
+        assert connection.peer.alpn == "mqtt"
+        assert connection.peer.certificate_name == "localhost"
+        await connection.has_received(b"ping")
+        connection.transport.write(b"pong")
+        assert await reader.readexactly(4) == b"pong"
+        await leaves(writer)
+        await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_failed_or_endless_handshake_is_counted_and_gives_its_place_back(run: RunOnLoop, files: TlsFiles) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files, tls_handshake_s=0.05)
+        await listener.start()
+        reader, writer = await dials(listener)
+        writer.write(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00")  # MQTT without TLS
+        await reader.read()
+        await leaves(writer)
+        reader, writer = await dials(listener)  # and one that says nothing
+        await reader.read()
+        await leaves(writer)
+        assert (listener.handshake_failed_count, listener.connection_count) == (2, 0)
+        assert recorder.made == []
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_reload_serves_the_new_certificate_and_a_broken_one_changes_nothing(run: RunOnLoop, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        old = writes_certificate(tmp_path, "first")
+        recorder = Recorder()
+        listener = listens(recorder, tls=old)
+        await listener.start()
+
+        async def name_served() -> str:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.load_verify_locations(old.certificate)
+            _, writer = await dials(listener, ssl=context)
+            connection = await recorder.next_opened()
+            certificate = writer.get_extra_info("peercert")
+            await leaves(writer)
+            await connection.has_closed()
+            return str(certificate["subject"][0][0][1])
+
+        assert await name_served() == "first"
+        good = old.private_key.read_bytes()
+        old.private_key.write_bytes(b"no key")
+        with pytest.raises(TlsFilesRefused, match=r"first\.key"):
+            listener.reload_tls()
+        old.private_key.write_bytes(good)
+        assert await name_served() == "first"
+
+        new = writes_certificate(tmp_path, "second")
+        new.certificate.replace(old.certificate)
+        new.private_key.replace(old.private_key)
+        listener.reload_tls()
+        assert await name_served() == "second"
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_verifying_clients_without_an_authority_is_refused(files: TlsFiles) -> None:
+    alone = TlsFiles(
+        certificate=files.certificate,
+        private_key=files.private_key,
+        client_certificates=ClientCertificates.REQUIRED,
+    )
+    with pytest.raises(TlsFilesRefused, match="no file of client authorities"):
+        alone.context()

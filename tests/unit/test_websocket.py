@@ -1,0 +1,289 @@
+"""WebSocket: the upgrade, frames into bytes and back, and every way to end. RFC 6455; MQTT 5.0 section 6."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.asyncio.client import connect as websocket_connect
+from websockets.client import ClientProtocol
+from websockets.exceptions import ConnectionClosedOK
+from websockets.frames import Frame
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from loops import RunOnLoop
+from protocols.listeners import Listener
+from protocols.transports import PeerInfo
+from protocols.websocket import WebSocketConnection, WebSocketSettings, over_websocket
+from recorded_connection import RecordedConnection, Recorder
+
+PEER = PeerInfo(listener="test", host="192.0.2.1", port=4711)
+
+
+class PretendStream:
+    """The stream below a WebSocket: what is written lies in a list, how it was closed is a word."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.ending: str | None = None
+        self.waiting_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.ending = self.ending or "closed"
+
+    def close_after_flush(self) -> None:
+        self.ending = self.ending or "lingering"
+
+    def abort(self) -> None:
+        self.ending = self.ending or "aborted"
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def buffered_bytes(self) -> int:
+        return self.waiting_bytes
+
+
+class Dialogue:
+    """A WebSocket client and our connection on a pretend wire. Needs a running loop, for the upgrade's deadline."""
+
+    def __init__(self, *, message_bytes_max: int = 1000) -> None:
+        self.inside = RecordedConnection()
+        self.stream = PretendStream()
+        settings = WebSocketSettings(message_bytes_max=message_bytes_max)
+        self.ours = WebSocketConnection(connect=lambda: self.inside, settings=settings)
+        self.ours.opened(self.stream, PEER)
+
+    def dial(self, *, offers: list[str] | None = None, path: str = "/mqtt") -> None:
+        offered = [Subprotocol(name) for name in (["mqtt"] if offers is None else offers)]
+        self.client = ClientProtocol(parse_uri(f"ws://localhost{path}"), subprotocols=offered or None)
+        self.client.send_request(self.client.connect())
+        self.exchange()
+
+    def exchange(self) -> None:
+        """Carry bytes both ways until neither side has more to say."""
+        while sent := b"".join(self.client.data_to_send()):
+            self.ours.received(sent)
+            self.client.receive_data(self.stream.written)
+            self.stream.written = b""
+
+    def hears(self) -> list[bytes]:
+        """Return the payloads of the frames the client got."""
+        self.client.receive_data(self.stream.written)
+        self.stream.written = b""
+        return [bytes(event.data) for event in self.client.events_received() if isinstance(event, Frame)]
+
+    def close_code(self) -> int | None:
+        """Return the code of the Close frame the client got."""
+        return None if self.client.close_rcvd is None else int(self.client.close_rcvd.code)
+
+    def leave(self) -> None:
+        self.ours.closed(None)
+
+
+@pytest.fixture
+def dialogue(event_loop_runs: None) -> Dialogue:
+    return Dialogue()
+
+
+@pytest.fixture
+def event_loop_runs() -> Iterator[None]:
+    """Let `asyncio.get_running_loop` answer in a test that awaits nothing."""
+    loop = asyncio.new_event_loop()
+    asyncio._set_running_loop(loop)
+    yield
+    asyncio._set_running_loop(None)
+    loop.close()
+
+
+@pytest.mark.parametrize(
+    ("offers", "selected"),
+    [
+        (["mqtt"], "mqtt"),
+        (["mqttv3.1"], "mqttv3.1"),
+        (["mqttv3.1", "mqtt"], "mqtt"),
+        (["chat", "mqtt"], "mqtt"),
+    ],
+)
+def test_an_upgrade_selects_a_subprotocol(dialogue: Dialogue, offers: list[str], selected: str) -> None:
+    """[MQTT 6.0.0-3] the client must offer it, [MQTT 6.0.0-4] the server must select it."""
+    dialogue.dial(offers=offers)
+    assert dialogue.client.subprotocol == selected
+    assert dialogue.inside.peer.subprotocol == selected
+    assert dialogue.inside.peer.host == PEER.host
+
+
+@pytest.mark.parametrize("offers", [[], ["chat"]])
+def test_an_upgrade_without_a_subprotocol_of_ours_is_refused(dialogue: Dialogue, offers: list[str]) -> None:
+    dialogue.dial(offers=offers)
+    assert "400" in str(dialogue.client.handshake_exc)
+    assert dialogue.stream.ending == "lingering"
+    assert not hasattr(dialogue.inside, "transport")
+
+
+@pytest.mark.parametrize(("path", "is_found"), [("/mqtt?token=1", True), ("/", False), ("/mqtt/", False)])
+def test_only_the_path_configured_is_served(dialogue: Dialogue, path: str, is_found: bool) -> None:
+    dialogue.dial(path=path)
+    assert hasattr(dialogue.inside, "transport") is is_found
+    assert ("404" in str(dialogue.client.handshake_exc)) is not is_found
+
+
+def test_what_is_no_upgrade_request_ends_the_stream(dialogue: Dialogue) -> None:
+    dialogue.ours.received(b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00\r\n\r\n")
+    assert dialogue.stream.ending == "lingering"
+
+
+def test_frames_and_fragments_become_one_byte_stream(dialogue: Dialogue) -> None:
+    """[MQTT 6.0.0-2] packets are not aligned on frame boundaries; control frames come between fragments."""
+    dialogue.dial()
+    dialogue.client.send_binary(b"one")
+    dialogue.client.send_binary(b"two", fin=False)
+    dialogue.client.send_ping(b"still there?")
+    dialogue.client.send_continuation(b"", fin=False)
+    dialogue.client.send_continuation(b"three", fin=True)
+    sent = b"".join(dialogue.client.data_to_send())
+    for position in range(len(sent)):
+        dialogue.ours.received(sent[position : position + 1])
+    assert dialogue.inside.data == b"onetwothree"
+    assert dialogue.hears() == [b"still there?"]
+
+
+def test_each_write_becomes_one_binary_message(dialogue: Dialogue) -> None:
+    dialogue.dial()
+    dialogue.inside.transport.write(b"\x20\x02")
+    dialogue.inside.transport.write(b"\x00\x00")
+    assert dialogue.hears() == [b"\x20\x02", b"\x00\x00"]
+
+
+def test_a_text_frame_closes_with_1003_and_nothing_after_it_is_read(dialogue: Dialogue) -> None:
+    """[MQTT 6.0.0-1] any other frame type: the receiver must close the network connection."""
+    dialogue.dial()
+    dialogue.client.send_binary(b"good")
+    dialogue.client.send_text(b"bad", fin=False)
+    dialogue.client.send_continuation(b"worse", fin=True)
+    dialogue.client.send_binary(b"late")
+    dialogue.exchange()
+    assert dialogue.close_code() == 1003
+    assert dialogue.inside.data == b"good"
+    assert dialogue.stream.ending == "lingering"
+
+
+@pytest.mark.parametrize("is_fragmented", [False, True])
+def test_a_message_over_the_limit_closes_with_1009(event_loop_runs: None, is_fragmented: bool) -> None:
+    dialogue = Dialogue(message_bytes_max=10)
+    dialogue.dial()
+    if is_fragmented:
+        dialogue.client.send_binary(b"123456", fin=False)
+        dialogue.client.send_continuation(b"78901", fin=True)
+    else:
+        dialogue.client.send_binary(b"12345678901")
+    dialogue.exchange()
+    assert dialogue.close_code() == 1009
+    assert dialogue.stream.ending == "lingering"
+
+
+def test_a_close_frame_is_answered_and_the_end_is_told_once(dialogue: Dialogue) -> None:
+    """Without an MQTT DISCONNECT before it this is an abnormal end; the connection inside decides that."""
+    dialogue.dial()
+    dialogue.client.send_close(1000)
+    dialogue.exchange()
+    assert dialogue.close_code() == 1000
+    assert dialogue.stream.ending == "lingering"
+    dialogue.leave()
+    assert dialogue.inside.ends == [None]
+
+
+def test_a_goodbye_from_inside_is_the_last_thing_sent(dialogue: Dialogue) -> None:
+    dialogue.dial()
+    transport = dialogue.inside.transport
+    transport.write(b"disconnect")
+    transport.close_after_flush()
+    transport.write(b"late")
+    transport.close()
+    assert dialogue.hears()[0] == b"disconnect"
+    assert dialogue.close_code() == 1000
+    assert dialogue.stream.ending == "lingering"
+
+
+def test_a_peer_that_pings_and_never_reads_is_cut_off(dialogue: Dialogue) -> None:
+    dialogue.dial()
+    dialogue.stream.waiting_bytes = 9 << 20
+    dialogue.client.send_ping(b"again")
+    dialogue.exchange()
+    assert dialogue.stream.ending == "aborted"
+
+
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+
+
+@given(
+    prefix=st.sampled_from([b"", UPGRADE[:-2], UPGRADE, UPGRADE.replace(b"/mqtt", b"/")]),
+    reads=st.lists(st.binary(min_size=1, max_size=40), max_size=8),
+    is_one_read=st.booleans(),
+)
+def test_no_input_raises_or_opens_the_inside_twice(prefix: bytes, reads: list[bytes], is_one_read: bool) -> None:
+    """Goal: whatever a stranger sends, only the stream ends. Method: an upgrade, whole or cut, then noise."""
+
+    async def scenario() -> None:
+        dialogue = Dialogue()
+        sent = [prefix, *reads]
+        for data in [b"".join(sent)] if is_one_read else sent:
+            if data and dialogue.stream.ending is None:
+                dialogue.ours.received(data)
+        dialogue.leave()
+        assert len(dialogue.inside.ends) == int(hasattr(dialogue.inside, "transport"))
+
+    asyncio.run(scenario())
+
+
+def test_an_upgrade_that_never_comes_ends_the_stream(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        settings = WebSocketSettings(upgrade_s=0.05)
+        listener = Listener(name="ws", host="127.0.0.1", port=0, connect=over_websocket(recorder.connect, settings))
+        await listener.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"GET /mqtt HTTP/1.1\r\n")
+        assert await reader.read() == b""
+        assert recorder.made == []
+        writer.close()
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_foreign_client_talks_over_a_real_socket(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        connect = over_websocket(recorder.connect, WebSocketSettings())
+        listener = Listener(name="ws", host="127.0.0.1", port=0, connect=connect)
+        await listener.start()
+        url = f"ws://127.0.0.1:{listener.port}/mqtt"
+        async with websocket_connect(url, subprotocols=[Subprotocol("mqtt")], proxy=None) as client:
+            inside = await recorder.next_opened()
+            await client.send([b"fragment ", b"by ", b"fragment"])
+            await inside.has_received(b"fragment by fragment")
+            inside.transport.write(bytes(1 << 20))
+            assert await client.recv() == bytes(1 << 20)
+            inside.transport.write(b"goodbye")
+            inside.transport.close_after_flush()
+            assert await client.recv() == b"goodbye"
+            with pytest.raises(ConnectionClosedOK):
+                await client.recv()
+        await inside.has_closed()
+        assert listener.connection_count == 0
+        await listener.stop()
+
+    run(scenario())
