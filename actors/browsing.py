@@ -30,10 +30,9 @@ class PartitionBrowse:
         """Go on until a page has to be read, or all is found."""
         segments = self._ledger.segments
         while len(self._found) < self._limit:
-            index = segments.at_or_after(self._next)
-            if index == len(segments):
+            segment = segments.at_or_after(self._next)
+            if segment is None:
                 break
-            segment = segments.segments[index]
             if segment.batch is None:
                 assert segment.page is not None
                 assert self._reader is not None
@@ -46,9 +45,8 @@ class PartitionBrowse:
     def post(self, message: object) -> None:
         """Take a page that was read; a damaged one has nothing to show."""
         assert isinstance(message, PageRead)
-        segments = self._ledger.segments
-        index = segments.at_or_after(self._next)
-        end = self._next + 1 if index == len(segments) else _end_of_page(segments.segments, index, message)
+        segment = self._ledger.segments.at_or_after(self._next)
+        end = self._next + 1 if segment is None else _end_of_page(segment, message)
         for first, batch in message.runs:
             self._look(first, batch)
         self._next = max(end, self._next)
@@ -75,9 +73,9 @@ class PartitionBrowse:
             )
 
 
-def _end_of_page(segments: list[Segment], index: int, message: PageRead) -> int:
+def _end_of_page(segment: Segment, message: PageRead) -> int:
     """Return where the page ends: behind its last run, or behind its segment when it could not be read."""
     if message.runs:
         first, batch = message.runs[-1]
         return first + batch.count
-    return segments[index].end
+    return segment.end

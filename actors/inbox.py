@@ -16,7 +16,7 @@ MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end o
 TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
 
 
-class Drained(Protocol):
+class Scheduled:
     """The dispatcher's view of an actor."""
 
     def drain(self) -> None:
@@ -39,12 +39,12 @@ class Dispatcher:
     def __init__(self, *, call_soon: Callable[[Callable[[], None]], Any], clock: Clock) -> None:
         self._call_soon = call_soon
         self._clock = clock
-        self._line: list[Drained] = []
+        self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
         self._armed = False
         self.turns_count = 0
 
-    def enqueue(self, actor: Drained) -> None:
+    def enqueue(self, actor: Scheduled) -> None:
         """Put an actor in line whose inbox has become non-empty."""
         self._line.append(actor)
         if not self._armed:
@@ -83,7 +83,7 @@ class Inbox:
 
     __slots__ = ("_actor", "_dispatcher", "_enqueued", "closed", "dead_letters", "items")
 
-    def __init__(self, dispatcher: Dispatcher, actor: Drained) -> None:
+    def __init__(self, dispatcher: Dispatcher, actor: Scheduled) -> None:
         self._dispatcher = dispatcher
         self._actor = actor
         self._enqueued = False

@@ -4,99 +4,17 @@ Nobody blocks on an answer. Messages on the data path carry batches and ranges, 
 """
 
 from dataclasses import dataclass
-from typing import Final
 
-from actors.runtime import ActorCell
+from actors.cell import ActorCell
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
-from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.paging import PagePlan
-from messaging.publication import Publication
 from messaging.queue_config import QueueConfig, QueueDefinition
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
 from messaging.topics import TopicFilter
 from storage.interface import TableWrite
-
-# --- publisher -> partition ---
-
-
-@dataclass(slots=True)
-class Append:
-    """Put a batch into the partition. `publication` is None for queues that are never written."""
-
-    batch: MessageBatch
-    publication: Publication | None
-    rows: list[int] | None  # the rows of the publication's batch that `batch` is made of; None: all
-
-
-# --- publisher -> consumer ---
-
-
-@dataclass(slots=True)
-class SharedDirect:
-    """A direct batch for one member of a shared group. A plain direct batch is posted as it is."""
-
-    group: ShareGroup
-    batch: MessageBatch
-
-
-# --- spool -> publisher ---
-
-
-@dataclass(slots=True)
-class Confirmed:
-    """A publish is safe: on disk, or settled by all its consumers before it had to be."""
-
-    token: int
-
-
-@dataclass(slots=True)
-class Refused:
-    """A publish could not be stored."""
-
-    token: int
-    reason: str
-
-
-# --- destination under pressure -> publisher ---
-
-
-@dataclass(slots=True)
-class Resume:
-    """The destination you waited for can take more."""
-
-
-# --- partition <-> consumer ---
-
-
-@dataclass(slots=True)
-class Deliveries:
-    """Partition -> consumer: messages of one flow, in sequence order within this partition."""
-
-    flow: Flow
-    partition: Address
-    partition_number: int
-    deliveries: list[Delivery]
-
-
-@dataclass(slots=True)
-class Settle:
-    """Consumer -> partition: the outcome of half-open sequence ranges. Under an old epoch it changes nothing."""
-
-    flow_id: int
-    epoch: int
-    ranges: list[tuple[int, int]]
-    outcome: int
-
-
-@dataclass(slots=True)
-class Wake:
-    """Consumer -> partition: there is credit again."""
-
-
-WAKE: Final = Wake()
 
 # --- queue <-> partition ---
 
@@ -432,24 +350,6 @@ class LeaveGroup:
 
 
 # --- partition, publisher, queue, session -> spool ---
-
-
-@dataclass(slots=True)
-class Store:
-    """Write a publication, which all its partitions have numbered."""
-
-    publication: Publication
-
-
-@dataclass(slots=True)
-class Settled:
-    """Half-open ranges of a partition are done, and which publications and pages are no longer needed."""
-
-    partition_id: int
-    ranges: list[tuple[int, int]]
-    drained: list[Publication]
-    dropped_pages: list[int]
-    written: bool  # some of it concerns messages that the store has, so this is worth a commit
 
 
 @dataclass(slots=True)

@@ -1,23 +1,21 @@
-"""The partition actor: one ledger's place among the actors. It holds no rule of messaging.
+"""A partition: one ledger's place among the actors. It holds no rule of messaging.
 
 Everything that comes in a turn is applied to the ledger first; then, once, it delivers, and what the ledger left to do
-outside is carried out.
+outside is carried out. Its actor is in `partition_actor`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from actors.browsing import PartitionBrowse
+from actors.data_messages import Append, Deliveries, Resume, Settle, Settled, Store, Wake
 from actors.futures import LoopFuture
+from actors.inbox import Inbox
 from actors.messages import (
-    WAKE,
-    Append,
     Attach,
     BrowsedMessage,
     BrowsePartition,
     ClosedLedger,
     CloseLedger,
-    Deliveries,
     DescribePartition,
     Detach,
     PageOut,
@@ -28,15 +26,10 @@ from actors.messages import (
     Pause,
     PurgePartition,
     ReadPage,
-    Resume,
-    Settle,
-    Settled,
-    Store,
-    Wake,
     Withdraw,
     WritePages,
 )
-from actors.runtime import ActorCell, LoopActor
+from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from messaging.address import Address
 from messaging.admission import QueueGate
@@ -52,12 +45,13 @@ from messaging.settlement import DISCARD_NOT_STORED
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
 
-class PartitionActor(LoopActor):
+class Partition:
     """One partition. Every decision is made in messaging.ledger.Ledger."""
 
     def __init__(
         self,
-        cell: ActorCell,
+        runtime: Runtime,
+        address: Inbox,
         *,
         ledger: Ledger,
         number: int,
@@ -69,7 +63,8 @@ class PartitionActor(LoopActor):
         spool: Address | None,
         reader: StoreReader | None,
     ) -> None:
-        super().__init__(cell)
+        self._address = address
+        self._clock = runtime.clock
         self._ledger = ledger
         self._number = number
         self._partition_id = partition_id
@@ -85,46 +80,63 @@ class PartitionActor(LoopActor):
         self._redelivered_count = 0
         self._delivered_count = 0
         self._settled_count = 0
-        self._handlers: dict[type, Callable[[Any], Any]] = {
-            Append: self._append,
-            Settle: self._settle,
-            Wake: lambda _: None,  # delivering is what every turn ends with
-            Attach: lambda message: ledger.attach(message.flow, message.epoch),
-            Pause: self._pause,
-            Detach: self._detach,
-            PagesWritten: self._pages_written,
-            PageRead: self._page_read,
-            PageOut: self._page_out,
-            Withdraw: lambda message: ledger.give_up(message.first, message.end, DISCARD_NOT_STORED),
-            PurgePartition: lambda _: ledger.purge(),
-            DescribePartition: lambda _: self._overview(),
-            BrowsePartition: self._browse,
-            CloseLedger: lambda _: ClosedLedger(partition_id, ledger.next_sequence, redelivered_ranges(ledger)),
-        }
 
-    def on_start(self) -> None:
-        """Deliver what a recovery left ready."""
-        self.cell.inbox.post(WAKE)
-
-    def on_receive(self, message: Any) -> Any:
+    def receive(self, message: Any) -> Any:
         """Apply one message to the ledger."""
-        return self._handlers[type(message)](message)
+        if isinstance(message, Append):
+            self._append(message)
+        elif isinstance(message, Settle):
+            self._settle(message)
+        elif isinstance(message, Wake):
+            return None  # delivering is what every turn ends with
+        else:
+            return self._receive_rare(message)
+        return None
 
-    def on_drained(self) -> None:
+    def drained(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
-        deliveries = self._ledger.deliver(self.runtime.clock.wall_ms())
+        deliveries = self._ledger.deliver(self._clock.wall_ms())
         if deliveries:
             self._post(deliveries)
         self._carry_out_effects()
         if self._draining:
             self._report_drained()
 
-    def on_stop(self) -> None:
+    def close(self) -> None:
         """Give back the memory this partition counted for."""
         self._memory.count(-self._memory_counted)
         self._memory_counted = 0
 
     # --- messages ---
+
+    def _receive_rare(self, message: Any) -> Any:
+        ledger = self._ledger
+        if isinstance(message, Attach):
+            ledger.attach(message.flow, message.epoch)
+        elif isinstance(message, Pause):
+            ledger.pause(message.flow_id)
+            self._draining[message.flow_id] = message.epoch
+        elif isinstance(message, Detach):
+            self._draining.pop(message.flow_id, None)
+            ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+        elif isinstance(message, PagesWritten):
+            self._pages_written(message)
+        elif isinstance(message, PageRead):
+            self._page_read(message)
+        elif isinstance(message, PageOut):
+            self._write_pages(bytes_to_free=ledger.memory_bytes, through_record=message.through_record)
+        elif isinstance(message, Withdraw):
+            ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
+        elif isinstance(message, PurgePartition):
+            return ledger.purge()
+        elif isinstance(message, DescribePartition):
+            return self._overview()
+        elif isinstance(message, BrowsePartition):
+            return self._browse(message)
+        else:
+            assert isinstance(message, CloseLedger)
+            return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger))
+        return None
 
     def _append(self, message: Append) -> None:
         first = self._ledger.append(message.batch, message.publication)
@@ -140,14 +152,6 @@ class PartitionActor(LoopActor):
         for first, end in message.ranges:
             self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome)
 
-    def _pause(self, message: Pause) -> None:
-        self._ledger.pause(message.flow_id)
-        self._draining[message.flow_id] = message.epoch
-
-    def _detach(self, message: Detach) -> None:
-        self._draining.pop(message.flow_id, None)
-        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
-
     def _pages_written(self, message: PagesWritten) -> None:
         self._paging = False
         if not message.failed:
@@ -160,9 +164,6 @@ class PartitionActor(LoopActor):
         else:
             page_loaded(self._ledger, message.first_sequence, message.runs)
 
-    def _page_out(self, message: PageOut) -> None:
-        self._write_pages(bytes_to_free=self._ledger.memory_bytes, through_record=message.through_record)
-
     # --- effects ---
 
     def _post(self, deliveries: list[Delivery]) -> None:
@@ -174,22 +175,22 @@ class PartitionActor(LoopActor):
                 self._redelivered_count += count
             by_flow.setdefault(delivery.flow, []).append(delivery)
         for flow, its in by_flow.items():
-            flow.address.post(Deliveries(flow, self.cell.inbox, self._number, its))
+            flow.address.post(Deliveries(flow, self._address, self._number, its))
 
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
         if effects.starved_flows:
             for flow in effects.starved_flows:
-                flow.window.wait(self.cell.inbox)
+                flow.window.wait(self._address)
             effects.starved_flows.clear()
         if effects.released_count:
             self._gate.release(effects.released_count, effects.released_bytes)
-            self._pressure.progress(self.runtime.clock.now_ms())
+            self._pressure.progress(self._clock.now_ms())
             effects.released_count = 0
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
-        for publisher in self._pressure.level(self._gate.usage_bytes, self.runtime.clock.now_ms()):
+        for publisher in self._pressure.level(self._gate.usage_bytes, self._clock.now_ms()):
             publisher.post(Resume())
         self._balance_memory()
 
@@ -208,7 +209,7 @@ class PartitionActor(LoopActor):
         if effects.wanted_pages:
             assert self._reader is not None
             for first in effects.wanted_pages:
-                self._reader.read(ReadPage(self.cell.inbox, self._partition_id, first))
+                self._reader.read(ReadPage(self._address, self._partition_id, first))
             effects.wanted_pages = []
 
     def _balance_memory(self) -> None:
@@ -227,7 +228,7 @@ class PartitionActor(LoopActor):
         )
         if plans:
             self._paging = True
-            self._spool.post(WritePages(self.cell.inbox, self._partition_id, plans))
+            self._spool.post(WritePages(self._address, self._partition_id, plans))
 
     def _report_drained(self) -> None:
         for flow_id, epoch in list(self._draining.items()):

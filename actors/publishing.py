@@ -6,9 +6,10 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, final
 
-from actors.messages import Append, SharedDirect, WriteTables
+from actors.data_messages import Append, SharedDirect
+from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.admission import ADMITTED
 from messaging.batch import AT_MOST_ONCE, MessageBatch
@@ -21,12 +22,13 @@ from storage.record import encode_batch
 NOWHERE: Final = Route([], [], [], [])
 
 
-@dataclass(slots=True)
+@final
+@dataclass
 class PublishResult:
     """What became of a publish at once.
 
     `confirmations_pending` answers (Confirmed or Refused) will come to the publisher's address; with none pending and
-    no refusal the publish is done. A refusal means that no queue took anything. `routed` is False when nobody was there.
+    no refusal the publish is done. A refusal means that no queue took anything. `routed` is False with nobody there.
     """
 
     confirmations_pending: int = 0

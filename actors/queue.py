@@ -6,8 +6,10 @@ Messages pass it by: publishers post to the partitions, and partitions to the co
 from collections.abc import Callable
 from typing import Any
 
+from actors.cell import ActorCell
 from actors.futures import LoopFuture
 from actors.gathering import gather
+from actors.loop_actor import LoopActor
 from actors.messages import (
     Attach,
     BindFlow,
@@ -30,7 +32,7 @@ from actors.messages import (
     Reconfigure,
     UnbindFlow,
 )
-from actors.runtime import ActorCell, LoopActor, TimerHandle
+from actors.runtime import TimerHandle
 from messaging.access import Access
 from messaging.flows import Flow
 from messaging.queue_config import QueueConfig

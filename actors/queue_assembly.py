@@ -5,10 +5,12 @@ The cores outlive their actors: an actor that its supervisor restarts goes on wi
 
 from dataclasses import dataclass
 
+from actors.cell import ActorCell
 from actors.messages import QueueHandle
-from actors.partition import PartitionActor
+from actors.partition import Partition
+from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
-from actors.runtime import ActorCell, Runtime
+from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.supervision import RESTARTED
 from messaging.access import Access, ExclusiveAccess, SharedAccess
@@ -115,9 +117,10 @@ def assemble_queue(
 def _start_partition(
     services: QueueServices, queue: ActorCell, ledger: Ledger, number: int, partition_id: int, target: QueueTarget
 ) -> ActorCell:
-    return services.runtime.spawn(
-        lambda cell: PartitionActor(
-            cell,
+    def make(cell: ActorCell) -> PartitionActor:
+        partition = Partition(
+            services.runtime,
+            cell.inbox,
             ledger=ledger,
             number=number,
             partition_id=partition_id,
@@ -127,7 +130,11 @@ def _start_partition(
             memory=services.memory,
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,
-        ),
+        )
+        return PartitionActor(cell, partition)
+
+    return services.runtime.spawn(
+        make,
         kind="partition",
         name=str(number),
         policy=RESTARTED,

@@ -8,9 +8,11 @@ from typing import Any
 
 import orjson
 
+from actors.cell import ActorCell
+from actors.data_messages import Confirmed, Refused, Resume
 from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
 from actors.messages import (
-    Confirmed,
     CreateQueue,
     DeleteQueue,
     FindQueue,
@@ -19,15 +21,12 @@ from actors.messages import (
     QueueExists,
     QueueHandle,
     Reconfigure,
-    Refused,
     RegisterPartition,
-    Resume,
     SetQueueTopics,
     UpdateQueue,
     WriteTables,
 )
 from actors.queue_assembly import QueueServices, assemble_queue
-from actors.runtime import ActorCell, LoopActor
 from messaging.address import Address
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
 from messaging.recovery import StoredPartition

@@ -7,7 +7,9 @@ and from its answer on the subscription is in force for everybody.
 from collections.abc import Callable
 from typing import Any
 
+from actors.cell import ActorCell
 from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
 from actors.messages import (
     AddSubscription,
     CreateQueue,
@@ -21,7 +23,6 @@ from actors.messages import (
     SubscriptionAdded,
 )
 from actors.queue_assembly import SHARED
-from actors.runtime import ActorCell, LoopActor
 from messaging.queue_config import QueueDefinition
 from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
 from messaging.topics import TopicFilter

@@ -8,21 +8,20 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from actors.cell import ActorCell
+from actors.data_messages import Confirmed, Refused, Settled, Store
+from actors.loop_actor import LoopActor
 from actors.messages import (
-    Confirmed,
     PageOut,
     PagesWritten,
     PurgeFromStore,
-    Refused,
     RegisterPartition,
     SessionRows,
-    Settled,
-    Store,
     Withdraw,
     WritePages,
     WriteTables,
 )
-from actors.runtime import ActorCell, LoopActor, TimerHandle
+from actors.runtime import TimerHandle
 from actors.spool_io import CommitDone, CommitFailed, StoreWriter
 from messaging.address import Address
 from messaging.admission import SpoolGate

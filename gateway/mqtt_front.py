@@ -3,16 +3,19 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from actors.runtime import ActorCell, TimerHandle
+from actors.cell import ActorCell
+from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
 from gateway.config import Config
 from gateway.config.listeners import Listener as ListenerConfig
 from gateway.config.listeners import TlsListener
 from gateway.queue_kinds import session_queue
+from gateway.start_errors import CannotStart, cannot_listen
 from gateway.tree import SupervisorActor
 from protocols.authentication import Authenticator
+from protocols.errors import TlsFilesRefused
 from protocols.listeners import Listener
-from protocols.mqtt.connection import MqttConnection
+from protocols.mqtt.connection_actor import MqttConnectionActor
 from protocols.mqtt.directory import SessionDirectory
 from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.messages import RestoreSessions
@@ -49,10 +52,15 @@ class MqttFront:
         await self.directory.ask(RestoreSessions(dict(rows)))
 
     async def start(self) -> None:
-        """Open the listeners. Raises OSError when a port cannot be had."""
+        """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
         for name, config in self._node.config.listeners.enabled().items():
-            listener = self._make_listener(name, config)
-            await listener.start()
+            try:
+                listener = self._make_listener(name, config)
+                await listener.start()
+            except OSError as error:
+                raise cannot_listen(f"listeners.{name}", config.host, config.port, error) from None
+            except TlsFilesRefused as refusal:
+                raise CannotStart(f"listeners.{name}: {refusal}") from None
             self._listeners[name] = listener
         self._tick()
 
@@ -64,8 +72,8 @@ class MqttFront:
             self._ticker.cancel()
         for cell in self._open():
             actor = cell.actor
-            assert isinstance(actor, MqttConnection)
-            actor.shut_down()
+            assert isinstance(actor, MqttConnectionActor)
+            actor.connection.shut_down()
         deadline = self._node.clock.now_ms() + int(within_s * 1000)
         while self._open() and self._node.clock.now_ms() < deadline:
             await asyncio.sleep(0.01)
@@ -75,7 +83,7 @@ class MqttFront:
         config = self._node.config
         self.services = self._make_services()
         for name, listener in self._listeners.items():
-            listener.connections_max = config.listeners.enabled()[name].max_connections
+            listener.connections_max = config.listeners.by_name()[name].max_connections
             listener.reload_tls()
 
     def endpoints(self) -> list[str]:
@@ -118,15 +126,15 @@ class MqttFront:
         """Make the actor of a connection that was just accepted."""
         self._names += 1
         cell = self._node.runtime.spawn(
-            lambda cell: MqttConnection(cell, services=self.services, directory=self.directory),
+            lambda cell: MqttConnectionActor(cell, services=self.services, directory=self.directory),
             kind="connection",
             name=str(self._names),
             policy=ONE_CONNECTION,
             parent=self.connections,
         )
         actor = cell.actor
-        assert isinstance(actor, MqttConnection)
-        return actor
+        assert isinstance(actor, MqttConnectionActor)
+        return actor.connection
 
     def _open(self) -> list[ActorCell]:
         return list((self.connections.children or {}).values())
@@ -135,8 +143,8 @@ class MqttFront:
         now_ms = self._node.clock.now_ms()
         for cell in self._open():
             actor = cell.actor
-            assert isinstance(actor, MqttConnection)
-            actor.tick(now_ms)
+            assert isinstance(actor, MqttConnectionActor)
+            actor.connection.tick(now_ms)
         self._ticker = self._node.runtime.after(TICK_MS, self._tick)
 
     def _make_listener(self, name: str, config: ListenerConfig) -> Listener:

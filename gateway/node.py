@@ -11,12 +11,13 @@ from pathlib import Path
 
 import uvloop
 
+from actors.cell import ActorCell
 from actors.clock import Clock, SystemClock
 from actors.messages import ClosedLedger, CloseLedger, CreateQueue, ListQueues, QueueExists, QueueHandle
 from actors.queue_assembly import NAMED, QueueServices
 from actors.queue_directory import QueueDirectory, catalog_queues
 from actors.router import RouterActor
-from actors.runtime import ActorCell, Runtime
+from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import ThreadedStore
 from actors.supervision import VITAL
@@ -27,11 +28,13 @@ from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
 from gateway.queue_kinds import group_queue
 from gateway.recovery import Recovered, read_store, register_partitions
+from gateway.start_errors import CannotStart, cannot_listen
 from gateway.tree import SupervisorActor
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.memory import MemoryBudget
 from messaging.routing import RetainedMessage, TopicSpace
+from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
@@ -71,7 +74,7 @@ class Node:
     # --- start ---
 
     async def start(self) -> None:
-        """Bring everything back, then open the doors. Raises OSError when a port cannot be had."""
+        """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
         self._bring_back_retained()
         await self._declare_queues(self.config)
         await self.mqtt.restore(self.recovered.sessions)
@@ -79,14 +82,17 @@ class Node:
         self.recovered.partitions.clear()
         self.recovered.sessions.clear()
         if self.config.admin.enabled:
-            self.admin = await serve_admin(
-                NodeView(self),
-                self.config.admin.host,
-                self.config.admin.port,
-                queue_label_max=self.config.metrics.queue_label_max,
-            )
+            await self._open_admin()
         await self.mqtt.start()
         self.ready = True
+
+    async def _open_admin(self) -> None:
+        admin = self.config.admin
+        queue_label_max = self.config.metrics.queue_label_max
+        try:
+            self.admin = await serve_admin(NodeView(self), admin.host, admin.port, queue_label_max=queue_label_max)
+        except OSError as error:
+            raise cannot_listen("admin", admin.host, admin.port, error) from None
 
     async def reload(self, config: Config) -> None:
         """Take over what can change while running."""
@@ -235,14 +241,23 @@ class Node:
 
 
 def open_store(config: Config) -> SpoolStore:
-    """Open the store in the data folder. Raises StorageError."""
+    """Open the store in the data folder. Raises CannotStart."""
     folder: Path = config.data.path
-    folder.mkdir(parents=True, exist_ok=True)
-    return SpoolStore.open(folder, map_bytes_max=config.spool.map_bytes_max, sync=config.spool.sync)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return SpoolStore.open(folder, map_bytes_max=config.spool.map_bytes_max, sync=config.spool.sync)
+    except OSError as error:
+        text = f"the data folder {folder} cannot be used: {error.strerror or error}"
+        raise CannotStart(text, advice="Another one: --data DIR.") from None
+    except StorageError as error:
+        raise CannotStart(str(error)) from None
 
 
 def run(config: Config, *, reload: Callable[[], Config]) -> int:
-    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration."""
+    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
+
+    Raises CannotStart.
+    """
     set_up_logging(config.log)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, reload))
@@ -256,7 +271,11 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
-    await node.start()
+    try:
+        await node.start()
+    except CannotStart:
+        store.close()
+        raise
     _announce(node)
     gc.collect()
     gc.freeze()

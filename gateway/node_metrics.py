@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from actors.cell import ActorOverview
 from actors.messages import QueueHandle, QueueOverview
 from actors.queue_assembly import NAMED
-from actors.runtime import ActorOverview
 from actors.spool import SpoolActor
 from gateway.build import version
 from gateway.views import Sample

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from actors.cell import ActorOverview
 from actors.messages import (
     BrowsedMessage,
     BrowseQueue,
@@ -19,7 +20,6 @@ from actors.messages import (
 )
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
-from actors.runtime import ActorOverview
 from gateway.node_metrics import samples_of
 from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused
 from gateway.views import (

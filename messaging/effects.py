@@ -65,6 +65,14 @@ class Effects:
         self.released_count = 0  # messages and bytes that count against the quota no more
         self.released_bytes = 0
 
+    def settle(self, first: int, end: int) -> None:
+        """Note settled sequences; neighbours become one range, as one by one they cost the spool an entry each."""
+        settled = self.settled
+        if settled and settled[-1][1] == first:
+            settled[-1] = (settled[-1][0], end)
+        else:
+            settled.append((first, end))
+
     def discard(self, reason: str, count: int) -> None:
         """Count messages the ledger dropped."""
         self.discards[reason] = self.discards.get(reason, 0) + count

@@ -61,16 +61,31 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("epoch", "flow", "in_flight", "paused")
+    __slots__ = ("epoch", "flow", "in_flight", "paused", "turn")
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
         self.in_flight = RangeSet()
         self.paused = False
+        self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
     def room(self, unacked_count_max: int) -> int:
         """Return how many more messages the flow may get now."""
         free = unacked_count_max - self.in_flight.total
         available = self.flow.window.available()
         return max(0, min(free, available))
+
+
+def flows_with_room(flows: list[LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
+    """Return the flows that may get messages now, in the order in which they are served: who holds least goes first."""
+    if len(flows) == 1:
+        return flows if not flows[0].paused and flows[0].room(unacked_count_max) > 0 else []
+    eligible = [flow for flow in flows if not flow.paused and flow.room(unacked_count_max) > 0]
+    if len(eligible) > 1:
+        eligible.sort(key=_load)
+    return eligible
+
+
+def _load(flow: LedgerFlow) -> tuple[int, int]:
+    return flow.in_flight.total, flow.turn

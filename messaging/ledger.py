@@ -12,7 +12,7 @@ from typing import final
 
 from messaging.batch import MessageBatch
 from messaging.effects import Delivery, Effects
-from messaging.flows import DeliveryRules, Flow, LedgerFlow
+from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Segment, SegmentList
@@ -31,8 +31,9 @@ from messaging.settlement import (
 class Ledger:
     """One partition's messages and their states.
 
-    Every sequence below `next_sequence` is exactly one of: settled (below `floor`, in `settled`, or in no segment),
-    in flight with one flow, waiting to be delivered again (`requeued`), or never delivered (at or after `ready_from`).
+    Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
+    flow, waiting to be delivered again (`requeued`), or never delivered (at or after `ready_from`). Those that are not
+    settled lie in segments.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.
@@ -46,7 +47,7 @@ class Ledger:
         self.ready_from = next_sequence
         self.settled = RangeSet()
         self.requeued = RangeSet()
-        self.failures: dict[int, int] = {}  # sequence -> failed deliveries, for those delivered before and unsettled
+        self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.flows: dict[int, LedgerFlow] = {}
         self.waiting_count = 0  # unsettled, in flight or not
@@ -54,6 +55,9 @@ class Ledger:
         self.memory_bytes = 0  # of the batches that segments hold
         self.effects = Effects()
         self.segments = SegmentList()
+        self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
+        self.paged_end = 0  # no page reaches further
+        self._turn = 0
 
     # --- messages in ---
 
@@ -72,8 +76,13 @@ class Ledger:
     # --- flows ---
 
     def attach(self, flow: Flow, epoch: int) -> None:
-        """Let a flow take messages, under the given assignment epoch."""
-        assert flow.flow_id not in self.flows, "a flow is attached once"
+        """Let a flow take messages, under the given assignment epoch; a paused one that kept its epoch goes on."""
+        held = self.flows.get(flow.flow_id)
+        if held is not None:
+            assert held.paused, "a flow is attached once"
+            assert held.epoch == epoch, "who gets a partition anew was detached before"
+            held.paused = False
+            return
         self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
 
     def pause(self, flow_id: int) -> None:
@@ -96,57 +105,81 @@ class Ledger:
         return 0 if flow is None else flow.in_flight.total
 
     def was_delivered(self, sequence: int) -> bool:
-        """Return whether an unsettled message left the queue before, or may have."""
-        return sequence < self.suspect_end or sequence in self.failures
+        """Return whether an unsettled message left the queue, or may have."""
+        return sequence < self.ready_from or sequence < self.suspect_end
 
     # --- deliveries out ---
 
     def deliver(self, wall_ms: int) -> list[Delivery]:
         """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
         deliveries: list[Delivery] = []
-        while self.requeued.total > 0 or self.ready_from < self.next_sequence:
-            flow = self._pick_flow()
-            if flow is None:
-                break
-            share = self._share(flow)
-            again = self.requeued.total > 0
-            piece = self._requeued_piece(share) if again else self._fresh_piece(share)
-            if piece is None:
-                break  # its page is on the way, or nothing was left but gaps
-            segment, first, end = piece
-            if again:
-                self.requeued.remove(first, end)
+        ready_count = self.requeued.total + self.next_sequence - self.ready_from
+        if ready_count == 0 or not self.flows:
+            return deliveries
+        unacked_count_max = self.rules.unacked_count_max
+        line = flows_with_room(list(self.flows.values()), unacked_count_max)
+        # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
+        share = (ready_count + len(line) - 1) // len(line) if line else 0
+        place = 0
+        while line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+            flow = line[place]
+            if not self._deliver_piece(flow, min(share, flow.room(unacked_count_max)), wall_ms, deliveries):
+                return deliveries  # its page is on the way, or all that was left is settled
+            if flow.room(unacked_count_max) == 0:
+                del line[place]
             else:
-                self.ready_from = end
-            batch = segment.batch
-            assert batch is not None
-            if batch.headers() is not None and self.rules.expires(again):
-                self._deliver_unexpired(flow, segment, first, end, wall_ms, deliveries)
-            else:
-                self._deliver_run(flow, segment, first, end, deliveries)
+                place += 1
+            if place >= len(line):
+                place = 0
+        if not line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+            self.effects.starved_flows += [flow.flow for flow in self.flows.values() if not flow.paused]
         return deliveries
 
-    def _deliver_run(self, flow: LedgerFlow, segment: Segment, first: int, end: int, out: list[Delivery]) -> None:
+    def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
+        """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""
+        again = self.requeued.total > 0
+        piece = self._requeued_piece(limit) if again else self._fresh_piece(limit)
+        if piece is None:
+            return False
+        segment, first, end = piece
+        if again:
+            self.requeued.remove(first, end)
+        else:
+            self.ready_from = end
+        self._turn += 1
+        flow.turn = self._turn
         batch = segment.batch
         assert batch is not None
-        redelivered = self.was_delivered(first)
+        redelivered = again or first < self.suspect_end
+        if self.rules.expires(again) and batch.headers() is not None:
+            self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)
+        else:
+            self._deliver_run(flow, segment, first, end, redelivered, out)
+        return True
+
+    def _deliver_run(
+        self, flow: LedgerFlow, segment: Segment, first: int, end: int, redelivered: bool, out: list[Delivery]
+    ) -> None:
+        batch = segment.batch
+        assert batch is not None
+        tried_count = self.failures.get(first, 0) if self.failures else 0
+        start_row = first - segment.first
+        stop_row = end - segment.first
         flow.flow.window.take(end - first)
         flow.in_flight.add(first, end)
         out.append(
-            Delivery(
-                flow.flow,
-                flow.epoch,
-                batch,
-                first - segment.first,
-                end - segment.first,
-                first,
-                redelivered,
-                self.failures.get(first, 0) + 1,
-            )
+            Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tried_count + 1)
         )
 
     def _deliver_unexpired(
-        self, flow: LedgerFlow, segment: Segment, first: int, end: int, wall_ms: int, out: list[Delivery]
+        self,
+        flow: LedgerFlow,
+        segment: Segment,
+        first: int,
+        end: int,
+        redelivered: bool,
+        wall_ms: int,
+        out: list[Delivery],
     ) -> None:
         batch = segment.batch
         assert batch is not None
@@ -155,82 +188,50 @@ class Ledger:
             headers = batch.headers_of(sequence - segment.first)
             if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
                 if run_first < sequence:
-                    self._deliver_run(flow, segment, run_first, sequence, out)
+                    self._deliver_run(flow, segment, run_first, sequence, redelivered, out)
                 run_first = sequence + 1
                 self._discard(sequence, sequence + 1, DISCARD_EXPIRED)
         if run_first < end:
-            self._deliver_run(flow, segment, run_first, end, out)
-
-    def _pick_flow(self) -> LedgerFlow | None:
-        """Return the flow with credit that holds the fewest messages; those without credit stand in line for it."""
-        best: LedgerFlow | None = None
-        for flow in self.flows.values():
-            if flow.paused:
-                continue
-            if flow.room(self.rules.unacked_count_max) == 0:
-                self.effects.starved_flows.append(flow.flow)
-            elif best is None or flow.in_flight.total < best.in_flight.total:
-                best = flow
-        return best
-
-    def _share(self, chosen: LedgerFlow) -> int:
-        """Return how many messages to give to the chosen flow at once, so that competing flows get even shares."""
-        available = chosen.room(self.rules.unacked_count_max)
-        if len(self.flows) == 1:
-            return available
-        eligible = 0
-        for flow in self.flows.values():
-            if not flow.paused and flow.room(self.rules.unacked_count_max) > 0:
-                eligible += 1
-        ready = self.requeued.total + self.next_sequence - self.ready_from
-        fair = (ready + eligible - 1) // eligible
-        return fair if fair < available else available
+            self._deliver_run(flow, segment, run_first, end, redelivered, out)
 
     def _requeued_piece(self, limit: int) -> tuple[Segment, int, int] | None:
         first = self.requeued.starts[0]
-        segment = self.segments.segments[self.segments.at_or_after(first)]
-        assert segment.first <= first < segment.end, "what waits again is in a segment"
+        segment = self.segments.at_or_after(first)
+        assert segment is not None, "what waits again is in a segment"
+        assert segment.first <= first, "what waits again is in a segment"
         if not self._in_memory(segment):
             return None
+        if segment.page is not None:
+            self._prefetch(segment.end)
         end = min(self.requeued.ends[0], segment.end, first + limit)
-        count = self.failures.get(first, -1)
+        if not self.failures:
+            return segment, first, end
+        count = self.failures.get(first, 0)  # a delivery says how often it was tried, so it has one count
         stop = first + 1
-        while stop < end and self.failures.get(stop, -1) == count:
+        while stop < end and self.failures.get(stop, 0) == count:
             stop += 1
         return segment, first, stop
 
     def _fresh_piece(self, limit: int) -> tuple[Segment, int, int] | None:
-        segments = self.segments
         while True:
-            index = segments.at_or_after(self.ready_from)
-            if index == len(segments.segments):
+            segment = self.segments.at_or_after(self.ready_from)
+            if segment is None:
                 self.ready_from = self.next_sequence
                 return None
-            segment = segments.segments[index]
             first = segment.first if segment.first > self.ready_from else self.ready_from
             end = min(segment.end, first + limit)
+            if first < self.suspect_end < end:
+                end = self.suspect_end
             if self.settled.total > 0 and self.settled.ends[-1] > first:
                 # Only after a recovery, or where single messages were deleted, is something settled up here.
-                first, end = self._first_unsettled(first, end)
+                first, end = self.settled.first_outside(first, end)
                 if first == end:
                     self.ready_from = end
                     continue
             if not self._in_memory(segment):
                 return None
-            self._prefetch(index + 1)
+            self._prefetch(segment.end)
             return segment, first, end
-
-    def _first_unsettled(self, first: int, end: int) -> tuple[int, int]:
-        """Return the first unsettled stretch of `[first, end)`; empty at `end` when there is none."""
-        for start, stop in self.settled.ranges():
-            if stop <= first:
-                continue
-            if start > first:
-                return first, min(end, start)
-            first = min(stop, end)
-            if first == end:
-                break
-        return first, end
 
     def _in_memory(self, segment: Segment) -> bool:
         """Return whether a segment's messages are at hand; if not, ask for its page."""
@@ -242,11 +243,12 @@ class Ledger:
             self.effects.wanted_pages.append(page.first)
         return False
 
-    def _prefetch(self, index: int) -> None:
+    def _prefetch(self, sequence: int) -> None:
         """Ask for the next page while the consumer is busy with the messages before it."""
-        segments = self.segments.segments
-        if index < len(segments):
-            self._in_memory(segments[index])
+        if sequence < self.paged_end:
+            segment = self.segments.at_or_after(sequence)
+            if segment is not None:
+                self._in_memory(segment)
 
     # --- settlements ---
 
@@ -271,28 +273,37 @@ class Ledger:
 
     def purge(self) -> int:
         """Drop every message that no consumer holds; return how many."""
-        count = 0
-        for segment in list(self.segments.segments):
-            count += self.give_up(segment.first, segment.end, DISCARD_PURGED)
-        self.ready_from = self.next_sequence
-        return count
+        return self.give_up(self.floor, self.next_sequence, DISCARD_PURGED)
 
     def give_up(self, first: int, end: int, reason: str) -> int:
         """Drop those of `[first, end)` that no consumer holds; return how many."""
-        lost = RangeSet()
-        first = max(first, self.floor)
-        if first < end:
-            lost.add(first, end)
-        for start, stop in self.settled.ranges():
-            lost.remove(start, stop)
+        lost = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
         for flow in self.flows.values():
-            for start, stop in flow.in_flight.ranges():
-                lost.remove(start, stop)
-        count = lost.total
-        for start, stop in lost.ranges():
+            lost = [part for start, stop in lost for part in flow.in_flight.outside(start, stop)]
+        count = 0
+        for start, stop in lost:
+            count += stop - start
             self.requeued.remove(start, stop)
             self._discard(start, stop, reason)
         return count
+
+    def close(self, publication: Publication, count: int) -> None:
+        """Count rows, settled or paged, that need the publication no more.
+
+        It is not drained while a partition has yet to number its rows.
+        """
+        publication.open_count -= count
+        if publication.open_count == 0 and publication.unsequenced_count == 0:
+            self.effects.drained.append(publication)
+
+    def abandon(self) -> None:
+        """Let go of everything, in flight or not: the queue is gone, and with it what the store has of it.
+
+        Only `effects.drained` is left to be carried out. The ledger is not to be used any more.
+        """
+        for segment in self.segments.all():
+            if segment.publication is not None:
+                self.close(segment.publication, segment.live_count)
 
     def check(self) -> None:
         """Assert the invariants, each on its own line."""
@@ -301,87 +312,96 @@ class Ledger:
         self.requeued.check()
         assert self.floor <= self.ready_from <= self.next_sequence
         assert self.settled.total == 0 or self.settled.starts[0] > self.floor, "the floor is as high as it can be"
+        assert self.settled.total == 0 or self.settled.ends[-1] <= self.next_sequence
         held = RangeSet()
-        held_count = self.requeued.total
-        for first, end in self.requeued.ranges():
-            held.add(first, end)
-        for flow in self.flows.values():
-            flow.in_flight.check()
-            held_count += flow.in_flight.total
-            for first, end in flow.in_flight.ranges():
+        held_count = 0
+        for ranges in [self.requeued, *[flow.in_flight for flow in self.flows.values()]]:
+            ranges.check()
+            held_count += ranges.total
+            for first, end in ranges.ranges():
                 held.add(first, end)
         assert held.total == held_count, "no sequence is held twice"
-        assert sum([segment.live_count for segment in self.segments.segments]) == self.waiting_count
-        assert sum([segment.bytes_left for segment in self.segments.segments]) == self.waiting_bytes
+        assert held.total == 0 or held.ends[-1] <= self.ready_from, "what was delivered is behind what was not"
+        fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
+        assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
         for start, end in self.settled.ranges():
             assert held.count_within(start, end) == 0, "what is settled is held by nobody"
+        segments = self.segments.all()
+        for segment in segments:
+            unsettled_from = max(segment.first, self.floor)
+            settled_count = self.settled.count_within(unsettled_from, segment.end)
+            assert segment.live_count == segment.end - unsettled_from - settled_count
+            assert segment.page is not None or segment.first >= self.pageable_from
+        assert sum([segment.live_count for segment in segments]) == self.waiting_count
+        assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
+        assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
+        for sequence in self.failures:
+            assert sequence in held, "only what was delivered can have failed"
 
     def _requeue(self, first: int, end: int, failed: int) -> None:
+        if failed == 0:
+            self.requeued.add(first, end)
+            return
         failures = self.failures
         maximum = self.rules.redelivery_count_max
+        run_first = first
         for sequence in range(first, end):
-            count = failures.get(sequence, 0) + failed
+            count = failures.get(sequence, 0) + 1
+            failures[sequence] = count
             if maximum and count > maximum:
+                self.requeued.add(run_first, sequence)
+                run_first = sequence + 1
                 self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY)
-            else:
-                failures[sequence] = count
-                self.requeued.add(sequence, sequence + 1)
+        self.requeued.add(run_first, end)
 
     def _discard(self, first: int, end: int, reason: str) -> None:
         self.effects.discard(reason, end - first)
         self._settle(first, end)
 
     def _settle(self, first: int, end: int) -> None:
-        """Mark `[first, end)`, which nobody holds any more, as done."""
-        segments = self.segments.segments
-        index = self.segments.at_or_after(first)
-        while index < len(segments) and segments[index].first < end:
-            segment = segments[index]
-            count = min(end, segment.end) - max(first, segment.first)
-            self._settle_in(segment, count)
-            index += 1
+        """Mark `[first, end)`, which is unsettled and which nobody holds any more, as done."""
+        segment = self.segments.at_or_after(first)
+        assert segment is not None, "what is unsettled is in a segment"
+        if end <= segment.end and first >= segment.first:
+            self._settle_in(segment, end - first)
+        else:
+            for each in self.segments.overlapping(first, end):
+                self._settle_in(each, min(end, each.end) - max(first, each.first))
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)
         if self.durable:
-            self.effects.settled.append((first, end))
-        self.settled.add(first, end)
-        self._drop_settled_head()
+            self.effects.settle(first, end)
+        if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
+            self.floor = end
+        else:
+            self.settled.add(first, end)
+            if self.settled.starts[0] == self.floor:
+                self.floor = self.settled.ends[0]
+                self.settled.remove(self.settled.starts[0], self.floor)
+        if self.ready_from < self.floor:
+            self.ready_from = self.floor
 
     def _settle_in(self, segment: Segment, count: int) -> None:
+        effects = self.effects
         released = segment.bytes_left * count // segment.live_count
         segment.bytes_left -= released
         segment.live_count -= count
         self.waiting_count -= count
         self.waiting_bytes -= released
-        self.effects.released_count += count
-        self.effects.released_bytes += released
-        if segment.page is not None:
-            segment.page.live_count -= count
+        effects.released_count += count
+        effects.released_bytes += released
         publication = segment.publication
         if publication is None or publication.record_number != UNWRITTEN:
-            self.effects.settled_written = True
+            effects.settled_written = True
         if publication is not None:
-            publication.open_count -= count
-            if publication.open_count == 0:
-                self.effects.drained.append(publication)
-
-    def _drop_settled_head(self) -> None:
-        for segment in self.segments.drop_settled_head():
+            self.close(publication, count)
+        page = segment.page
+        if page is not None:
+            page.live_count -= count
+            if page.live_count == 0:
+                effects.dropped_pages.append(page.first)
+        if segment.live_count == 0:
             if segment.batch is not None:
                 self.memory_bytes -= segment.batch.memory_bytes()
-            page = segment.page
-            if page is not None and page.live_count == 0 and segment.end == page.end:
-                self.effects.dropped_pages.append(page.first)
-        segments = self.segments.segments
-        floor = segments[0].first if segments else self.next_sequence
-        if floor < self.floor:
-            floor = self.floor  # the head segment is settled in part
-        if self.settled.total > 0:
-            self.settled.remove(0, floor)
-            if self.settled.total > 0 and self.settled.starts[0] == floor:
-                floor = self.settled.ends[0]
-                self.settled.remove(0, floor)
-        self.floor = floor
-        if self.ready_from < floor:
-            self.ready_from = floor
+            self.segments.remove(segment)

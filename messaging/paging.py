@@ -9,7 +9,8 @@ from typing import final
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
 from messaging.publication import UNWRITTEN
-from messaging.segments import PAGE_LOADED, Page, Segment
+from messaging.ranges import RangeSet
+from messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
 from messaging.settlement import DISCARD_DAMAGED
 
 
@@ -34,95 +35,102 @@ def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_r
     page_held = 0
     freed = 0
     previous_end = 0
-    for segment in ledger.segments.segments:
-        if freed >= bytes_to_free:
-            break
+    segments = ledger.segments
+    segment = segments.at_or_after(ledger.pageable_from)
+    while segment is not None and segment.page is not None:  # not to be looked at again the next time
+        ledger.pageable_from = segment.end
+        segment = segments.at_or_after(segment.end)
+    while segment is not None and freed < bytes_to_free:
         batch = segment.batch
-        publication = segment.publication
-        pageable = (
-            batch is not None
-            and publication is not None
-            and publication.record_number != UNWRITTEN
-            and (through_record is None or publication.record_number <= through_record)
-        )
+        pageable = batch is not None and _is_stored(segment, through_record)
         if runs and (not pageable or page_held >= page_bytes):
             plans.append(PagePlan(runs[0][0], previous_end, runs))
             runs = []
             page_held = 0
-        if pageable and batch is not None and segment.live_count > 0:
+        if pageable and batch is not None:
             runs.append((segment.first, batch))
             page_held += batch.payload_bytes
             freed += batch.memory_bytes()
             previous_end = segment.end
+        segment = segments.at_or_after(segment.end)
     if runs:
         plans.append(PagePlan(runs[0][0], previous_end, runs))
     return plans
 
 
+def _is_stored(segment: Segment, through_record: int | None) -> bool:
+    """Return whether the journal has the segment, and nothing but the journal, in a record up to `through_record`."""
+    publication = segment.publication
+    if publication is None or publication.record_number == UNWRITTEN:
+        return False
+    return through_record is None or publication.record_number <= through_record
+
+
 def pages_written(ledger: Ledger, plan: PagePlan) -> None:
     """Put the page in the place of the segments it was planned from: the store has it now."""
-    segments = ledger.segments
-    index = segments.at_or_after(plan.first)
-    end = index
-    live = 0
-    bytes_left = 0
-    while end < len(segments) and segments.segments[end].first < plan.end:
-        segment = segments.segments[end]
-        live += segment.live_count
-        bytes_left += segment.bytes_left
-        if segment.batch is not None:
-            ledger.memory_bytes -= segment.batch.memory_bytes()
-        publication = segment.publication
-        if publication is not None and segment.live_count > 0:
-            publication.open_count -= segment.live_count
-            if publication.open_count == 0:
-                ledger.effects.drained.append(publication)
-        end += 1
-    if live == 0:
-        segments.replace(index, end, [])
+    ledger.paged_end = max(ledger.paged_end, plan.end)
+    segments = ledger.segments.overlapping(plan.first, plan.end)
+    if not segments:
         ledger.effects.dropped_pages.append(plan.first)
         return
-    page = Page(plan.first, plan.end, live)
-    segments.replace(index, end, [Segment(plan.first, plan.end, live, bytes_left, None, None, page)])
+    live = 0
+    bytes_left = 0
+    for segment in segments:
+        assert segment.batch is not None, "a stretch is planned once"
+        assert segment.publication is not None, "a stretch is planned once"
+        live += segment.live_count
+        bytes_left += segment.bytes_left
+        ledger.memory_bytes -= segment.batch.memory_bytes()
+        ledger.close(segment.publication, segment.live_count)
+    page = Page(plan.first, live)
+    first = segments[0].first  # behind the page's own first sequence when that was settled meanwhile
+    ledger.segments.replace(segments, [Segment(first, segments[-1].end, live, bytes_left, None, None, page)])
 
 
 def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBatch]]) -> None:
     """Bring the messages of a page back into memory. A page that is not waited for any more is ignored."""
-    segments = ledger.segments
-    index = segments.at_or_after(page_first)
-    if index == len(segments):
+    absent = _absent_segment(ledger, page_first)
+    if absent is None or absent.page is None:
         return
-    absent = segments.segments[index]
-    page = absent.page
-    if page is None or page.first != page_first or absent.batch is not None:
+    in_page = RangeSet()
+    for first, batch in runs:
+        in_page.add(first, first + batch.count)
+    # The page has all that the ledger counts in it, or the store mixed something up: what is nowhere is lost.
+    for first, end in in_page.outside(absent.first, absent.end):
+        ledger.give_up(first, end, DISCARD_DAMAGED)
+    if absent.live_count == 0:
         return
     loaded: list[Segment] = []
-    live_left = page.live_count
+    live_left = absent.live_count
     bytes_left = absent.bytes_left
     for first, batch in runs:
-        end = first + batch.count
-        unsettled_from = max(first, ledger.floor)
-        live = max(0, end - unsettled_from) - ledger.settled.count_within(unsettled_from, end)
+        live = _live_count(ledger, first, first + batch.count)
         if live > 0:
             share = bytes_left * live // live_left  # the last one takes what is left, so quotas add up
-            loaded.append(Segment(first, end, live, share, batch, None, page))
+            loaded.append(Segment(first, first + batch.count, live, share, batch, None, absent.page))
             live_left -= live
             bytes_left -= share
             ledger.memory_bytes += batch.memory_bytes()
-    assert live_left == 0, "a page holds what the ledger counts in it"
-    page.state = PAGE_LOADED
-    if loaded:
-        page.end = loaded[-1].end
-    segments.replace(index, index + 1, loaded)
+    absent.page.state = PAGE_LOADED
+    ledger.segments.replace([absent], loaded)
+
+
+def _absent_segment(ledger: Ledger, page_first: int) -> Segment | None:
+    """Return the segment that lies in this page and not in memory, if there still is one."""
+    segment = ledger.segments.at_or_after(page_first)
+    if segment is None or segment.batch is not None or segment.page is None or segment.page.first != page_first:
+        return None
+    return segment
+
+
+def _live_count(ledger: Ledger, first: int, end: int) -> int:
+    return sum([stop - start for start, stop in ledger.settled.outside(max(first, ledger.floor), end)])
 
 
 def page_damaged(ledger: Ledger, page_first: int) -> int:
     """Give up the messages of a page that cannot be read; return how many unsettled ones it held."""
-    segments = ledger.segments
-    index = segments.at_or_after(page_first)
-    if index == len(segments):
+    absent = _absent_segment(ledger, page_first)
+    if absent is None or absent.page is None:
         return 0
-    absent = segments.segments[index]
-    if absent.page is None or absent.page.first != page_first or absent.batch is not None:
-        return 0
+    absent.page.state = PAGE_ABSENT  # consumers may hold messages of it: given back, they are asked for and given up
     return ledger.give_up(absent.first, absent.end, DISCARD_DAMAGED)

@@ -36,6 +36,8 @@ class RangeSet:
 
     def add(self, first: int, end: int) -> int:
         """Add `[first, end)`; return how many members are new."""
+        if first >= end:
+            return 0
         starts = self.starts
         ends = self.ends
         if not starts or first > ends[-1]:  # beyond everything held: what a stream of deliveries does
@@ -69,6 +71,8 @@ class RangeSet:
         """Remove the members of `[first, end)` that are here; return them as ranges, ascending."""
         starts = self.starts
         ends = self.ends
+        if first >= end:
+            return []
         if starts and first == starts[0] and end <= ends[0]:  # a prefix: what acknowledgements in order do
             self.total -= end - first
             if end == ends[0]:
@@ -106,6 +110,38 @@ class RangeSet:
             count += min(self.ends[index], end) - max(self.starts[index], first)
             index += 1
         return count
+
+    def within(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return the members of `[first, end)` as ranges, ascending."""
+        found: list[tuple[int, int]] = []
+        index = bisect_right(self.ends, first)
+        while index < len(self.starts) and self.starts[index] < end:
+            found.append((max(self.starts[index], first), min(self.ends[index], end)))
+            index += 1
+        return found
+
+    def outside(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return the integers of `[first, end)` that are not members, as ranges, ascending."""
+        missing: list[tuple[int, int]] = []
+        for start, stop in self.within(first, end):
+            if first < start:
+                missing.append((first, start))
+            first = stop
+        if first < end:
+            missing.append((first, end))
+        return missing
+
+    def first_outside(self, first: int, end: int) -> tuple[int, int]:
+        """Return the first stretch of `[first, end)` without members; `(end, end)` when there is none."""
+        index = bisect_right(self.ends, first)
+        if index < len(self.starts) and self.starts[index] <= first:
+            first = self.ends[index]
+            index += 1
+        if first >= end:
+            return end, end
+        if index < len(self.starts) and self.starts[index] < end:
+            end = self.starts[index]
+        return first, end
 
     def check(self) -> None:
         """Assert the invariants."""

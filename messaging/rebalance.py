@@ -21,6 +21,9 @@ PAUSED: Final = "paused"
 UNBOUND: Final = "unbound"
 
 NO_FLOW: Final = 0
+NEVER: Final = -1
+
+HOLDDOWN_DELAYS_MAX: Final = 2  # a consumer that comes and goes all the time must not keep partitions from the others
 
 # Moves.
 ATTACH: Final = "attach"
@@ -68,8 +71,13 @@ class PartitionSlot:
 class Rebalancer:
     """Assignment of the partitions of one queue.
 
-    Invariants: a partition has at most one owner; its epoch rises with every new owner; `deadline_ms` is 0 or the time
-    at which `tick` has something to do.
+    The holddown lasts `delay_ms` from the first change. Consumers that join do not prolong it, so the delay has to cover
+    the gap between the first and the last of them; a consumer that leaves has the whole delay to come back, as long as
+    the holddown has not lasted HOLDDOWN_DELAYS_MAX delays already.
+
+    Invariants: a partition has at most one owner; its epoch rises with every new owner; the status is READY only when
+    everything is assigned and a rebalance would move nothing; `deadline_ms` is 0 or the time at which `tick` has
+    something to do.
     """
 
     def __init__(self, partitions_count: int, *, delay_ms: int, handoff_ms: int) -> None:
@@ -77,25 +85,24 @@ class Rebalancer:
         self.handoff_ms = handoff_ms
         self.slots = [PartitionSlot() for _ in range(partitions_count)]
         self.clients: dict[int, str] = {}  # bound flows, oldest first -> client name
-        self.status = READY
+        self.status: str = READY
         self.holddown_ends_ms = 0
         self.started_count = 0
         self.completed_count = 0
-        self._changed = False  # flows came or went while partitions were changing hands
+        self._holddown_began_ms = NEVER
+        self._owned: dict[int, list[int]] | None = None  # partitions by owner; None: to be gathered anew
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow."""
         self.clients[flow_id] = client
-        if all(slot.owner == NO_FLOW and slot.last_client in ("", client) for slot in self.slots):
-            return self._rebalance(now_ms)  # the first consumer of an idle queue waits for nobody
         moves: list[Move] = []
-        for partition, slot in enumerate(self.slots):
-            if slot.status == UNBOUND and slot.last_client == client:
-                moves.append(self._give(partition, flow_id))
-        if self.status == HOLDDOWN and self._balanced():
-            self.status = READY  # everybody is back where they were
-        elif len(self.clients) <= len(self.slots):
-            self._hold_down(now_ms)
+        if all(slot.status == UNASSIGNED for slot in self.slots):
+            moves = self._rebalance(now_ms)  # the first consumer of an idle queue waits for nobody
+        else:
+            for partition, slot in enumerate(self.slots):
+                if slot.status == UNBOUND and slot.last_client == client:
+                    moves.append(self._give(partition, flow_id))
+        self._review(now_ms, anew=False)
         return moves
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
@@ -103,30 +110,32 @@ class Rebalancer:
         client = self.clients.pop(flow_id, None)
         if client is None:
             return []
+        self._owned = None
         idle = self._idle_flows()
+        taken = 0
         moves: list[Move] = []
-        orphaned = False
         for partition, slot in enumerate(self.slots):
-            if slot.next_owner == flow_id:
-                slot.next_owner = NO_FLOW
-            if slot.owner != flow_id:
-                continue
-            moves.append(Move(DETACH, partition, flow_id, slot.epoch))
             heir = slot.next_owner
-            slot.owner = NO_FLOW
-            slot.next_owner = NO_FLOW
-            slot.last_client = client
-            slot.status = UNBOUND
-            if heir == NO_FLOW and idle:
-                heir = idle[0]  # a standby consumer takes everything over at once
-            if heir != NO_FLOW:
-                moves.append(self._give(partition, heir))
-            else:
-                orphaned = True
-        if orphaned:
-            self._hold_down(now_ms)
-        elif self._settled_down() and self.status == REBALANCING:
-            self._finish()
+            if slot.owner != flow_id and heir != flow_id:
+                continue
+            if heir in (NO_FLOW, flow_id) and idle:
+                heir = idle[taken % len(idle)]  # a standby consumer takes over at once
+                taken += 1
+            if slot.owner == flow_id:
+                moves.append(Move(DETACH, partition, flow_id, slot.epoch))
+                slot.owner = NO_FLOW
+                slot.next_owner = NO_FLOW
+                slot.last_client = client
+                slot.status = UNBOUND
+                if heir != NO_FLOW:
+                    moves.append(self._give(partition, heir))
+            elif heir != flow_id:
+                slot.next_owner = heir
+            else:  # nobody is there to hand it to: the owner goes on with it, under the epoch it has
+                slot.next_owner = NO_FLOW
+                slot.status = PARTITION_READY
+                moves.append(Move(ATTACH, partition, slot.owner, slot.epoch))
+        self._review(now_ms, anew=True)
         return moves
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
@@ -134,7 +143,9 @@ class Rebalancer:
         slot = self.slots[partition]
         if slot.status != PAUSED or slot.epoch != epoch:
             return []
-        return self._hand_over(partition)
+        moves = self._hand_over(partition)
+        self._finish()
+        return moves
 
     def tick(self, now_ms: int) -> list[Move]:
         """Bring time: the end of the holddown, and handoffs that took too long."""
@@ -144,6 +155,7 @@ class Rebalancer:
         for partition, slot in enumerate(self.slots):
             if slot.status == PAUSED and now_ms >= slot.handoff_deadline_ms:
                 moves += self._hand_over(partition)
+        self._finish()
         return moves
 
     def deadline_ms(self) -> int:
@@ -151,11 +163,16 @@ class Rebalancer:
         deadlines = [slot.handoff_deadline_ms for slot in self.slots if slot.status == PAUSED]
         if self.status == HOLDDOWN:
             deadlines.append(self.holddown_ends_ms)
-        return min(deadlines) if deadlines else 0
+        return max(1, min(deadlines)) if deadlines else 0
 
     def partitions_of(self, flow_id: int) -> list[int]:
-        """Return the partitions a flow owns."""
-        return [partition for partition, slot in enumerate(self.slots) if slot.owner == flow_id]
+        """Return the partitions a flow owns. Callers must not change the list."""
+        owned = self._owned
+        if owned is None:  # gathered once per change: the queue asks for every flow
+            owned = self._owned = {}
+            for partition, slot in enumerate(self.slots):
+                owned.setdefault(slot.owner, []).append(partition)
+        return owned.get(flow_id, [])
 
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
         """Return status, owning flow and epoch of each partition."""
@@ -163,22 +180,20 @@ class Rebalancer:
 
     def check(self) -> None:
         """Assert the invariants."""
+        paused_count = 0
         for slot in self.slots:
             assert slot.owner == NO_FLOW or slot.owner in self.clients, "an owner is bound"
             assert (slot.owner != NO_FLOW) == (slot.status in (PARTITION_READY, PAUSED))
-            assert slot.next_owner == NO_FLOW or slot.status == PAUSED
-
-    def _hold_down(self, now_ms: int) -> None:
-        """Wait for the set of consumers to come to rest; every change starts the wait anew."""
-        self.holddown_ends_ms = now_ms + self.delay_ms
-        if self.status == REBALANCING:
-            self._changed = True  # `_finish` begins the holddown when the handoffs are done
-        else:
-            self.status = HOLDDOWN
+            assert (slot.next_owner != NO_FLOW) == (slot.status == PAUSED), "a paused partition has an heir"
+            assert slot.next_owner == NO_FLOW or slot.next_owner in self.clients, "an heir is bound"
+            assert slot.next_owner == NO_FLOW or slot.next_owner != slot.owner, "an heir is somebody else"
+            paused_count += 1 if slot.status == PAUSED else 0
+        assert (paused_count > 0) == (self.status == REBALANCING), "a rebalance lasts as long as its handoffs"
+        assert self.status != READY or self._at_rest(), "ready means that nothing is left to move"
+        assert (self.deadline_ms() == 0) == (self.status == READY), "there is a deadline while there is something to do"
 
     def _rebalance(self, now_ms: int) -> list[Move]:
-        self.status = REBALANCING
-        self.started_count += 1
+        """Give out what has no owner, and begin the handoffs. The caller finishes when there are none."""
         moves: list[Move] = []
         wanted = assign_partitions([slot.owner for slot in self.slots], list(self.clients))
         for partition, owner in enumerate(wanted):
@@ -186,30 +201,22 @@ class Rebalancer:
             if owner == NO_FLOW:
                 slot.status = UNASSIGNED
                 slot.last_client = ""
-                continue
-            if owner == slot.owner:
-                continue
-            if slot.owner == NO_FLOW:
+            elif slot.owner == NO_FLOW:
                 moves.append(self._give(partition, owner))
-            else:
+            elif owner != slot.owner:
                 slot.status = PAUSED
                 slot.next_owner = owner
                 slot.handoff_deadline_ms = now_ms + self.handoff_ms
                 moves.append(Move(PAUSE, partition, slot.owner, slot.epoch))
-        if self._settled_down():
-            self._finish()
+        if moves:
+            self.started_count += 1
+            self.status = REBALANCING
+        self._holddown_began_ms = NEVER
         return moves
 
     def _hand_over(self, partition: int) -> list[Move]:
         slot = self.slots[partition]
-        moves = [Move(DETACH, partition, slot.owner, slot.epoch)]
-        heir = slot.next_owner if slot.next_owner != NO_FLOW else slot.owner
-        slot.owner = NO_FLOW
-        slot.next_owner = NO_FLOW
-        moves.append(self._give(partition, heir))
-        if self._settled_down():
-            self._finish()
-        return moves
+        return [Move(DETACH, partition, slot.owner, slot.epoch), self._give(partition, slot.next_owner)]
 
     def _give(self, partition: int, flow_id: int) -> Move:
         slot = self.slots[partition]
@@ -218,21 +225,37 @@ class Rebalancer:
         slot.epoch += 1
         slot.status = PARTITION_READY
         slot.last_client = self.clients[flow_id]
+        self._owned = None
         return Move(ATTACH, partition, flow_id, slot.epoch)
 
-    def _settled_down(self) -> bool:
-        """Return whether no handoff is under way."""
-        return not [slot for slot in self.slots if slot.status == PAUSED]
+    def _review(self, now_ms: int, *, anew: bool) -> None:
+        """After a flow came or went: a holddown begins if there is something to move; `anew`: or begins anew."""
+        if not self._at_rest():
+            if self._holddown_began_ms == NEVER:
+                self._holddown_began_ms = now_ms
+                self.holddown_ends_ms = now_ms + self.delay_ms
+            elif anew:
+                latest_ms = self._holddown_began_ms + HOLDDOWN_DELAYS_MAX * self.delay_ms
+                self.holddown_ends_ms = min(now_ms + self.delay_ms, latest_ms)
+        self._finish()
 
     def _finish(self) -> None:
+        """Find the status: handoffs come first, then the holddown for what changed meanwhile."""
+        if [slot for slot in self.slots if slot.status == PAUSED]:
+            return
         if self.status == REBALANCING:
             self.completed_count += 1
-        self.status = HOLDDOWN if self._changed else READY
-        self._changed = False
+        if self._at_rest():
+            self.status = READY
+            self._holddown_began_ms = NEVER
+        else:
+            self.status = HOLDDOWN
 
-    def _balanced(self) -> bool:
-        """Return whether a rebalance now would move nothing."""
+    def _at_rest(self) -> bool:
+        """Return whether a rebalance now would change nothing."""
         owners = [slot.owner for slot in self.slots]
+        if not self.clients:
+            return all(slot.status == UNASSIGNED for slot in self.slots)
         return assign_partitions(owners, list(self.clients)) == owners
 
     def _idle_flows(self) -> list[int]:

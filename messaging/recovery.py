@@ -55,30 +55,25 @@ class StoredPartition:
 
 
 def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
-    """Fill an empty ledger. Publications none of whose rows are needed here any more are left in its effects."""
-    floor = stored.floor
-    if stored.settled.total > 0 and stored.settled.starts[0] <= floor:
-        floor = max(floor, stored.settled.ends[0])
-    segments = _page_segments(stored, floor)
-    paged = RangeSet()
-    for page in stored.pages:
-        paged.add(page.first, page.end)
-    for each in stored.batches:
-        end = each.first + each.batch.count
-        live = 0 if each.first in paged else _live_count(stored, floor, each.first, end)
-        each.publication.open_count += live
-        if live > 0:
-            size = each.batch.payload_bytes * live // each.batch.count
-            segments.append(Segment(each.first, end, live, size, each.batch, each.publication, None))
-    segments.sort(key=lambda segment: segment.first)
-    highest = max([segment.end for segment in segments], default=floor)
-    ledger.next_sequence = max(stored.next_sequence, highest, floor)
-    ledger.settled.add(0, floor)
+    """Fill an empty ledger, and count in each publication the rows that are still open here.
+
+    Left in the ledger's effects: pages of which nothing is needed any more, and the sequences that hold no message (a
+    crash skips what was reserved and not used), which are settled from now on.
+    """
+    settled = RangeSet()
+    settled.add(0, stored.floor)
     for first, end in stored.settled.ranges():
-        ledger.settled.add(first, end)
-    ledger.settled.remove(0, floor)
-    ledger.floor = ledger.next_sequence if not segments else max(floor, segments[0].first)
-    ledger.settled.remove(0, ledger.floor)
+        settled.add(first, end)
+    segments = _page_segments(ledger, stored, settled) + _batch_segments(stored, settled)
+    segments.sort(key=_first_of)
+    next_sequence = max(stored.next_sequence, settled.ends[-1])
+    if segments:
+        next_sequence = max(next_sequence, segments[-1].end)
+    _settle_gaps(ledger, settled, segments, next_sequence)
+    ledger.next_sequence = next_sequence
+    ledger.floor = settled.ends[0]
+    settled.remove(0, ledger.floor)
+    ledger.settled = settled
     ledger.ready_from = ledger.floor
     for segment in segments:
         ledger.segments.append(segment)
@@ -86,40 +81,85 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
         ledger.waiting_bytes += segment.bytes_left
         if segment.batch is not None:
             ledger.memory_bytes += segment.batch.memory_bytes()
+        else:
+            ledger.paged_end = segment.end
     if not was_clean:
-        ledger.suspect_end = ledger.next_sequence
-        return
-    for first, end, failed_count in stored.redelivered:
-        for sequence in range(first, end):
-            ledger.failures[sequence] = failed_count
-        ledger.requeued.add(first, end)
-        ledger.ready_from = max(ledger.ready_from, end)
+        ledger.suspect_end = next_sequence
+    _restore_deliveries(ledger, stored, was_clean=was_clean)
 
 
 def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
     """Return what is to be known of earlier deliveries after a clean stop: (first, end, failed deliveries)."""
     ranges: list[tuple[int, int, int]] = []
-    for start, stop in ledger.requeued.ranges():
-        first = start
-        for sequence in range(start + 1, stop + 1):
-            if sequence == stop or ledger.failures.get(sequence, 0) != ledger.failures.get(first, 0):
-                ranges.append((first, sequence, ledger.failures.get(first, 0)))
-                first = sequence
+    delivered_end = min(max(ledger.ready_from, ledger.suspect_end), ledger.next_sequence)
+    failed = RangeSet()
+    for sequence in sorted(ledger.failures):
+        failed.add(sequence, sequence + 1)
+    for start, stop in ledger.settled.outside(ledger.floor, delivered_end):
+        for first, end in failed.outside(start, stop):
+            ranges.append((first, end, 0))
+        for first, end in failed.within(start, stop):
+            run_first = first
+            for sequence in range(first + 1, end + 1):
+                if sequence == end or ledger.failures[sequence] != ledger.failures[run_first]:
+                    ranges.append((run_first, sequence, ledger.failures[run_first]))
+                    run_first = sequence
+    ranges.sort()
     return ranges
 
 
-def _page_segments(stored: StoredPartition, floor: int) -> list[Segment]:
+def _page_segments(ledger: Ledger, stored: StoredPartition, settled: RangeSet) -> list[Segment]:
     segments: list[Segment] = []
     for each in stored.pages:
-        span = each.end - each.first
-        live = _live_count(stored, floor, each.first, each.end) - (span - each.message_count)
-        if live > 0:
-            page = Page(each.first, each.end, live)
-            size = each.payload_bytes * live // each.message_count
-            segments.append(Segment(each.first, each.end, live, size, None, None, page))
+        live = each.end - each.first - settled.count_within(each.first, each.end)
+        if live == 0:
+            ledger.effects.dropped_pages.append(each.first)
+            continue
+        size = each.payload_bytes * min(live, each.message_count) // max(1, each.message_count)
+        segments.append(Segment(each.first, each.end, live, size, None, None, Page(each.first, live)))
     return segments
 
 
-def _live_count(stored: StoredPartition, floor: int, first: int, end: int) -> int:
-    unsettled_from = max(first, floor)
-    return max(0, end - unsettled_from) - stored.settled.count_within(unsettled_from, end)
+def _batch_segments(stored: StoredPartition, settled: RangeSet) -> list[Segment]:
+    paged = RangeSet()
+    for page in stored.pages:
+        paged.add(page.first, page.end)
+    segments: list[Segment] = []
+    for each in stored.batches:
+        end = each.first + each.batch.count
+        live = 0 if each.first in paged else end - each.first - settled.count_within(each.first, end)
+        if live > 0:
+            each.publication.open_count += live
+            size = each.batch.payload_bytes * live // each.batch.count
+            segments.append(Segment(each.first, end, live, size, each.batch, each.publication, None))
+    return segments
+
+
+def _settle_gaps(ledger: Ledger, settled: RangeSet, segments: list[Segment], next_sequence: int) -> None:
+    """Settle what lies in no segment, so that nothing has to tell a gap from a message later."""
+    previous_end = 0
+    for first, end in [*[(segment.first, segment.end) for segment in segments], (next_sequence, next_sequence)]:
+        for gap_first, gap_end in settled.outside(previous_end, first):
+            settled.add(gap_first, gap_end)
+            if ledger.durable:
+                ledger.effects.settle(gap_first, gap_end)
+        previous_end = end
+
+
+def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
+    """Bring back what the last clean stop knew. After a crash since then, its counts are a lower bound still."""
+    delivered_end = ledger.floor
+    for first, end, failed_count in stored.redelivered:
+        delivered_end = max(delivered_end, min(end, ledger.next_sequence))
+        if failed_count > 0:
+            for start, stop in ledger.settled.outside(max(first, ledger.floor), min(end, ledger.next_sequence)):
+                for sequence in range(start, stop):
+                    ledger.failures[sequence] = failed_count
+    if was_clean or ledger.failures:
+        ledger.ready_from = delivered_end
+        for first, end in ledger.settled.outside(ledger.floor, delivered_end):
+            ledger.requeued.add(first, end)
+
+
+def _first_of(segment: Segment) -> int:
+    return segment.first

@@ -12,6 +12,7 @@ from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.config import Config, ConfigError, load
 from gateway.config.allowed import allowed_by, is_secret, leaves
+from gateway.start_errors import CannotStart
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")
@@ -27,7 +28,11 @@ def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOpt
     loaded = _load(config, data, settings)
     from gateway.node import run  # late: every other command starts without the broker's code
 
-    raise typer.Exit(run(loaded, reload=lambda: _reloaded(config, data, settings)))
+    try:
+        exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
+    except CannotStart as error:
+        raise CommandFailed(error.text, advice=error.advice) from None
+    raise typer.Exit(exit_code)
 
 
 def check_config(

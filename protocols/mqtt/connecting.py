@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Final
 from actors.messages import BindFlow, BindRefused, FindQueue, QueueHandle, UnbindFlow
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
-from messaging.pressure import Pressure
 from protocols.authentication import Principal
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.events import ConnectReceived
@@ -19,12 +18,11 @@ from protocols.mqtt.reason_codes import (
     TOPIC_NAME_INVALID,
 )
 from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.session_writes import SessionWrites
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
 
-CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
-CONNECTION_LOW_BYTES: Final = 64 * 1024
 ASSIGNED_PREFIX: Final = "auto-"
 
 
@@ -51,7 +49,8 @@ async def connect(connection: "MqttConnection", event: ConnectReceived) -> None:
     connection.adopt(session, event.will)
     _set_up(connection, event, session)
     if session.is_durable:
-        await connection.store_session()
+        assert connection.writes is not None
+        await connection.writes.store_session(connection.will)
     await resume_flows(connection, session)
 
 
@@ -103,7 +102,8 @@ def _accept(
 def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Session) -> None:
     services = connection.services
     limit = event.receive_maximum if event.level == 5 else services.window_v3
-    connection.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
+    watch = connection.watch_writing()
+    writes = connection.writes = SessionWrites(connection.cell, services)
     publisher = Publisher(
         space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
     )
@@ -112,20 +112,22 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         level=event.level,
         session=session,
         publisher=publisher,
-        before_answer=connection.before_exactly_once,
+        before_answer=writes.before_exactly_once,
     )
     connection.delivering = DeliveringSide(
         engine=connection.engine,
         level=event.level,
         session=session,
         window=CreditWindow(limit),
-        before_exactly_once=connection.before_exactly_once,
+        before_exactly_once=writes.before_exactly_once,
         wall_ms=connection.runtime.clock.wall_ms,
     )
+    writes.session = session
+    writes.delivering = connection.delivering
     connection.delivering.resend_releases()
     connection.delivering.resend_retained(connection.runtime.clock.wall_ms())
     session.subscriber.address = connection.cell.inbox
-    session.subscriber.pressure = connection.pressure
+    session.subscriber.pressure = watch.pressure
 
 
 async def resume_flows(connection: "MqttConnection", session: Session) -> None:

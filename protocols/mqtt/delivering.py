@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from actors.messages import WAKE, Deliveries, Settle, SharedDirect
+from actors.data_messages import WAKE, Deliveries, Settle, SharedDirect
 from messaging.address import Address
 from messaging.batch import EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
@@ -98,11 +98,12 @@ class DeliveringSide:
 
     # --- guaranteed messages ---
 
-    def deliver(self, message: Deliveries, wall_ms: int) -> None:
-        """Send what a partition delivered on one of this connection's flows."""
+    def deliver(self, message: Deliveries, wall_ms: int) -> int:
+        """Send what a partition delivered on one of this connection's flows; return how many messages."""
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
-            return  # unbound meanwhile: the partition takes its messages back
+            return 0  # unbound meanwhile: the partition takes its messages back
+        count = 0
         for delivery in message.deliveries:
             key = (message.partition_number, delivery.epoch)
             source = bound.sources.get(key)
@@ -111,6 +112,8 @@ class DeliveringSide:
                     message.partition, message.flow.flow_id, delivery.epoch, is_session_queue=bound.extra is None
                 )
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
+            count += delivery.stop_row - delivery.start_row
+        return count
 
     def _deliver(
         self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery, wall_ms: int

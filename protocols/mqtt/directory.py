@@ -9,7 +9,9 @@ from typing import Any, final
 
 import pykka
 
+from actors.cell import ActorCell
 from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
 from actors.messages import (
     AddSubscription,
     DeleteQueue,
@@ -21,7 +23,7 @@ from actors.messages import (
     SessionRows,
 )
 from actors.publishing import Publisher
-from actors.runtime import ActorCell, LoopActor, TimerHandle
+from actors.runtime import TimerHandle
 from actors.tasks import run
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from actors.runtime import ActorCell
+from actors.cell import ActorCell
 from protocols.mqtt.session import Session
 from protocols.mqtt.will import Will
 

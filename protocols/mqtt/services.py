@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from actors.runtime import ActorCell, Runtime
+from actors.cell import ActorCell
+from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace

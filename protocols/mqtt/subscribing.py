@@ -221,8 +221,8 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
 async def _stored(connection: "MqttConnection") -> None:
     """Wait until a restart would bring the session back as it is now."""
     session = connection.session
-    if session is not None and session.is_durable:
-        await connection.store_session()
+    if session is not None and session.is_durable and connection.writes is not None:
+        await connection.writes.store_session(connection.will)
 
 
 async def _send_retained(connection: "MqttConnection", granted: GrantedSubscription, messages: Retained) -> None:

@@ -55,37 +55,51 @@ def read_acknowledgements(
     run_first = 0  # 0: no run is open
     run_last = 0
     run_code = SUCCESS
-    while pos < end and data[pos] == first_byte:
-        if pos + _PACKET_BYTES <= end and data[pos + 1] == 2:
-            first = data[pos + 2] << 8 | data[pos + 3]
-            if first == 0:
-                read_packet_id(data, pos + 2, end)  # raises
-            count = _run_length(data, pos, end, table, first)
-            last = first + count - 1
-            reason_code = SUCCESS
-            pos += count * _PACKET_BYTES
-        else:
-            length, body = read_length(data, pos + 1, end)
-            if length < 0:
-                break
-            stop = body + length
-            _check_length(kind, level, length, stop - pos, packet_bytes_max)
-            if level == 5 and is_padded(data, pos + 1, body):
-                raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
-            if stop > end:
-                break
-            first = last = read_packet_id(data, body, stop)
-            reason_code = _reason_code(data, body + 2, stop, kind)
-            pos = stop
-        if run_first == 0 or run_last + 1 != first or run_code != reason_code:
-            if run_first:
-                events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
-            run_first = first
-            run_code = reason_code
-        run_last = last
-    if run_first:
-        events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
+    try:
+        while pos < end and data[pos] == first_byte:
+            if pos + _PACKET_BYTES <= end and data[pos + 1] == 2:
+                first = read_packet_id(data, pos + 2, end)
+                count = _run_length(data, pos, end, table, first)
+                last = first + count - 1
+                reason_code = SUCCESS
+                pos += count * _PACKET_BYTES
+            else:
+                body, stop = _bounds(data, pos, end, level, packet_bytes_max)
+                if stop > end:
+                    break
+                first = last = read_packet_id(data, body, stop)
+                reason_code = _reason_code(data, body + 2, stop, kind)
+                pos = stop
+            if run_first == 0 or run_last + 1 != first or run_code != reason_code:
+                if run_first:
+                    events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
+                run_first = first
+                run_code = reason_code
+            run_last = last
+    finally:
+        # Also in front of a violation: what was right before it counts.
+        if run_first:
+            events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
     return pos
+
+
+def _bounds(data: bytes, pos: int, end: int, level: int, packet_bytes_max: int) -> tuple[int, int]:
+    """Return where the body of the packet at `pos` begins and ends; an end behind `end` when it is not complete.
+
+    A remaining length that cannot be right is refused before the packet is there.
+    """
+    length, body = read_length(data, pos + 1, end)
+    if length < 0:
+        return pos, end + 1
+    kind = data[pos] >> 4
+    if length < 2 or (level < 5 and length != 2):
+        raise PeerViolation(MALFORMED_PACKET, f"{NAMES[kind]} with remaining length {length}")
+    size = body - pos + length
+    if size > packet_bytes_max:
+        raise PeerViolation(PACKET_TOO_LARGE, f"packet of {size} bytes, at most {packet_bytes_max} are allowed")
+    if level == 5 and is_padded(data, pos + 1, body):
+        raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
+    return body, body + length
 
 
 def _run_length(data: bytes, pos: int, end: int, table: bytes, first: int) -> int:
@@ -112,14 +126,6 @@ def _run_length(data: bytes, pos: int, end: int, table: bytes, first: int) -> in
             trial = step // 2
             limit = count + step - 1
     return count
-
-
-def _check_length(kind: int, level: int, length: int, size: int, packet_bytes_max: int) -> None:
-    """Refuse a remaining length that cannot be right, before the packet is there."""
-    if length < 2 or (level < 5 and length != 2):
-        raise PeerViolation(MALFORMED_PACKET, f"{NAMES[kind]} with remaining length {length}")
-    if size > packet_bytes_max:
-        raise PeerViolation(PACKET_TOO_LARGE, f"packet of {size} bytes, at most {packet_bytes_max} are allowed")
 
 
 def _reason_code(data: bytes, pos: int, end: int, kind: int) -> int:

@@ -1,0 +1,222 @@
+"""An actor's place in the tree: its address, its figures and its supervision. It outlives restarts of the actor."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pykka
+from pykka import messages as pykka_messages
+from pykka._envelope import Envelope
+
+from actors.futures import LoopFuture
+from actors.inbox import Inbox, Scheduled
+from actors.supervision import OnFailure, RestartLog, RestartPolicy
+
+if TYPE_CHECKING:
+    from actors.runtime import Runtime
+
+log = logging.getLogger("sluicegate.actors")
+
+
+class StopFlag:
+    """Tells pykka's references whether the actor still runs. On one loop this needs no lock."""
+
+    __slots__ = ("_set",)
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        """Return whether the actor has stopped."""
+        return self._set
+
+    def set(self) -> None:
+        """Note that the actor has stopped."""
+        self._set = True
+
+
+@dataclass(frozen=True)
+class ActorOverview:
+    """One actor in the tree that `/actors` and the metrics show."""
+
+    name: str
+    kind: str
+    state: str  # "running" or "stopped"
+    inbox_depth: int
+    handled_count: int
+    batches_count: int
+    batch_size_max: int
+    handling_ns: int
+    restarts_count: int
+    dead_letters: int
+    children: list["ActorOverview"] = field(default_factory=list)
+
+
+class ActorCell(Scheduled):
+    """An actor's place in the tree: its address, its figures and its supervision.
+
+    `receive` and `drained` are the present actor's, looked up once for each instance and not for each message.
+    """
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        *,
+        kind: str,
+        name: str,
+        factory: Callable[["ActorCell"], Any],
+        parent: "ActorCell | None",
+        policy: RestartPolicy,
+    ) -> None:
+        self.runtime = runtime
+        self.kind = kind
+        self.name = name
+        self.parent = parent
+        self.policy = policy
+        self.children: dict[int, ActorCell] | None = None  # most actors have none
+        self.inbox = Inbox(runtime.dispatcher, self)
+        self.stopped = StopFlag()
+        self.handled_count = 0
+        self.batches_count = 0
+        self.batch_size_max = 0
+        self.handling_ns = 0
+        self._clock = runtime.clock
+        self._factory = factory
+        self._restarts: RestartLog | None = None  # most actors never fail
+        self.actor: Any = None  # a LoopActor
+        self._install()
+
+    def _install(self) -> None:
+        """Make a fresh instance of the actor."""
+        actor = self._factory(self)
+        self.actor = actor
+        self._receive: Callable[[Any], Any] = actor.on_receive
+        self._drained: Callable[[], None] = actor.on_drained
+
+    def drain(self) -> None:
+        """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled."""
+        if self.stopped.is_set():
+            return
+        items = self.inbox.swap()
+        count = len(items)
+        started_ns = self._clock.now_ns()
+        handled = 0
+        while handled < count:
+            try:
+                while handled < count:
+                    item = items[handled]
+                    handled += 1
+                    if type(item) is Envelope:
+                        self._handle_envelope(item)
+                    else:
+                        self._receive(item)
+                self._drained()
+            except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
+                self._failed(error)
+            if self.stopped.is_set():
+                self._refuse(items[handled:])
+                return
+        self.handled_count += count
+        self.batches_count += 1
+        if count > self.batch_size_max:
+            self.batch_size_max = count
+        self.handling_ns += self._clock.now_ns() - started_ns
+
+    def ask(self, message: object) -> LoopFuture[Any]:
+        """Ask the actor through pykka; the future carries its answer or its exception."""
+        future: LoopFuture[Any] = self.actor.actor_ref.ask(message, block=False)
+        return future
+
+    def stop(self) -> None:
+        """Stop the actor and its children, children first. What waits in the inbox is refused."""
+        if self.stopped.is_set():
+            return
+        if self.children:
+            for child in list(self.children.values()):
+                child.stop()
+        self.stopped.set()
+        self.inbox.closed = True
+        try:
+            self.actor.on_stop()
+        except Exception:
+            log.exception("actor %s failed while stopping", self.path())
+        waiting, self.inbox.items = self.inbox.items, []
+        self._refuse(waiting)
+        if self.parent is not None and self.parent.children is not None:
+            self.parent.children.pop(id(self), None)
+
+    def path(self) -> str:
+        """Return the names from the root down to this actor."""
+        return self.name if self.parent is None else f"{self.parent.path()}/{self.name}"
+
+    def overview(self) -> ActorOverview:
+        """Return this actor's figures, and those of all below it."""
+        return ActorOverview(
+            name=self.name,
+            kind=self.kind,
+            state="stopped" if self.stopped.is_set() else "running",
+            inbox_depth=len(self.inbox.items),
+            handled_count=self.handled_count,
+            batches_count=self.batches_count,
+            batch_size_max=self.batch_size_max,
+            handling_ns=self.handling_ns,
+            restarts_count=0 if self._restarts is None else self._restarts.count,
+            dead_letters=self.inbox.dead_letters,
+            children=[child.overview() for child in self.children.values()] if self.children else [],
+        )
+
+    def _handle_envelope(self, envelope: Envelope[Any]) -> None:
+        if isinstance(envelope.message, pykka_messages._ActorStop):
+            self.stop()
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(None)
+            return
+        if envelope.reply_to is None:
+            self.actor._handle_receive(envelope.message)
+            return
+        try:
+            answer = self.actor._handle_receive(envelope.message)
+        except Exception:  # an ask carries its failure back to who asked
+            envelope.reply_to.set_exception()
+            return
+        if isinstance(answer, LoopFuture):  # the actor answers later
+            answer.then(lambda done: _pass_on(done, envelope.reply_to))
+        else:
+            envelope.reply_to.set(answer)
+
+    def _failed(self, error: Exception) -> None:
+        log.error("actor %s failed: %r", self.path(), error, exc_info=error)
+        runtime = self.runtime
+        self.actor.on_failure(type(error), error, error.__traceback__)
+        if self._restarts is None:
+            self._restarts = RestartLog(self.policy)
+        if self._restarts.may_restart(runtime.clock.now_ms()):
+            self._install()
+            self.actor.on_start()
+        elif self.policy.on_failure is OnFailure.STOP:
+            self.stop()
+        else:
+            self.stop()
+            if self.parent is not None:
+                self.parent._failed(error)
+            else:
+                runtime.fatal(error)
+
+    def _refuse(self, items: list[object]) -> None:
+        for item in items:
+            if type(item) is Envelope and item.reply_to is not None:
+                dead = pykka.ActorDeadError(f"{self.path()} stopped before handling the message")
+                item.reply_to.set_exception((type(dead), dead, None))
+        self.inbox.dead_letters += len(items)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.path()}>"
+
+
+def _pass_on(answer: LoopFuture[Any], reply_to: pykka.Future[Any] | None) -> None:
+    assert reply_to is not None
+    try:
+        reply_to.set(answer.get())
+    except Exception:  # the asker's to handle
+        reply_to.set_exception()

@@ -1,0 +1,44 @@
+"""The base of every actor on the event loop.
+
+It stays interpreted, because what inherits from pykka's actor cannot be compiled. So an actor on the data path is a
+thin class that hands `on_receive` and `on_drained` over to a compiled object.
+"""
+
+from typing import Any
+
+import pykka
+
+from actors.cell import ActorCell
+from actors.futures import LoopFuture
+from actors.inbox import Inbox
+
+
+class LoopActor(pykka.Actor):
+    """An actor whose messages are handled on the runtime's event loop.
+
+    `on_receive` gets one message at a time; `on_drained` is called when the messages of a turn have been handled, the
+    place for work that is done once for all of them.
+    """
+
+    def __init__(self, cell: ActorCell) -> None:
+        # pykka's own constructor makes a UUID and a thread event for each actor: 5 us and 1 kB that we do without.
+        self.cell = cell
+        self.runtime = cell.runtime
+        self.actor_urn = f"urn:actor:{cell.runtime.next_urn()}"
+        self.actor_inbox = cell.inbox
+        self.actor_stopped = cell.stopped  # type: ignore[assignment]  # pykka reads is_set() and set() only
+        self._actor_ref = pykka.ActorRef(self)
+
+    @staticmethod
+    def _create_actor_inbox() -> Inbox:
+        raise RuntimeError("a LoopActor's inbox belongs to its cell: start it with Runtime.spawn")
+
+    @staticmethod
+    def _create_future() -> LoopFuture[Any]:
+        return LoopFuture()
+
+    def _start_actor_loop(self) -> None:
+        self.on_start()
+
+    def on_drained(self) -> None:
+        """Do what is done once after the messages of a turn."""

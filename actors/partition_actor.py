@@ -1,0 +1,24 @@
+"""The partition actor: it hands everything to the compiled partition."""
+
+from actors.cell import ActorCell
+from actors.data_messages import WAKE
+from actors.loop_actor import LoopActor
+from actors.partition import Partition
+
+
+class PartitionActor(LoopActor):
+    """A partition's place in the actor tree."""
+
+    def __init__(self, cell: ActorCell, partition: Partition) -> None:
+        super().__init__(cell)
+        self._partition = partition
+        self.on_receive = partition.receive  # type: ignore[method-assign]  # one call less for each batch
+        self.on_drained = partition.drained  # type: ignore[method-assign]
+
+    def on_start(self) -> None:
+        """Deliver what a recovery, or an instance that failed, left ready."""
+        self.cell.inbox.post(WAKE)
+
+    def on_stop(self) -> None:
+        """Give back what the partition counted for."""
+        self._partition.close()

@@ -1,0 +1,26 @@
+"""The actor of an MQTT connection: it hands everything to the compiled connection."""
+
+from typing import Any
+
+from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
+from protocols.mqtt.connection import MqttConnection
+from protocols.mqtt.services import MqttServices
+
+
+class MqttConnectionActor(LoopActor):
+    """One MQTT client's place among the actors."""
+
+    def __init__(self, cell: ActorCell, *, services: MqttServices, directory: ActorCell) -> None:
+        super().__init__(cell)
+        self.connection = MqttConnection(cell, services=services, directory=directory)
+        self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
+        self.on_drained = self.connection.drained  # type: ignore[method-assign]
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """Our own mistake costs this connection, and its client gets its will and its messages again."""
+        self.connection.fail()
+
+    def on_stop(self) -> None:
+        """Let go of whoever waits for this connection."""
+        self.connection.let_go()

@@ -1,0 +1,134 @@
+"""When one client is not read from, and what becomes of it when it does not read.
+
+A publisher stops being read while a destination it feeds is over its high mark, while a request of it waits for another
+actor, or while too many of its publishes are unanswered. A client that does not read what it is sent holds up its
+publishers for a while, and then nobody.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from actors.data_messages import Resume
+from messaging.address import Address
+from messaging.pressure import Pressure
+from protocols.mqtt.services import MqttServices
+from protocols.transports import ByteTransport
+
+UNANSWERED_MAX: Final = 20_000  # publishes of a 3.x client, which has no Receive Maximum to keep to
+CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
+CONNECTION_LOW_BYTES: Final = 64 * 1024
+
+
+class ReadingGate:
+    """Whether bytes are taken from one client."""
+
+    def __init__(self, address: Address, services: MqttServices) -> None:
+        self._address = address
+        self._services = services
+        self._transport: ByteTransport | None = None
+        self._waits_for: list[Pressure] = []
+        self._busy = False  # a request is being carried out
+        self._too_many_unanswered = False
+        self._stopped = False
+
+    def attach(self, transport: ByteTransport | None) -> None:
+        """Take the transport, or let go of it."""
+        self._transport = transport
+
+    def busy(self, busy: bool) -> None:
+        """Note that a request is being carried out, or is done."""
+        self._busy = busy
+        self._decide()
+
+    def published(self, pressures: list[Pressure], unanswered_count: int) -> None:
+        """Note what a publish ran into. Empties the list."""
+        for pressure in pressures:
+            if pressure.over and pressure not in self._waits_for:
+                pressure.wait(self._address)
+                self._waits_for.append(pressure)
+        pressures.clear()
+        self.answered(unanswered_count)
+
+    def answered(self, unanswered_count: int) -> None:
+        """Note how many publishes wait for an answer."""
+        self._too_many_unanswered = unanswered_count > UNANSWERED_MAX
+        self._decide()
+
+    def resume(self) -> None:
+        """A destination can take more, or is waited for no longer."""
+        self._waits_for = [pressure for pressure in self._waits_for if pressure.over]
+        self._decide()
+
+    def _decide(self) -> None:
+        stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
+        if stop == self._stopped:
+            return
+        self._stopped = stop
+        transport = self._transport
+        if stop:
+            if self._waits_for:
+                self._services.counters.publishers_paused += 1
+            if transport is not None:
+                transport.pause_reading()
+        elif transport is not None:
+            transport.resume_reading()
+
+
+class WritingWatch:
+    """Whether one client reads what it is sent."""
+
+    def __init__(self, services: MqttServices) -> None:
+        self._services = services
+        self._transport: ByteTransport | None = None
+        self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
+        self.paused = False
+
+    def attach(self, transport: ByteTransport | None) -> None:
+        """Take the transport, or let go of it."""
+        self._transport = transport
+
+    def writing_paused(self) -> None:
+        """The client reads slower than we write."""
+        self.paused = True
+        self._services.counters.slow_subscribers += 1
+        self.pressure.level(CONNECTION_HIGH_BYTES, self._services.runtime.clock.now_ms())
+        self._look_for_progress(-1)
+
+    def writing_resumed(self) -> None:
+        """The client has caught up."""
+        self.paused = False
+        _let_go_on(self.pressure.level(0, self._services.runtime.clock.now_ms()))
+
+    def drops_direct(self, count: int) -> bool:
+        """Return whether the client has too much unread for more direct messages; what is dropped is counted."""
+        transport = self._transport
+        if not self.paused or transport is None:
+            return False
+        if transport.buffered_bytes() < self._services.connection_buffer_bytes_max:
+            return False
+        counters = self._services.counters
+        counters.count(counters.dropped, "transmit_congestion", count)
+        return True
+
+    def close(self) -> None:
+        """The connection ends: whoever waits for it goes on."""
+        _let_go_on(self.pressure.close())
+
+    def _look_for_progress(self, buffered_before: int) -> None:
+        transport = self._transport
+        if not self.paused or transport is None:
+            return
+        runtime = self._services.runtime
+        now_ms = runtime.clock.now_ms()
+        buffered = transport.buffered_bytes()
+        if 0 <= buffered < buffered_before:
+            self.pressure.progress(now_ms)
+        stall_ms = self._services.slow_subscriber_stall_ms
+        _let_go_on(self.pressure.waive_if_stalled(now_ms, stall_ms))
+        look_again: Callable[[], None] = lambda: self._look_for_progress(buffered)  # noqa: E731  # a timer's callback
+        runtime.after(max(10, stall_ms // 2), look_again)
+
+
+def _let_go_on(publishers: list[Address]) -> None:
+    for publisher in publishers:
+        publisher.post(Resume())

@@ -1,0 +1,75 @@
+"""What a restart of the broker must not forget of a session: its writes to the store, and who waits for them."""
+
+from collections.abc import Callable
+
+from actors.cell import ActorCell
+from actors.futures import LoopFuture
+from actors.messages import SessionRows
+from actors.queue_directory import StoreRefused
+from protocols.mqtt.delivering import DeliveringSide
+from protocols.mqtt.services import MqttServices
+from protocols.mqtt.session import Session, qos2_key, state_key
+from protocols.mqtt.will import Will
+from protocols.mqtt.will_storage import will_to_row
+
+
+class SessionWrites:
+    """The writes of one connection's session. Their tokens count down from -1; those of publishes count up."""
+
+    def __init__(self, cell: ActorCell, services: MqttServices) -> None:
+        self._cell = cell
+        self._services = services
+        self._next_token = -1
+        self._written: dict[int, LoopFuture[None]] = {}
+        self._after_qos2: list[Callable[[], None]] = []
+        self.session: Session | None = None
+        self.delivering: DeliveringSide | None = None
+
+    def confirmed(self, token: int) -> None:
+        """A write is safe."""
+        self._written.pop(token).set(None)
+
+    def refused(self, token: int, reason: str) -> None:
+        """A write cannot be made."""
+        error = StoreRefused(reason)
+        self._written.pop(token).set_exception((StoreRefused, error, None))
+
+    async def store_session(self, will: Will | None) -> None:
+        """Have the session's state written, and wait until it is safe. Raises StoreRefused."""
+        session = self.session
+        assert session is not None
+        row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
+        await self._write(state_key(session.client_id), row)
+
+    def before_exactly_once(self, callback: Callable[[], None]) -> None:
+        """Call back once the session's QoS 2 packet ids are in the store. Several in one turn share a write."""
+        if not self._after_qos2:
+            self._services.runtime.dispatcher.at_turn_end(self)
+        self._after_qos2.append(callback)
+
+    def flush(self) -> None:
+        """Have the QoS 2 row written, at the end of a turn."""
+        session = self.session
+        callbacks, self._after_qos2 = self._after_qos2, []
+        if session is None or self.delivering is None:
+            return
+        written = self._write(qos2_key(session.client_id), session.qos2_row(self.delivering.sent_exactly_once))
+        written.then(lambda done: _run_all(done, callbacks))
+
+    def _write(self, key: bytes, row: bytes) -> LoopFuture[None]:
+        token = self._next_token
+        self._next_token -= 1
+        written: LoopFuture[None] = LoopFuture()
+        self._written[token] = written
+        self._services.spool.post(SessionRows([(key, row)], self._cell.inbox, token))
+        return written
+
+
+def _run_all(written: LoopFuture[None], callbacks: list[Callable[[], None]]) -> None:
+    """Go on with what waited for a write. After a refused one the connection ends, and nothing goes on."""
+    try:
+        written.get()
+    except StoreRefused:
+        return
+    for callback in callbacks:
+        callback()

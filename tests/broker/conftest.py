@@ -1,0 +1,65 @@
+"""Whole-broker tests are coroutines: each runs on a uvloop of its own, most with a broker that is ready.
+
+A test fails when anything in the node logged an error or reached the event loop's exception handler: the broker's
+own mistakes cost a client its connection at most, and would go unnoticed otherwise.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from running_broker import RunningBroker
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers that configure the broker of a test."""
+    config.addinivalue_line("markers", "accounts(**passwords): who may connect to the broker under test; nobody else")
+    config.addinivalue_line("markers", "settings(*paths): settings of the broker under test, PATH=VALUE each")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine on the loop of its fixtures."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    runner: asyncio.Runner = pyfuncitem.funcargs["runner"]
+    runner.run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def runner(caplog: pytest.LogCaptureFixture) -> Iterator[asyncio.Runner]:
+    """Run the test on this."""
+    reported: list[dict[str, Any]] = []
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
+        yield runner
+    assert reported == []
+    errors = [
+        record
+        for when in ("setup", "call", "teardown")
+        for record in caplog.get_records(when)
+        if record.levelno >= logging.ERROR and record.name.startswith("sluicegate")
+    ]
+    assert errors == []
+
+
+@pytest.fixture
+def broker(runner: asyncio.Runner, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[RunningBroker]:
+    """A broker that is ready; `@pytest.mark.settings` and `@pytest.mark.accounts` say how it is configured."""
+    settings = request.node.get_closest_marker("settings")
+    accounts = request.node.get_closest_marker("accounts")
+    broker = RunningBroker(
+        tmp_path / "data", () if settings is None else settings.args, {} if accounts is None else accounts.kwargs
+    )
+    runner.run(broker.__aenter__())
+    yield broker
+    runner.run(broker.__aexit__(None, None, None))

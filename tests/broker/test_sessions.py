@@ -1,0 +1,163 @@
+"""Sessions: what is kept when a connection ends, for how long, and for whom (sections 3.1.2.4, 3.1.2.11, 4.1)."""
+
+import asyncio
+
+import pytest
+
+import mqtt_packets as mqtt
+from mqtt_packets import WillPart
+from running_broker import RunningBroker
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+async def test_messages_wait_for_a_client_that_keeps_its_session(broker: RunningBroker, level: int) -> None:
+    """[3.1.2-5] [3.2.2-3]; 3.1 has no Session Present flag, and resumes all the same."""
+    client = await broker.connect_durable("sleeper", level)
+    assert not client.accepted.session_present
+    await client.subscribe("t", qos=1)
+    await client.leave()
+    publisher = await broker.connect()
+    for number in range(3):
+        await publisher.publish("t", b"%d" % number)
+
+    client = await broker.connect_durable("sleeper", level)
+
+    assert client.accepted.session_present == (level > 3)
+    assert await client.payloads(3) == [b"0", b"1", b"2"]
+    await client.is_quiet()
+
+
+async def test_a_clean_session_forgets_everything_and_leaves_nothing(broker: RunningBroker) -> None:
+    """[311:3.1.2-6]."""
+    client = await broker.connect_durable("sleeper", 4)
+    await client.subscribe("t", qos=1)
+    await client.leave()
+    publisher = await broker.connect()
+    await publisher.publish("t")
+
+    client = await broker.connect("sleeper", clean_start=True)
+    assert not client.accepted.session_present
+    await publisher.publish("t")
+    await client.is_quiet()
+    await client.leave()
+
+    client = await broker.connect("sleeper", clean_start=False)
+    assert not client.accepted.session_present
+
+
+async def test_a_session_ends_when_its_expiry_interval_has_passed(broker: RunningBroker) -> None:
+    """[4.1.0-2] [3.1.2-23]; the interval begins anew with each close."""
+    client = await broker.connect("brief", 5, properties=mqtt.session_expiry(1))
+    await client.leave()
+    await asyncio.sleep(0.6)
+    client = await broker.connect("brief", 5, clean_start=False, properties=mqtt.session_expiry(1))
+    assert client.accepted.session_present
+    await client.leave()
+    await asyncio.sleep(0.6)
+    client = await broker.connect("brief", 5, clean_start=False, properties=mqtt.session_expiry(1))
+    assert client.accepted.session_present
+    await client.leave()
+    await asyncio.sleep(1.3)
+    client = await broker.connect("brief", 5, clean_start=False, properties=mqtt.session_expiry(1))
+    assert not client.accepted.session_present
+
+
+async def test_a_session_does_not_expire_while_its_client_is_connected(broker: RunningBroker) -> None:
+    """[4.1.0-1]."""
+    client = await broker.connect("brief", 5, properties=mqtt.session_expiry(1))
+    await client.subscribe("t")
+    await asyncio.sleep(1.3)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"still here")
+    assert await client.payloads(1) == [b"still here"]
+
+
+async def test_without_an_expiry_interval_the_session_ends_with_the_connection(broker: RunningBroker) -> None:
+    """Section 3.1.2.11.2: absent is 0."""
+    client = await broker.connect("brief", 5, clean_start=False)
+    await client.leave()
+    client = await broker.connect("brief", 5, clean_start=False)
+    assert not client.accepted.session_present
+
+
+async def test_disconnect_may_end_a_session_that_was_to_be_kept(broker: RunningBroker) -> None:
+    """Section 3.14.2.2.2."""
+    client = await broker.connect_durable("leaver")
+    await client.leave(0, mqtt.session_expiry(0))
+    assert not (await broker.connect_durable("leaver")).accepted.session_present
+
+
+async def test_disconnect_may_not_prolong_a_session_that_was_to_end(broker: RunningBroker) -> None:
+    """[3.14.2-2]: a protocol error, so the will is sent."""
+    heir = await broker.connect()
+    await heir.subscribe("will/topic")
+    client = await broker.connect("leaver", 5, will=WillPart())
+    client.send(mqtt.disconnect(0, mqtt.session_expiry(5)))
+    await client.is_ended(0x82)
+    assert await heir.payloads(1) == [b"gone"]
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+async def test_a_client_that_comes_again_ends_its_older_connection(broker: RunningBroker, level: int) -> None:
+    """[3.1.4-3] [311:3.1.4-2]."""
+    first = await broker.connect("same", level)
+    second = await broker.connect("same", level)
+    await first.is_ended(0x8E)
+    await second.round_trip()
+
+
+async def test_takeover_hands_over_what_was_not_acknowledged(broker: RunningBroker) -> None:
+    """[3.1.4-3] [4.4.0-1]: under the same id, with DUP."""
+    first = await broker.connect_durable("same")
+    await first.subscribe("t", qos=1)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"in flight")
+    sent = await first.message()
+    second = await broker.connect_durable("same")
+    await first.is_ended(0x8E)
+    again = await second.message()
+    assert (again.payload, again.packet_id, again.dup) == (b"in flight", sent.packet_id, True)
+
+
+@pytest.mark.accounts(ada="engine")
+async def test_a_wrong_password_takes_nobody_s_connection(broker: RunningBroker) -> None:
+    """Section 3.1.4: checks come first."""
+    client = await broker.connect("same", 5, user_name="ada", password=b"engine")
+    intruder = await broker.open(5)
+    intruder.send(mqtt.connect("same", level=5, user_name="ada", password=b"guess"))
+    await intruder.is_refused(0x86)
+    await client.round_trip()
+
+
+async def test_a_session_goes_on_under_another_protocol_version(broker: RunningBroker) -> None:
+    """Section 4.1: the session belongs to the client id, whatever the version."""
+    client = await broker.connect_durable("moved", 4)
+    await client.subscribe("t", qos=1)
+    await client.leave()
+    publisher = await broker.connect(level=5)
+    await publisher.publish("t", b"old times", properties=mqtt.user_property("k", "v"))
+
+    client = await broker.connect_durable("moved", 5)
+
+    assert client.accepted.session_present
+    message = await client.message()
+    assert (message.payload, message.values(38)) == (b"old times", [("k", "v")])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_many_connections_that_race_for_one_id_leave_exactly_one(broker: RunningBroker, durable: bool) -> None:
+    """[3.1.4-3]."""
+    clients = [await broker.open(5) for _ in range(50)]
+    expiry = mqtt.session_expiry(60 if durable else 0)
+    for client in clients:
+        client.send(mqtt.connect("contested", level=5, clean_start=not durable, properties=expiry))
+    for client in clients:
+        assert (await client.connack()).reason_code == 0
+
+    outcomes = await asyncio.gather(*[client.ended_with() for client in clients])
+
+    assert sorted(outcomes, key=lambda code: code or 0) == [None] + [0x8E] * 49
+    survivor = clients[outcomes.index(None)]
+    await survivor.subscribe("t", qos=1)
+    await survivor.publish("t", b"alone")
+    assert await survivor.payloads(1) == [b"alone"]

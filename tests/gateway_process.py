@@ -1,0 +1,270 @@
+"""A real `sluicegate serve` in a process of its own: started, killed, stopped and started again by tests.
+
+It runs with this interpreter and so with the installation that the tests run against. What the gateway wrote to
+standard error is read at the end: a traceback in it fails the test, whatever the test itself was about.
+"""
+
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+START_S: Final = 20  # a cold start with a large spool, on a busy machine
+STOP_S: Final = 15  # clients get 10 s to let go, the rest is the store's
+COMMAND_S: Final = 30
+PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working directory must not hide what is installed
+
+# Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
+# sometimes be given the gateway's own port, and be connected to itself.
+PORTS: Final = range(18_000, 32_000)
+SECTIONS: Final = {
+    "mqtt": "mqtt",
+    "mqtts": "mqtt_tls",
+    "ws": "mqtt_websocket",
+    "wss": "mqtt_websocket_tls",
+    "http": "admin",
+}
+
+
+class GatewayProcess:
+    """One gateway on its data folder. Ports are chosen at the first start and kept over restarts."""
+
+    def __init__(
+        self, folder: Path, settings: dict[str, object] | None = None, *, config_file: Path | None = None
+    ) -> None:
+        self.folder = folder
+        self.config_file = config_file
+        self.settings = settings or {}
+        self.stderr_file = folder / "stderr.log"
+        self.ports: dict[str, int] = {}  # by URL scheme
+        self._process: subprocess.Popen[bytes] | None = None
+
+    # --- where it is ---
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+        return self.folder / "data"
+
+    @property
+    def mqtt_port(self) -> int:
+        return self.ports["mqtt"]
+
+    @property
+    def tls_port(self) -> int:
+        return self.ports["mqtts"]
+
+    @property
+    def ws_port(self) -> int:
+        return self.ports["ws"]
+
+    @property
+    def wss_port(self) -> int:
+        return self.ports["wss"]
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['http']}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    @property
+    def stderr(self) -> str:
+        """Everything written to standard error, over all starts."""
+        return self.stderr_file.read_text() if self.stderr_file.exists() else ""
+
+    # --- start and end ---
+
+    def start(self) -> None:
+        """Start, and return when the gateway is ready for traffic."""
+        assert self._process is None, "it runs already"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.stderr_file.open("ab") as stderr:
+            self._process = subprocess.Popen(self._command(), stdout=subprocess.PIPE, stderr=stderr)
+        self._read_endpoints()
+        wait_until(self.is_ready, within_s=START_S, what="/health/ready")
+
+    def is_ready(self) -> bool:
+        """Ask /health/ready."""
+        return httpx.get(f"{self.admin_url}/health/ready", timeout=START_S).status_code == 200
+
+    def kill9(self) -> None:
+        """Kill the process, as a crash of the machine would."""
+        process = self._running()
+        process.kill()
+        process.wait(STOP_S)
+        self._ended()
+
+    def stop(self) -> None:
+        """Ask the process to stop, and check that it does so in time and says that all is well."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        exit_code = process.wait(STOP_S)
+        self._ended()
+        assert exit_code == 0, f"exit code {exit_code} after SIGTERM\n{self.stderr[-4000:]}"
+
+    def restart(self) -> None:
+        """Stop in good order and start again."""
+        self.stop()
+        self.start()
+
+    def wait_for_exit(self, within_s: float) -> int:
+        """Wait for an end that nobody asked for; return the exit code."""
+        exit_code = self._running().wait(within_s)
+        self._ended()
+        return exit_code
+
+    # --- talking to it ---
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        self._running().send_signal(number)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a `sluicegate` command to its end, against this gateway when it is one that talks to a gateway."""
+        return subprocess.run(
+            [*PYTHON, *arguments, *self._address_for(arguments)], capture_output=True, text=True, timeout=COMMAND_S
+        )
+
+    def start_command(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start a command that goes on, with its output in a pipe."""
+        return subprocess.Popen(
+            [*PYTHON, *arguments, *self._address_for(arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def create_queue(self, name: str, **attributes: object) -> None:
+        """Create a queue over the admin port."""
+        httpx.post(f"{self.admin_url}/queues", json={"name": name, **attributes}).raise_for_status()
+
+    def queue(self, name: str) -> dict[str, object]:
+        """Return what the admin port says of a queue."""
+        answer = httpx.get(f"{self.admin_url}/queues/{name}").raise_for_status()
+        view: dict[str, object] = answer.json()
+        return view
+
+    def held_count(self, name: str) -> int:
+        """Return how many messages a queue holds, delivered or not."""
+        view = self.queue(name)
+        ready, unacked = view["ready_count"], view["unacked_count"]
+        assert isinstance(ready, int)
+        assert isinstance(unacked, int)
+        return ready + unacked
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Return one sample of /metrics; samples of one name whose labels match are added up."""
+        total = 0.0
+        for line in httpx.get(f"{self.admin_url}/metrics").raise_for_status().text.splitlines():
+            series, _, value = line.rpartition(" ")
+            if series.partition("{")[0] == name and all(f'{key}="{label}"' in series for key, label in labels.items()):
+                total += float(value)
+        return total
+
+    # --- as a context ---
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            if error is None:
+                self.stop()
+            else:
+                self.kill9()
+        if error is None:
+            assert "Traceback" not in self.stderr, self.stderr[-8000:]
+        elif self.stderr:
+            error.add_note(f"the gateway wrote to standard error:\n{self.stderr[-8000:]}")
+
+    # --- inside ---
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "it does not run"
+        return self._process
+
+    def _ended(self) -> None:
+        process, self._process = self._process, None
+        assert process is not None
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def _command(self) -> list[str]:
+        settings: dict[str, object] = {}
+        for scheme, section in SECTIONS.items():
+            path = section if section == "admin" else f"listeners.{section}"
+            if scheme not in ("mqtts", "wss") or self.settings.get(f"{path}.enabled"):
+                settings[f"{path}.port"] = self.ports.setdefault(scheme, _free_port())
+        settings |= self.settings
+        texts = {path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()}
+        options = [part for path, text in texts.items() for part in ("--set", f"{path}={text}")]
+        file = [] if self.config_file is None else ["--config", str(self.config_file)]
+        return [*PYTHON, "serve", *file, "--data", str(self.data), *options]
+
+    def _read_endpoints(self) -> None:
+        """Read the announcement, and check that it names the ports that were asked for."""
+        process = self._running()
+        assert process.stdout is not None
+        output, deadline = b"", time.monotonic() + START_S
+        while b"http://" not in output or not output.endswith(b"\n"):
+            readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            piece = os.read(process.stdout.fileno(), 65536) if readable else b""
+            if not piece:
+                exit_code = process.poll()
+                self.kill9()
+                raise AssertionError(f"it did not start (exit code {exit_code}):\n{output.decode()}{self.stderr}")
+            output += piece
+        lines = [line.strip() for line in output.decode().splitlines()]
+        announced = [urlsplit(line) for line in lines if "://" in line and " " not in line]
+        assert {url.scheme: url.port for url in announced} == self.ports
+
+    def _address_for(self, arguments: tuple[str, ...]) -> list[str]:
+        if arguments[0] in ("pub", "sub"):
+            return ["--port", str(self.mqtt_port)]
+        return ["--url", self.admin_url] if arguments[0] in ("queue", "actors") else []
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> None:
+    """Ask again and again, for what nobody outside a process can be told of. Raises AssertionError with `what`."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {within_s} s for {what}"
+        select.select([], [], [], 0.02)
+
+
+@contextmanager
+def gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
+    """Run a gateway for the length of a `with` block. In the settings' names `__` stands for a dot."""
+    with GatewayProcess(folder, {name.replace("__", "."): value for name, value in settings.items()}) as process:
+        yield process
+
+
+def _free_port() -> int:
+    draw = random.Random()  # other runs on this machine choose too
+    while True:
+        port = draw.choice(PORTS)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -1,0 +1,155 @@
+"""The README's first commands, run as a user runs them, against a gateway in a process of its own."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
+
+ANSWER_S = 15
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path) as process:
+        yield process
+
+
+def says(done: "subprocess.CompletedProcess[str]") -> str:
+    """What a command that must succeed printed."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def first_line(command: "subprocess.Popen[str]") -> str:
+    assert command.stdout is not None
+    readable, _, _ = select.select([command.stdout], [], [], ANSWER_S)
+    assert readable, "it prints nothing"
+    return command.stdout.readline()
+
+
+def test_the_three_commands_of_the_readme_take_a_message_from_publisher_to_consumer(node: GatewayProcess) -> None:
+    created = node.command("queue", "create", "orders", "--partitions", "4", "--subscription", "orders/>")
+    assert says(created) == "created non-exclusive queue orders with 4 partitions\n"
+
+    consumer = node.start_command("sub", "--queue", "orders")
+    published = node.command("pub", "--topic", "orders/eu", "--key", "customer-7", "--message", "hello")
+    assert published.returncode == 0
+    assert published.stderr == "1 confirmed\n"
+    assert first_line(consumer).startswith("orders/eu hello  JMSXGroupID=customer-7")
+
+    consumer.send_signal(signal.SIGINT)
+    _, complaints = consumer.communicate(timeout=ANSWER_S)
+    assert complaints == ""
+    assert node.held_count("orders") == 0
+
+
+def test_a_message_waits_until_somebody_consumes_it(node: GatewayProcess) -> None:
+    says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
+    says(node.command("pub", "--topic", "orders/eu", "--message", "first", "--message", "second"))
+    assert "orders/eu" in says(node.command("queue", "browse", "orders"))
+
+    received = says(node.command("sub", "--queue", "orders", "--count", "2", "--json"))
+
+    assert [json.loads(line)["payload"] for line in received.splitlines()] == ["first", "second"]
+    assert node.held_count("orders") == 0
+
+
+def test_a_consumer_that_is_interrupted_gives_back_what_it_did_not_print(node: GatewayProcess) -> None:
+    says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
+    says(node.command("pub", "--topic", "orders/eu", *(f"--message={number}" for number in range(5))))
+
+    says(node.command("sub", "--queue", "orders", "--count", "2"))
+
+    assert node.held_count("orders") == 3
+
+
+def test_a_queue_that_does_not_exist_is_named_and_fails(node: GatewayProcess) -> None:
+    refused = node.command("sub", "--queue", "oders")
+    assert refused.returncode == 1
+    assert "oders" in refused.stderr
+    assert "sluicegate queue list" in refused.stderr
+
+    unknown = node.command("queue", "show", "oders")
+    assert unknown.returncode == 1
+    assert "oders" in unknown.stderr
+
+
+def test_without_a_gateway_commands_say_where_they_looked(tmp_path: Path) -> None:
+    node = GatewayProcess(tmp_path)
+    with node:
+        pass
+    for command in (("queue", "list"), ("pub", "--topic", "a", "--message", "b"), ("sub", "--topic", "a")):
+        refused = node.command(*command)
+        assert refused.returncode == 3
+        assert "no gateway answers at" in refused.stderr
+        assert str(node.ports["http" if command[0] == "queue" else "mqtt"]) in refused.stderr
+
+
+def test_a_second_gateway_on_the_same_data_folder_is_refused(node: GatewayProcess) -> None:
+    second = subprocess.run(
+        [*PYTHON, "serve", "--data", str(node.data), "--set", "admin.port=0", "--set", "listeners.mqtt.port=0"],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+    )
+    assert second.returncode == 1
+    assert f"the data folder {node.data} is in use by process {node.pid}" in second.stderr
+    assert "mistake of ours" not in second.stderr
+
+
+def test_a_port_that_is_taken_is_named(node: GatewayProcess, tmp_path: Path) -> None:
+    second = subprocess.run(
+        [*PYTHON, "serve", "--data", str(tmp_path / "other"), "--set", f"listeners.mqtt.port={node.mqtt_port}"],
+        capture_output=True,
+        text=True,
+        timeout=ANSWER_S,
+    )
+    assert second.returncode == 1
+    assert f"127.0.0.1:{node.mqtt_port}" in second.stderr
+    assert "mistake of ours" not in second.stderr
+
+
+def test_hangup_takes_over_a_changed_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "sluicegate.yaml"
+    file.write_text("log: {level: info}\n")
+    node = GatewayProcess(tmp_path, config_file=file)
+    with node:
+        file.write_text("log: {level: info}\nqueues: {declared: [{name: orders, subscriptions: ['orders/>']}]}\n")
+        node.send_signal(signal.SIGHUP)
+        wait_until(lambda: "orders" in says(node.command("queue", "list")), within_s=ANSWER_S, what="the new queue")
+
+        file.write_text("log: {level: loud}\n")
+        node.send_signal(signal.SIGHUP)
+        wait_until(lambda: "loud" in node.stderr, within_s=ANSWER_S, what="the complaint")
+        assert node.is_ready(), "a wrong file must not end a running node"
+
+
+def test_the_live_view_of_actors_draws_until_it_is_interrupted(node: GatewayProcess) -> None:
+    says(node.command("queue", "create", "orders"))
+    screen, terminal = pty.openpty()
+    view = subprocess.Popen(
+        [*PYTHON, "actors", "--interval", "0.2", "--url", node.admin_url], stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    drawn = b""
+    while drawn.count(b"orders") < 2:
+        readable, _, _ = select.select([screen], [], [], ANSWER_S)
+        assert readable, drawn
+        drawn += os.read(screen, 65536)
+    view.send_signal(signal.SIGINT)
+    while True:  # what is unread would keep it from ending
+        try:
+            if not os.read(screen, 65536):
+                break
+        except OSError:  # how Linux says that the terminal is closed
+            break
+    os.close(screen)
+    assert view.wait(ANSWER_S) == 0
