@@ -6,12 +6,13 @@ Pages are read for the looking only: they do not come into the partition's memor
 from actors.futures import LoopFuture
 from actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
 from actors.spool_io import StoreReader
+from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
 from messaging.segments import Segment
 
 
-class PartitionBrowse:
+class PartitionBrowse(Address):
     """One look at a partition: walks the segments, and waits where a page has to be read."""
 
     def __init__(

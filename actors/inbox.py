@@ -6,11 +6,12 @@ those who asked for it flush: connections write once, the spool commits once, wh
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, final
 
 from pykka._envelope import Envelope
 
 from actors.clock import Clock
+from messaging.address import Address
 
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
 TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
@@ -78,10 +79,9 @@ class Dispatcher:
             self._armed = False
 
 
-class Inbox:
+@final
+class Inbox(Address):
     """Messages waiting for one actor of the loop. It outlives restarts of the actor: it is the actor's address."""
-
-    __slots__ = ("_actor", "_dispatcher", "_enqueued", "closed", "dead_letters", "items")
 
     def __init__(self, dispatcher: Dispatcher, actor: Scheduled) -> None:
         self._dispatcher = dispatcher

@@ -4,7 +4,6 @@ A publisher belongs to one connection. It looks up the routes, splits the batch 
 the gates, and posts. For guaranteed messages it returns how many confirmations are still to come.
 """
 
-from dataclasses import dataclass
 from random import Random
 from typing import Final, final
 
@@ -23,7 +22,6 @@ NOWHERE: Final = Route([], [], [], [])
 
 
 @final
-@dataclass
 class PublishResult:
     """What became of a publish at once.
 
@@ -31,10 +29,11 @@ class PublishResult:
     no refusal the publish is done. A refusal means that no queue took anything. `routed` is False with nobody there.
     """
 
-    confirmations_pending: int = 0
-    refusal: int = ADMITTED
-    refused_by: str = ""
-    routed: bool = True
+    def __init__(self) -> None:
+        self.confirmations_pending = 0
+        self.refusal = ADMITTED
+        self.refused_by = ""  # the queue that said no
+        self.routed = True
 
 
 class Publisher:
@@ -103,6 +102,9 @@ class Publisher:
     ) -> None:
         """All rows go the same way."""
         guaranteed = batch.qos != AT_MOST_ONCE
+        if guaranteed and route.only_queue is not None:
+            self._spool_to_one(route.only_queue, batch, token, result)
+            return
         if route.queues or (guaranteed and (route.guaranteed or route.groups)):
             targets: dict[QueueTarget, list[int] | None] = dict.fromkeys(route.queues, rows)
             if guaranteed:
@@ -157,6 +159,29 @@ class Publisher:
                 member.address.post(SharedDirect(group, batch.select(rows)))
 
     # --- guaranteed messages ---
+
+    def _spool_to_one(self, target: QueueTarget, batch: MessageBatch, token: int, result: PublishResult) -> None:
+        """Put a whole batch into the only destination there is: what most guaranteed publishes come to."""
+        if len(target.partitions) != 1:
+            whole: dict[QueueTarget, list[int] | None] = {target: None}
+            self._spool_to(whole, batch, token, result)
+            return
+        gate = target.gate
+        verdict = gate.verdict(batch)
+        if verdict != ADMITTED:
+            gate.refuse(verdict, batch.count)
+            if gate.refuses_publisher(verdict):
+                result.refusal = verdict
+                result.refused_by = target.name
+            return
+        gate.reserve(batch)
+        publication: Publication | None = None
+        if target.durable:
+            publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
+            result.confirmations_pending += 1
+        target.partitions[0].address.post(Append(batch, publication, None))
+        if target.pressure.over:
+            self.pressures.append(target.pressure)
 
     def _spool_to(
         self,

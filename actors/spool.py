@@ -92,7 +92,7 @@ class SpoolActor(LoopActor):
             return
         wait_ms = self._last_commit_ms + self._commit_interval_ms - self.runtime.clock.now_ms()
         if wait_ms > 0:
-            if self._planner.has_work():
+            if self._planner.has_work() or self._idle_callbacks:
                 self._timer = self.runtime.after(wait_ms, self._timer_ended)
             return
         self._commit()

@@ -139,12 +139,16 @@ class MqttFront:
     def _open(self) -> list[ActorCell]:
         return list((self.connections.children or {}).values())
 
-    def _tick(self) -> None:
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection: keep alive, connect timeouts."""
         now_ms = self._node.clock.now_ms()
         for cell in self._open():
             actor = cell.actor
             assert isinstance(actor, MqttConnectionActor)
             actor.connection.tick(now_ms)
+
+    def _tick(self) -> None:
+        self.look_at_the_clock()
         self._ticker = self._node.runtime.after(TICK_MS, self._tick)
 
     def _make_listener(self, name: str, config: ListenerConfig) -> Listener:

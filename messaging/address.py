@@ -1,10 +1,13 @@
 """Where a message for somebody can be left. The actor runtime supplies addresses; cores only carry them."""
 
-from typing import Protocol
 
 
-class Address(Protocol):
-    """The inbox of an actor on this node's loop."""
+class Address:
+    """The inbox of an actor on this node's loop.
+
+    A class and no protocol: compiled code calls a method of a class directly, and that of a protocol by its name.
+    """
 
     def post(self, message: object) -> None:
         """Leave a message. Never blocks; a message to a stopped actor is counted and dropped."""
+        raise AssertionError("an address is the inbox of somebody")

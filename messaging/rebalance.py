@@ -71,9 +71,9 @@ class PartitionSlot:
 class Rebalancer:
     """Assignment of the partitions of one queue.
 
-    The holddown lasts `delay_ms` from the first change. Consumers that join do not prolong it, so the delay has to cover
-    the gap between the first and the last of them; a consumer that leaves has the whole delay to come back, as long as
-    the holddown has not lasted HOLDDOWN_DELAYS_MAX delays already.
+    The holddown lasts `delay_ms` from the first change. Consumers that join do not prolong it, so the delay has to
+    cover the gap between the first and the last of them; a consumer that leaves has the whole delay to come back, as
+    long as the holddown has not lasted HOLDDOWN_DELAYS_MAX delays already.
 
     Invariants: a partition has at most one owner; its epoch rises with every new owner; the status is READY only when
     everything is assigned and a rebalance would move nothing; `deadline_ms` is 0 or the time at which `tick` has

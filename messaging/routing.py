@@ -112,7 +112,7 @@ Destination = Subscription | QueueTarget | ShareGroup
 class Route:
     """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once."""
 
-    __slots__ = ("direct", "groups", "guaranteed", "queues")
+    __slots__ = ("direct", "groups", "guaranteed", "only_queue", "queues")
 
     def __init__(
         self,
@@ -125,6 +125,10 @@ class Route:
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
+        # Where a guaranteed message goes when nobody else gets it: what most topics have.
+        self.only_queue: QueueTarget | None = None
+        if not direct and not groups and len(guaranteed) + len(queues) == 1:
+            self.only_queue = queues[0] if queues else guaranteed[0].queue
 
     def __repr__(self) -> str:
         return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"

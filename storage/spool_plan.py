@@ -17,7 +17,9 @@ from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, TableWr
 from storage.record_cursor import CursorState
 from storage.record_journal import Entry, Match, Settlement, encode_journal_record
 
-SEQUENCES_RESERVED: Final = 65_536  # per partition and reservation; a crash skips what is left of it
+# Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
+# half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.
+SEQUENCES_RESERVED: Final = 1 << 20
 RECORDS_TRIMMED_MIN: Final = 64  # trimming writes the cursors of all changed partitions, so it waits for company
 
 
@@ -33,14 +35,16 @@ class PartitionCursor:
 
     def settle(self, first: int, end: int) -> None:
         """Note `[first, end)` as settled."""
-        if first <= self.floor:
-            if end > self.floor:
-                self.floor = end
-        else:
+        if first > self.floor:
             self.settled.add(first, end)
-        if self.settled.total > 0 and self.settled.starts[0] <= self.floor:
-            self.floor = max(self.floor, self.settled.ends[0])
-            self.settled.remove(0, self.floor)
+            return
+        if end > self.floor:
+            self.floor = end
+        settled = self.settled
+        while settled.total > 0 and settled.starts[0] <= self.floor:
+            if settled.ends[0] > self.floor:
+                self.floor = settled.ends[0]
+            settled.remove(settled.starts[0], settled.ends[0])
 
     def state(self, redelivered: list[tuple[int, int, int]]) -> CursorState:
         """Return the form that is written."""
@@ -128,9 +132,10 @@ class SpoolPlanner:
     # --- what comes in ---
 
     def register(self, partition_id: int, *, floor: int, next_sequence_reserved: int) -> PartitionCursor:
-        """Take up the account of a partition."""
+        """Take up the account of a partition, and reserve sequences from the first that may not have been used."""
         cursor = PartitionCursor(partition_id, floor, next_sequence_reserved)
         self.cursors[partition_id] = cursor
+        self.reserve(partition_id, next_sequence_reserved)
         return cursor
 
     def reserve(self, partition_id: int, next_sequence: int) -> None:
@@ -144,7 +149,9 @@ class SpoolPlanner:
         """Take a publication that all its partitions have numbered."""
         self._publications.append(publication)
         for match in publication.matches:
-            self.reserve(match.partition_id, match.first_sequence)
+            if match.partition_id in self.cursors:  # else its queue was deleted meanwhile
+                count = publication.batch.count if match.rows is None else len(match.rows)
+                self.reserve(match.partition_id, match.first_sequence + count)
 
     def settle(self, partition_id: int, ranges: list[tuple[int, int]], *, written: bool) -> None:
         """Note settled ranges. `written` says that the store has some of those messages."""
@@ -161,6 +168,7 @@ class SpoolPlanner:
         """Note that nothing of a publication is open any more."""
         slot = self._slots_by_number.get(publication.record_number)
         if slot is not None:
+            assert slot.needed_count > 0, "a publication is drained once"
             slot.needed_count -= 1
 
     def write_tables(self, request: TableRequest) -> None:
@@ -186,6 +194,8 @@ class SpoolPlanner:
         self._changed_cursors.discard(partition_id)
         self._urgent_cursors.discard(partition_id)
         self._page_deletes = [delete for delete in self._page_deletes if delete.partition_id != partition_id]
+        for request in self._pages:  # a page that the purging commit wrote would stay
+            request.pages = [page for page in request.pages if page.partition_id != partition_id]
         self._purged.append(partition_id)
 
     def recovered(self, number: int, publications: list[Publication]) -> None:

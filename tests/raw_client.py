@@ -125,20 +125,32 @@ class RawClient:
         for _ in range(count):
             message = mqtt.published(await self.awaited(mqtt.PUBLISH), self.level)
             found.append(message)
-            if message.qos == 1:
-                self.send(mqtt.puback(message.packet_id))
-            elif message.qos == 2:
-                await self.completes(message)
+            await self.completes(message)
         return found
+
+    async def message_within(self, seconds: float, *, completes: bool = True) -> Published | None:
+        """Return the next message, None when none comes in time. Its handshake is seen through unless told not to."""
+        try:
+            packet = self._waiting.popleft() if self._waiting else await asyncio.wait_for(self._read_packet(), seconds)
+        except TimeoutError:
+            return None
+        assert packet is not None, "the broker closed the connection"
+        message = mqtt.published(packet, self.level)
+        if completes:
+            await self.completes(message)
+        return message
 
     async def payloads(self, count: int) -> list[bytes]:
         return [message.payload for message in await self.messages(count)]
 
     async def completes(self, message: Published) -> None:
-        """See a QoS 2 delivery through."""
-        self.send(mqtt.pubrec(message.packet_id))
-        assert await self.answered(mqtt.PUBREL, message.packet_id) == 0
-        self.send(mqtt.pubcomp(message.packet_id))
+        """See a delivery through, whatever its QoS."""
+        if message.qos == 1:
+            self.send(mqtt.puback(message.packet_id))
+        elif message.qos == 2:
+            self.send(mqtt.pubrec(message.packet_id))
+            assert await self.answered(mqtt.PUBREL, message.packet_id) == 0
+            self.send(mqtt.pubcomp(message.packet_id))
 
     async def answered(self, kind: int, packet_id: int) -> int:
         """Take an acknowledgement of a kind, for an id, and return its reason code (3.x: 0)."""
@@ -224,7 +236,10 @@ class RawClient:
         """Return the next packet, None at the end of the stream."""
         if self._waiting:
             return self._waiting.popleft()
-        return await asyncio.wait_for(self._read_packet(), DEADLINE_S)
+        try:
+            return await asyncio.wait_for(self._read_packet(), DEADLINE_S)
+        except TimeoutError:
+            raise AssertionError(f"nothing came within {DEADLINE_S} s") from None
 
     async def _read_packet(self) -> Packet | None:
         while True:

@@ -65,6 +65,11 @@ class RunningBroker:
     def websocket_port(self) -> int:
         return self.node.mqtt.listeners["mqtt_websocket"].port
 
+    def forward(self, seconds: float) -> None:
+        """Put the broker's clock forward, and have it see to keep alive and connect timeouts."""
+        self.clock.forward(seconds)
+        self.node.mqtt.look_at_the_clock()
+
     async def open(self, level: int = 4) -> RawClient:
         """Return a client whose socket is open, and that has said nothing yet."""
         client = await RawClient.open(self.port, level)

@@ -290,11 +290,16 @@ class MqttConnection:
             self._counters.messages_sent += self.delivering.deliver(message, self._clock.wall_ms())
 
     def _confirmed(self, message: Confirmed) -> None:
-        if message.token < 0:
-            if self.writes is not None:
-                self.writes.confirmed(message.token)
-        elif self.publishing is not None:
-            self.publishing.confirmed(message.token)
+        try:
+            if message.token < 0:
+                if self.writes is not None:
+                    self.writes.confirmed(message.token)
+            elif self.publishing is not None:
+                self.publishing.confirmed(message.token)
+        except PublishRefused as refusal:
+            self.end(QUOTA_EXCEEDED, str(refusal))
+            return
+        if self.publishing is not None:
             self.gate.answered(self.publishing.line.unanswered_count)
 
     def _refused(self, message: Refused) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from actors.data_messages import WAKE, Deliveries, Settle, SharedDirect
 from messaging.address import Address
-from messaging.batch import EXACTLY_ONCE, MessageBatch
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.settlement import ACCEPTED, REJECTED
@@ -19,7 +19,7 @@ from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
 from protocols.mqtt.granted import NOT_WANTED, DeliveryOptions, GrantedSubscription
 from protocols.mqtt.outbound import RETAINED_SOURCE, Acknowledged, DeliverySource, OutboundIds
 from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND, SUCCESS
+from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.session import ExtraSubscription, RetainedSent, Session
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
@@ -201,21 +201,33 @@ class DeliveringSide:
         properties: list[tuple[str, str]] | None,
         wall_ms: int,
     ) -> None:
-        def send() -> None:
-            skipped = self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
-            for row in skipped:
-                # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
-                self.too_large_count += 1
-                its_id = packet_id + row - start
-                self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
-
         if qos == EXACTLY_ONCE and self._session.is_durable and source.is_session_queue:
             # The id must be known after a restart, or the message would come again under another one.
             for step in range(stop - start):
                 self.sent_exactly_once[first_sequence + step] = packet_id + step
-            self._before_exactly_once(send)
+            self._before_exactly_once(
+                lambda: self._send_numbered(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
+            )
         else:
-            send()
+            self._send_numbered(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
+
+    def _send_numbered(
+        self,
+        batch: MessageBatch,
+        start: int,
+        stop: int,
+        qos: int,
+        packet_id: int,
+        options: DeliveryOptions,
+        dup: bool,
+        properties: list[tuple[str, str]] | None,
+        wall_ms: int,
+    ) -> None:
+        for row in self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms):
+            # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
+            self.too_large_count += 1
+            its_id = packet_id + row - start
+            self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
 
     def _send(
         self,
@@ -313,7 +325,7 @@ class DeliveringSide:
 
     def acknowledged(self, event: AcknowledgementReceived) -> None:
         """Take a run of PUBACK, PUBREC or PUBCOMP. Ids that stand for nothing are passed over (section 9.2)."""
-        kind, first, last, reason_code = event
+        kind, first, last, reason_code = event.kind, event.first, event.last, event.reason_code
         if kind == PUBACK:
             self._settle_all(self.ids.acknowledge(first, last), REJECTED if reason_code >= ERROR_FROM else ACCEPTED)
         elif kind == PUBREC and reason_code >= ERROR_FROM:
@@ -328,23 +340,29 @@ class DeliveringSide:
         """Return whether a PUBACK answers a QoS 2 message, or a PUBREC a QoS 1 message: a protocol error."""
         if event.kind not in (PUBACK, PUBREC):
             return False
-        qos = self.ids.qos_of(event.first)
-        return qos > 0 and (qos == EXACTLY_ONCE) != (event.kind == PUBREC)
+        qos = EXACTLY_ONCE if event.kind == PUBREC else AT_LEAST_ONCE
+        return self.ids.stands_for_other_qos(event.first, event.last, qos)
 
     def _released(self, first: int, last: int) -> None:
         """The messages are the client's now; say so with PUBREL once a restart would remember it."""
-        answered = self.ids.release(first, last)
-        if not answered:
-            known = self.ids.released.count_within(first, last + 1) == last - first + 1
-            code = SUCCESS if known or self._level < 5 else PACKET_IDENTIFIER_NOT_FOUND
-            self._engine.acknowledge(PUBREL, first, last, code)
-            return
-        for each in answered:
+        count = 0
+        for each in self.ids.release(first, last):
+            count += each.end - each.first
             if each.source.is_session_queue:
                 for sequence in range(each.first, each.end):
                     self.sent_exactly_once.pop(sequence, None)
             self._settle(each.source, each.first, each.end, ACCEPTED, keep_credit=True)
-        self._session.released.add(first, last + 1)
+            self._session.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
+        if count == last - first + 1:
+            self._say_released(first, last)
+            return
+        for packet_id in range(first, last + 1):  # a repeated PUBREC, or an id that stands for nothing
+            if packet_id in self.ids.released or self._level < 5:
+                self._say_released(packet_id, packet_id)
+            else:
+                self._engine.acknowledge(PUBREL, packet_id, packet_id, PACKET_IDENTIFIER_NOT_FOUND)
+
+    def _say_released(self, first: int, last: int) -> None:
         if self._session.is_durable:
             self._before_exactly_once(lambda: self._engine.acknowledge(PUBREL, first, last))
         else:

@@ -70,13 +70,17 @@ class PublishReceived:
 
 
 @final
-class AcknowledgementReceived(NamedTuple):
+class AcknowledgementReceived:
     """A run of PUBACK, PUBREC, PUBREL or PUBCOMP with ascending packet ids and equal reason code."""
 
-    kind: int  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `first_bytes`
-    first: int
-    last: int  # inclusive
-    reason_code: int  # 3.x: 0
+    def __init__(self, kind: int, first: int, last: int, reason_code: int) -> None:
+        self.kind = kind  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `first_bytes`
+        self.first = first
+        self.last = last  # inclusive
+        self.reason_code = reason_code  # 3.x: 0
+
+    def __repr__(self) -> str:
+        return f"AcknowledgementReceived({self.kind}, {self.first}, {self.last}, 0x{self.reason_code:02x})"
 
 
 @final

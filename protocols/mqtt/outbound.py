@@ -24,7 +24,8 @@ class DeliverySource:
         self.is_session_queue = is_session_queue
 
 
-class _Nowhere:
+@final
+class _Nowhere(Address):
     """The address of retained messages: nobody's queue hears of their settlement."""
 
     def post(self, message: object) -> None:
@@ -51,14 +52,15 @@ class OutboundRun:
 
 @final
 class Acknowledged:
-    """Sequences `[first, end)` of a source that the client has answered for."""
+    """Sequences `[first, end)` of a source that the client has answered for, and the first of their packet ids."""
 
-    __slots__ = ("end", "first", "source")
+    __slots__ = ("end", "first", "first_packet_id", "source")
 
-    def __init__(self, source: DeliverySource, first: int, end: int) -> None:
+    def __init__(self, source: DeliverySource, first: int, end: int, first_packet_id: int) -> None:
         self.source = source
         self.first = first
         self.end = end
+        self.first_packet_id = first_packet_id
 
 
 FIRST_PACKET_ID: Final = 1
@@ -131,15 +133,15 @@ class OutboundIds:
     def acknowledge(self, first: int, last: int) -> list[Acknowledged]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
         answered = self._take_runs(first, last + 1)
-        for start, end in self._used_minus_released(first, last + 1):
-            self._used.remove(start, end)
+        for each in answered:
+            self._used.remove(each.first_packet_id, each.first_packet_id + each.end - each.first)
         return answered
 
     def release(self, first: int, last: int) -> list[Acknowledged]:
         """Note a PUBREC: the messages are the client's, the ids wait for PUBCOMP. Return what they stood for."""
         answered = self._take_runs(first, last + 1)
-        for start, end in self._used_minus_released(first, last + 1):
-            self.released.add(start, end)
+        for each in answered:
+            self.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
         return answered
 
     def complete(self, first: int, last: int) -> int:
@@ -150,10 +152,18 @@ class OutboundIds:
             count += end - start
         return count
 
-    def qos_of(self, packet_id: int) -> int:
-        """Return the QoS of the message an id stands for; -1 when it stands for none."""
-        run = self._runs.get(packet_id) or self._run_holding(packet_id)
-        return -1 if run is None else run.qos
+    def stands_for_other_qos(self, first: int, last: int, qos: int) -> bool:
+        """Return whether one of the ids stands for a message of another QoS than the given one."""
+        packet_id = first
+        while packet_id <= last:
+            run = self._runs.get(packet_id) or self._run_holding(packet_id)
+            if run is None:
+                packet_id += 1
+            elif run.qos != qos:
+                return True
+            else:
+                packet_id = run.first_packet_id + run.count
+        return False
 
     def unanswered(self) -> list[OutboundRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""
@@ -172,7 +182,7 @@ class OutboundIds:
                 self._break_up(run)
                 run = self._runs[packet_id]
             count = min(run.count, end - packet_id)
-            answered.append(Acknowledged(run.source, run.first_sequence, run.first_sequence + count))
+            answered.append(Acknowledged(run.source, run.first_sequence, run.first_sequence + count, packet_id))
             del self._runs[packet_id]
             if count < run.count:
                 run.first_packet_id += count
@@ -181,15 +191,6 @@ class OutboundIds:
                 self._runs[run.first_packet_id] = run
             packet_id += count
         return answered
-
-    def _used_minus_released(self, first: int, end: int) -> list[tuple[int, int]]:
-        if self.released.total == 0:
-            return [(first, end)]
-        wanted = RangeSet()
-        wanted.add(first, end)
-        for start, stop in self.released.ranges():
-            wanted.remove(start, stop)
-        return wanted.ranges()
 
     def _run_holding(self, packet_id: int) -> OutboundRun | None:
         if packet_id not in self._used or packet_id in self.released:

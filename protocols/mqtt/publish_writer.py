@@ -24,7 +24,7 @@ _ids: list[bytes] = []  # of the packet ids 0..65535: two bytes each, and then a
 
 
 def _id_table() -> bytes:
-    """Return 65,536 times packet id and a zero byte, in order. A slice of it is 20 ns, int.to_bytes 90 (compiled)."""
+    """Return 65,536 times packet id and a zero byte, in order. A slice of it is 16 ns compiled, int.to_bytes 36."""
     if not _ids:
         _ids.append(b"".join([packet_id.to_bytes(2, "big") + b"\0" for packet_id in range(PACKET_ID_MAX + 1)]))
     return _ids[0]

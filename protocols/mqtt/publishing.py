@@ -13,6 +13,7 @@ from messaging.admission import (
     REFUSED_SPOOL_FULL,
 )
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from messaging.ranges import RangeSet
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
@@ -138,10 +139,7 @@ class PublishingSide:
     def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
         """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
         received = self._session.received
-        for first, last in packet_ids:
-            if received.total and received.count_within(first, last + 1):
-                break
-        else:
+        if not _has_repetition(received, packet_ids):
             for first, last in packet_ids:
                 received.add(first, last + 1)
             self._publish_new(batch, packet_ids)
@@ -167,7 +165,7 @@ class PublishingSide:
         entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, pending)
         entry.reason_code = _reason_code(result)
         if self._session.is_durable:
-            self._before_answer(lambda: self.line.confirmed(token, SUCCESS))
+            self._before_answer(lambda: self.confirmed(token))
 
     def _refuse(self, event: PublishReceived, reason_code: int) -> None:
         """Refuse a whole run. A 3.x client is acknowledged and its messages dropped: it may not publish there."""
@@ -190,6 +188,17 @@ def _is_reserved(batch: MessageBatch) -> bool:
     if batch.topics is None:
         return batch.topic.startswith(RESERVED_PREFIXES)
     return any(topic.startswith(RESERVED_PREFIXES) for topic in batch.topics)
+
+
+def _has_repetition(received: RangeSet, packet_ids: list[tuple[int, int]]) -> bool:
+    """Return whether an id was received before, or stands in two of the runs."""
+    seen = RangeSet()
+    for first, last in packet_ids:
+        if received.count_within(first, last + 1) or seen.count_within(first, last + 1):
+            return True
+        if len(packet_ids) > 1:
+            seen.add(first, last + 1)
+    return False
 
 
 def _each(packet_ids: list[tuple[int, int]]) -> list[int]:

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from running_broker import RunningBroker
+pytest.register_assert_rewrite("raw_client")
+
+from running_broker import RunningBroker  # noqa: E402  # imports raw_client, whose assertions are to explain themselves
 
 
 def pytest_configure(config: pytest.Config) -> None:

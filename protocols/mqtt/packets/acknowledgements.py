@@ -2,8 +2,8 @@
 
 A run without reason codes is always the same bytes: `40 02 0001 40 02 0002 ...`. So there is one table of 256 KiB for
 each kind, made at first use, which holds the packets of all ids in order. Writing a run is one slice of it; reading
-one is comparing slices, a few for hundreds of packets. Measured compiled: 1 ns a packet read or written, against
-60 ns one by one (`bench/cores/bench_mqtt_engine.py`).
+one is comparing slices, a few for hundreds of packets. Measured compiled: 0.4 ns a packet read and 0.2 written, against
+118 ns for packets with ids that do not follow each other (`bench/cores/bench_mqtt_engine.py`).
 """
 
 from typing import Final

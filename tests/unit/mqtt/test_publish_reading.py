@@ -107,8 +107,9 @@ def test_all_properties_become_headers() -> None:
     carried = (
         mqtt.payload_format(1) + mqtt.content_type("text/plain") + mqtt.response_topic("reply/here")
         + mqtt.correlation_data(b"\0\1") + mqtt.user_property("k", "1") + mqtt.user_property("JMSXGroupID", "key-1")
-        + mqtt.user_property("k", "2") + mqtt.user_property("JMSXGroupID", "key-2") + mqtt.user_property("priority", "7")
-        + mqtt.user_property("message-id", "m-1") + mqtt.user_property("timestamp", "123456")
+        + mqtt.user_property("k", "2") + mqtt.user_property("JMSXGroupID", "key-2")
+        + mqtt.user_property("priority", "7") + mqtt.user_property("message-id", "m-1")
+        + mqtt.user_property("timestamp", "123456")
     )  # fmt: skip
     properties = mqtt.topic_alias(1) + carried + mqtt.message_expiry(10)
     (event,) = batches(connected(5), mqtt.publish(level=5, properties=properties))
@@ -304,15 +305,15 @@ def test_answers_give_the_quota_back() -> None:
     conversation = connected(5, limits=MqttLimits(receive_maximum=2))
     engine = conversation.engine
     two = [mqtt.publish(level=5, qos=2, packet_id=n) for n in (1, 2)]
-    for answer in (
-        lambda: engine.acknowledge(PUBACK, 1, 2),
-        lambda: engine.acknowledge(PUBCOMP, 1, 2),
-        lambda: engine.acknowledge(PUBREC, 1, 2, 0x97),
-        lambda: engine.acknowledge(PUBCOMP, 1, 9),  # more than are due: never above the maximum
-        lambda: engine.acknowledge(PUBREC, 1, 2),
+    for kind, last, reason_code in (
+        (PUBACK, 2, 0),
+        (PUBCOMP, 2, 0),
+        (PUBREC, 2, 0x97),
+        (PUBCOMP, 9, 0),  # more than are due: never above the maximum
+        (PUBREC, 2, 0),
     ):
         assert len(all_rows(conversation.hears(*two))) == 2
-        answer()
+        engine.acknowledge(kind, 1, last, reason_code)
     conversation.hears(two[0])
 
     assert conversation.violation().reason_code == 0x93

@@ -1,0 +1,115 @@
+"""One message per wake-up, without sockets: what the broker's own code costs for a publisher and a subscriber.
+
+Run with `python -m bench.cores.bench_unbatched [qos] [messages]`. The whole path is real, from bytes of one client to
+bytes for the other and its acknowledgement, through engine, publisher, partition and delivery; only the transports are
+lists, and the turns of the loop are called by hand. Prints microseconds per message.
+"""
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from actors.clock import SystemClock
+from gateway.config import load
+from gateway.node import Node, open_store
+from protocols.transports import Connection, PeerInfo
+
+
+class ListTransport:
+    """Takes what a connection writes."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        """Keep the last write."""
+        self.written = [data]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def close_after_flush(self) -> None:
+        """Nothing to close."""
+
+    def abort(self) -> None:
+        """Nothing to close."""
+
+    def pause_reading(self) -> None:
+        """Nothing is read from here."""
+
+    def resume_reading(self) -> None:
+        """Nothing is read from here."""
+
+    def buffered_bytes(self) -> int:
+        """Return that all was taken."""
+        return 0
+
+
+def _connect(client_id: bytes) -> bytes:
+    body = b"\x00\x04MQTT\x04\x02\x00\x00" + len(client_id).to_bytes(2, "big") + client_id
+    return bytes([0x10, len(body)]) + body
+
+
+def _subscribe(topic: bytes, qos: int) -> bytes:
+    body = b"\x00\x01" + len(topic).to_bytes(2, "big") + topic + bytes([qos])
+    return bytes([0x82, len(body)]) + body
+
+
+def _publish(topic: bytes, qos: int, packet_id: int) -> bytes:
+    ids = packet_id.to_bytes(2, "big") if qos else b""
+    body = len(topic).to_bytes(2, "big") + topic + ids + bytes(64)
+    return bytes([0x30 | qos << 1, len(body)]) + body
+
+
+async def _answered(transport: ListTransport) -> None:
+    """Wait for the broker's next word."""
+    transport.written = []
+    while not transport.written:
+        await asyncio.sleep(0.01)
+
+
+async def measure(qos: int, messages: int) -> float:
+    """Return microseconds per message."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = load(None, environment={}, settings=[f"data.path={folder}", "admin.enabled=false"])
+        node = Node(config, store=open_store(config), clock=SystemClock(), rng=random.Random(1))
+        turn = node.runtime.dispatcher._turn
+        publisher, subscriber = node.mqtt._connect(), node.mqtt._connect()
+        out: dict[Connection, ListTransport] = {publisher: ListTransport(), subscriber: ListTransport()}
+        for connection, name in ((publisher, b"p"), (subscriber, b"s")):
+            connection.opened(out[connection], PeerInfo(listener="mqtt", host="test", port=1))
+            connection.received(_connect(name))
+            await _answered(out[connection])
+        subscriber.received(_subscribe(b"bench/t", qos))
+        await _answered(out[subscriber])
+        # From here on nobody runs the loop: turns are called by hand, and the loop must not gather them.
+        node.runtime.dispatcher._call_soon = lambda _: None
+        packets = [_publish(b"bench/t", qos, packet_id) for packet_id in range(1, 65_536)]
+        started = time.process_time_ns()
+        for number in range(messages):
+            publisher.received(packets[number % 65_535])
+            out[subscriber].written = []
+            while not out[subscriber].written:  # once, unless the turn was cut short
+                turn()
+            if qos:
+                subscriber.received(b"\x40\x02" + out[subscriber].written[0][11:13])
+                turn()
+        elapsed = time.process_time_ns() - started
+        node.store.close()
+        return elapsed / messages / 1000
+
+
+def main() -> None:
+    """Measure both, or what was asked for."""
+    levels = [int(sys.argv[1])] if len(sys.argv) > 1 else [0, 1]
+    messages = int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
+    for qos in levels:
+        print(f"QoS {qos}: {min(asyncio.run(measure(qos, messages)) for _ in range(3)):.2f} us per message")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    main()

@@ -1,0 +1,168 @@
+"""Retained messages: stored, replaced, deleted, sent to new subscriptions (sections 3.3.1.3, 3.8.3.1)."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
+
+
+async def publisher_of(broker: RunningBroker, topic: str, payload: bytes = b"kept", **options: object) -> RawClient:
+    """Return a client that has published a retained message."""
+    client = await broker.connect("publisher", 5)
+    await client.publish(topic, payload, retain=True, **options)  # type: ignore[arg-type]  # those of RawClient.publish
+    return client
+
+
+@EVERY_LEVEL
+async def test_a_new_subscription_is_sent_what_is_retained(broker: RunningBroker, level: int) -> None:
+    """[3.3.1-8] [3.3.1-12]: with RETAIN set; a live message comes without it."""
+    publisher = await publisher_of(broker, "a/b")
+    subscriber = await broker.connect(level=level)
+    await subscriber.subscribe("a/+", qos=1)
+    (message,) = await subscriber.messages(1)
+    assert (message.topic, message.payload, message.retain, message.qos) == ("a/b", b"kept", True, 1)
+    await publisher.publish("a/b", b"live", retain=True)
+    (message,) = await subscriber.messages(1)
+    assert (message.payload, message.retain) == (b"live", False)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [False, True])
+async def test_retain_as_published_keeps_the_flag(broker: RunningBroker, qos: int, retain: bool) -> None:
+    """[3.3.1-13]."""
+    subscriber = await broker.connect(level=5)
+    await subscriber.subscribe(("t", mqtt.options(2, retain_as_published=True)))
+    await (await broker.connect()).publish("t", qos=qos, retain=retain)
+    (message,) = await subscriber.messages(1)
+    assert message.retain == retain
+
+
+@EVERY_LEVEL
+async def test_an_empty_retained_message_deletes(broker: RunningBroker, level: int) -> None:
+    """[3.3.1-6] [3.3.1-7]: present subscribers get it, and it is not stored."""
+    publisher = await publisher_of(broker, "t")
+    present = await broker.connect(level=level)
+    await present.subscribe("t")
+    assert await present.payloads(1) == [b"kept"]
+    await publisher.publish("t", b"", retain=True)
+    (message,) = await present.messages(1)
+    assert (message.payload, message.retain) == (b"", False)
+    later = await broker.connect(level=level)
+    await later.subscribe("t")
+    await later.is_quiet()
+
+
+@pytest.mark.parametrize(("handling", "sent_to_new", "sent_again"), [(0, True, True), (1, True, False), (2, False, False)])
+async def test_retain_handling_says_when_retained_messages_are_sent(
+    broker: RunningBroker, handling: int, sent_to_new: bool, sent_again: bool
+) -> None:
+    """[3.3.1-9] [3.3.1-10] [3.3.1-11]."""
+    await publisher_of(broker, "t")
+    subscriber = await broker.connect(level=5)
+    for is_sent in (sent_to_new, sent_again):
+        await subscriber.subscribe(("t", mqtt.options(1, retain_handling=handling)))
+        if is_sent:
+            assert await subscriber.payloads(1) == [b"kept"]
+        await subscriber.is_quiet()
+
+
+async def test_a_resumed_session_s_subscription_is_not_new(broker: RunningBroker) -> None:
+    """[3.3.1-10]: new or not is a matter of the session."""
+    subscriber = await broker.connect_durable("back")
+    await subscriber.subscribe(("t", mqtt.options(1, retain_handling=1)))
+    await subscriber.leave()
+    await publisher_of(broker, "other")
+    publisher = await broker.connect()
+    await publisher.publish("t", b"live", retain=True)
+    subscriber = await broker.connect_durable("back")
+    assert await subscriber.payloads(1) == [b"live"]
+    await subscriber.subscribe(("t", mqtt.options(1, retain_handling=1)))
+    await subscriber.is_quiet()
+
+
+async def test_retained_messages_expire(broker: RunningBroker) -> None:
+    """[3.3.2-5] [3.3.2-6]."""
+    publisher = await publisher_of(broker, "fades", properties=mqtt.message_expiry(1))
+    await publisher.publish("lasts", retain=True, properties=mqtt.message_expiry(100))
+    broker.forward(3)
+    subscriber = await broker.connect(level=5)
+    await subscriber.subscribe("fades", "lasts")
+    (message,) = await subscriber.messages(1)
+    assert message.topic == "lasts"
+    assert message.values(2) in ([96], [97])
+    await subscriber.is_quiet()
+
+
+@EVERY_LEVEL
+async def test_only_the_last_is_retained_and_a_plain_publish_changes_nothing(
+    broker: RunningBroker, level: int
+) -> None:
+    """[3.3.1-5] [3.3.1-8]."""
+    publisher = await publisher_of(broker, "t", b"old")
+    await publisher.publish("t", b"new", retain=True)
+    await publisher.publish("t", b"passing", retain=False)
+    subscriber = await broker.connect(level=level)
+    await subscriber.subscribe("t")
+    assert await subscriber.payloads(1) == [b"new"]
+    await subscriber.is_quiet()
+
+
+async def test_wildcards_at_the_first_level_do_not_find_dollar_topics(broker: RunningBroker) -> None:
+    """[4.7.2-1]."""
+    await publisher_of(broker, "$mine/x")
+    subscriber = await broker.connect()
+    await subscriber.subscribe("#", "+/x")
+    await subscriber.is_quiet()
+    await subscriber.subscribe("$mine/#")
+    assert await subscriber.payloads(1) == [b"kept"]
+
+
+@EVERY_LEVEL
+@pytest.mark.parametrize(("published", "granted"), [(2, 0), (2, 1), (1, 2), (0, 2), (2, 2)])
+async def test_retained_messages_are_sent_at_the_lower_qos(
+    broker: RunningBroker, level: int, published: int, granted: int
+) -> None:
+    """[3.8.4-8]."""
+    await publisher_of(broker, "t", qos=published)
+    subscriber = await broker.connect(level=level)
+    await subscriber.subscribe("t", qos=granted)
+    (message,) = await subscriber.messages(1)
+    assert (message.qos, message.retain) == (min(published, granted), True)
+
+
+async def test_many_retained_messages_keep_to_the_receive_maximum(broker: RunningBroker) -> None:
+    """[3.3.4-9]: they count like any other."""
+    publisher = await broker.connect("publisher", 5)
+    for number in range(5):
+        await publisher.publish(f"t/{number}", retain=True)
+    subscriber = await broker.connect(level=5, properties=mqtt.receive_maximum(2))
+    await subscriber.subscribe("t/+", qos=1)
+    first = [await subscriber.message() for _ in range(2)]
+    await subscriber.is_quiet()
+    subscriber.acknowledge(*first)
+    assert len(await subscriber.messages(3)) == 3
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_retained_message_that_was_not_acknowledged_is_sent_again(broker: RunningBroker, qos: int) -> None:
+    """[4.4.0-1]: with RETAIN, DUP and the same id."""
+    await publisher_of(broker, "t", qos=2)
+    subscriber = await broker.connect_durable("careful")
+    await subscriber.subscribe("t", qos=qos)
+    sent = await subscriber.message()
+    await subscriber.vanish()
+    subscriber = await broker.connect_durable("careful")
+    assert await subscriber.message() == sent._replace(dup=True)
+    await subscriber.is_quiet()
+
+
+async def test_a_subscription_identifier_is_sent_with_retained_messages_too(broker: RunningBroker) -> None:
+    """[3.3.4-3]."""
+    await publisher_of(broker, "t", properties=mqtt.user_property("k", "v"))
+    subscriber = await broker.connect(level=5)
+    await subscriber.subscribe("t", properties=mqtt.subscription_identifier(7))
+    (message,) = await subscriber.messages(1)
+    assert (message.values(11), message.values(38)) == ([7], [("k", "v")])

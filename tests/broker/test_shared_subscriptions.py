@@ -1,0 +1,183 @@
+"""Shared subscriptions: each message to one member of a group (section 4.8.2)."""
+
+import asyncio
+
+import pytest
+
+import mqtt_packets as mqtt
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+EVERY_QOS = pytest.mark.parametrize("qos", [0, 1, 2])
+
+
+async def everything(*clients: RawClient) -> list[list[bytes]]:
+    """Return what each client gets until nothing more comes, handshakes included."""
+
+    async def all_of(client: RawClient) -> list[bytes]:
+        found: list[bytes] = []
+        while (message := await client.message_within(0.5)) is not None:
+            found.append(message.payload)
+        return found
+
+    return list(await asyncio.gather(*[all_of(client) for client in clients]))
+
+
+async def publish_hundred(broker: RunningBroker, qos: int) -> list[bytes]:
+    publisher = await broker.connect()
+    payloads = [b"%03d" % number for number in range(100)]
+    for payload in payloads:
+        await publisher.publish("t", payload, qos=qos)
+    return payloads
+
+
+@EVERY_QOS
+@pytest.mark.parametrize("level", [4, 5])
+async def test_a_group_shares_and_others_get_everything(broker: RunningBroker, qos: int, level: int) -> None:
+    """[4.8.2-3] and section 4.8.2; 3.1.1 clients may share too."""
+    first, second, alone = [await broker.connect(level=level) for _ in range(3)]
+    for member in (first, second):
+        assert await member.subscribe("$share/g/t", qos=qos) == [qos]
+    await alone.subscribe("t", qos=qos)
+    payloads = await publish_hundred(broker, qos)
+    one, other, all_of_them = await everything(first, second, alone)
+    assert sorted(one + other) == payloads
+    assert one
+    assert other
+    assert all_of_them == payloads
+
+
+@EVERY_QOS
+async def test_groups_of_different_names_are_independent(broker: RunningBroker, qos: int) -> None:
+    """[4.8.2-1]: and so is the plain subscription of a member."""
+    first, second = await broker.connect(level=5), await broker.connect(level=5)
+    await first.subscribe("$share/g/t", "t", qos=qos)
+    await second.subscribe("$share/h/t", qos=qos)
+    payloads = await publish_hundred(broker, qos)
+    both, one = await everything(first, second)
+    assert sorted(both) == sorted(payloads * 2)
+    assert one == payloads
+
+
+@pytest.mark.parametrize("text", ["$share//t", "$share/g", "$share/g/", "$share/g+/t", "$share/g#/t", "$share/g/a#"])
+@pytest.mark.parametrize("level", [4, 5])
+async def test_a_malformed_group_is_refused(broker: RunningBroker, level: int, text: str) -> None:
+    """[4.8.2-1] [4.8.2-2]."""
+    client = await broker.connect(level=level)
+    assert await client.subscribe(text) == [0x8F if level == 5 else 0x80]
+
+
+async def test_no_local_on_a_shared_subscription_is_a_protocol_error(broker: RunningBroker) -> None:
+    """[3.8.3-4]."""
+    client = await broker.connect(level=5)
+    client.send(mqtt.subscribe(("$share/g/t", mqtt.options(1, no_local=True)), level=5))
+    await client.is_ended(0x82)
+
+
+@EVERY_QOS
+async def test_joining_a_group_brings_no_retained_messages(broker: RunningBroker, qos: int) -> None:
+    """Section 3.8.4."""
+    await (await broker.connect()).publish("t", retain=True)
+    client = await broker.connect(level=5)
+    await client.subscribe("$share/g/t", qos=qos)
+    await client.is_quiet()
+
+
+async def test_a_member_that_is_there_gets_what_an_absent_one_would(broker: RunningBroker) -> None:
+    """Section 4.8.2: a server may send to another member when the chosen one is away."""
+    absent = await broker.connect_durable("absent")
+    present = await broker.connect_durable("present")
+    for member in (absent, present):
+        await member.subscribe("$share/g/t", qos=1)
+    await absent.leave()
+    publisher = await broker.connect()
+    for number in range(10):
+        await publisher.publish("t", b"%d" % number)
+    assert await present.payloads(10) == [b"%d" % number for number in range(10)]
+
+
+async def test_messages_wait_while_all_members_are_away(broker: RunningBroker) -> None:
+    """Section 4.8.2: the group's messages are kept for its durable members."""
+    for name in ("first", "second"):
+        member = await broker.connect_durable(name)
+        await member.subscribe("$share/g/t", qos=1)
+        await member.leave()
+    publisher = await broker.connect()
+    for number in range(10):
+        await publisher.publish("t", b"%d" % number)
+    member = await broker.connect_durable("second")
+    assert await member.payloads(10) == [b"%d" % number for number in range(10)]
+    await member.is_quiet()
+
+
+async def test_what_a_lost_member_did_not_acknowledge_goes_to_another(broker: RunningBroker) -> None:
+    """Section 4.8.2: a QoS 1 message may be sent to another member when the connection breaks."""
+    lost, other = await broker.connect("lost", 5), await broker.connect("other", 5)
+    await lost.subscribe("$share/g/t", qos=1)
+    await (await broker.connect()).publish("t", b"work")
+    assert (await lost.message()).payload == b"work"
+    await other.subscribe("$share/g/t", qos=1)
+    await lost.vanish()
+    assert await other.payloads(1) == [b"work"]
+
+
+async def test_a_qos_2_message_past_pubrec_stays_with_its_member(broker: RunningBroker) -> None:
+    """[4.8.2-4] [4.8.2-5]: completed with the same client, given to nobody else."""
+    member = await broker.connect_durable("member")
+    await member.subscribe("$share/g/t", qos=2)
+    await (await broker.connect()).publish("t", qos=2)
+    message = await member.message()
+    other = await broker.connect_durable("other")
+    await other.subscribe("$share/g/t", qos=2)
+    member.send(mqtt.pubrec(message.packet_id))
+    assert await member.answered(mqtt.PUBREL, message.packet_id) == 0
+    await member.vanish()
+    await other.is_quiet()
+
+    member = await broker.connect_durable("member")
+
+    assert await member.answered(mqtt.PUBREL, message.packet_id) == 0
+    member.send(mqtt.pubcomp(message.packet_id))
+    await member.is_quiet()
+    await other.is_quiet()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_message_that_a_member_refuses_is_given_to_nobody_else(broker: RunningBroker, qos: int) -> None:
+    """[4.8.2-6]."""
+    members = [await broker.connect(f"member-{number}", 5) for number in range(2)]
+    for member in members:
+        await member.subscribe("$share/g/t", qos=qos)
+    await (await broker.connect()).publish("t", qos=qos)
+    first, second = [await member.message_within(0.3, completes=False) for member in members]
+    chosen, other, message = (members[0], members[1], first) if first else (members[1], members[0], second)
+    assert message is not None
+    refuse = mqtt.puback if qos == 1 else mqtt.pubrec
+    chosen.send(refuse(message.packet_id, 0x80))
+    await chosen.is_quiet()
+    await other.is_quiet()
+    await chosen.vanish()
+    await other.is_quiet()
+
+
+async def test_a_message_too_large_for_a_member_does_not_hold_up_its_group(broker: RunningBroker) -> None:
+    """[3.1.2-25] and section 4.8.2: a server may try another member; ours takes it as delivered."""
+    small = await broker.connect("small", 5, properties=mqtt.maximum_packet_size(30))
+    await small.subscribe("$share/g/t", qos=1)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"x" * 100)
+    await publisher.publish("t", b"short")
+    assert await small.payloads(1) == [b"short"]
+
+
+async def test_leaving_a_group_ends_its_share(broker: RunningBroker) -> None:
+    """[3.10.4-1]: by its whole text."""
+    first, second = await broker.connect("first", 5), await broker.connect("second", 5)
+    for member in (first, second):
+        await member.subscribe("$share/g/t", qos=1)
+    assert await first.unsubscribe("t", "$share/g/t") == [0x11, 0x00]
+    publisher = await broker.connect()
+    for number in range(4):
+        await publisher.publish("t", b"%d" % number)
+    assert len(await second.messages(4)) == 4
+    await first.is_quiet()

@@ -1,0 +1,241 @@
+"""The will: when it is published, once and as it was set, and when it is not (sections 3.1.2.5, 3.1.3.2)."""
+
+import asyncio
+
+import pytest
+
+import mqtt_packets as mqtt
+from mqtt_packets import WillPart
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
+
+
+async def heir(broker: RunningBroker, level: int = 5, qos: int = 2) -> RawClient:
+    """Return a client that is there for the will."""
+    client = await broker.connect("heir", level)
+    await client.subscribe("will/topic", qos=qos)
+    return client
+
+
+async def until(moment_s: float) -> None:
+    """Wait until the loop's clock shows a moment: for what must not happen before, or must have happened by then."""
+    await asyncio.sleep(max(0, moment_s - asyncio.get_running_loop().time()))
+
+
+@EVERY_LEVEL
+async def test_a_client_that_falls_silent_is_closed_and_its_will_published(broker: RunningBroker, level: int) -> None:
+    """[3.1.2-22]: one and a half times the keep alive."""
+    witness = await heir(broker, level)
+    client = await broker.connect("silent", level, keep_alive_s=2, will=WillPart())
+    broker.forward(2.8)
+    assert broker.node.mqtt.listeners["mqtt"].connection_count == 2
+    broker.forward(0.3)
+    await client.is_ended(0x8D)
+    assert await witness.payloads(1) == [b"gone"]
+
+
+async def test_a_ping_in_time_keeps_a_connection_alive(broker: RunningBroker) -> None:
+    """[3.1.2-20] [3.12.4-1]."""
+    client = await broker.connect("pinging", 5, keep_alive_s=2)
+    for _ in range(6):
+        broker.forward(1)
+        await client.round_trip()
+
+
+async def test_keep_alive_0_allows_any_silence(broker: RunningBroker) -> None:
+    """Section 3.1.2.10."""
+    client = await broker.connect("silent", 5, keep_alive_s=0)
+    for _ in range(10):
+        broker.forward(100_000)
+    await client.round_trip()
+
+
+async def test_what_the_broker_sends_does_not_keep_a_client_alive(broker: RunningBroker) -> None:
+    """[3.1.2-22] counts packets from the client only."""
+    publisher = await broker.connect()
+    client = await broker.connect("listening", 5, keep_alive_s=2)
+    await client.subscribe("t")
+    for _ in range(5):
+        await publisher.publish("t", qos=0)
+        assert (await client.message()).topic == "t"
+        broker.forward(0.5)
+    broker.forward(0.6)
+    await client.is_ended(0x8D)
+
+
+async def test_half_a_packet_does_not_keep_a_client_alive(broker: RunningBroker) -> None:
+    """[3.1.2-22] counts packets, not bytes."""
+    client = await broker.connect("dripping", 5, keep_alive_s=2)
+    client.send(b"\x30\x50")
+    await client.drained()
+    await asyncio.sleep(0.05)  # until the broker has surely read it; it has nothing to answer
+    broker.forward(3.1)
+    await client.is_ended(0x8D)
+
+
+@EVERY_LEVEL
+async def test_a_goodbye_deletes_the_will(broker: RunningBroker, level: int) -> None:
+    """[3.1.2-10] [3.14.4-3]."""
+    witness = await heir(broker, level)
+    client = await broker.connect("polite", level, will=WillPart())
+    await client.leave()
+    await witness.is_quiet()
+
+
+@pytest.mark.parametrize("reason_code", [0x04, 0x80])
+async def test_disconnect_may_ask_for_the_will(broker: RunningBroker, reason_code: int) -> None:
+    """[3.14.4-3]: every reason code but 0x00."""
+    witness = await heir(broker)
+    client = await broker.connect("willing", 5, will=WillPart())
+    await client.leave(reason_code)
+    assert await witness.payloads(1) == [b"gone"]
+
+
+@EVERY_LEVEL
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_lost_connection_publishes_the_will_once_and_as_it_was_set(
+    broker: RunningBroker, level: int, qos: int
+) -> None:
+    """[3.1.2-8] [3.1.2-14]."""
+    witness = await heir(broker, level)
+    client = await broker.connect("lost", level, will=WillPart(qos=qos, payload=b""))
+    await client.vanish()
+    (will,) = await witness.messages(1)
+    assert (will.topic, will.payload, will.qos, will.retain) == ("will/topic", b"", qos, False)
+    await witness.is_quiet()
+
+
+@EVERY_LEVEL
+async def test_a_retained_will_is_there_for_later_subscribers(broker: RunningBroker, level: int) -> None:
+    """[3.1.2-15]."""
+    witness = await heir(broker, level, qos=0)
+    client = await broker.connect("lost", level, will=WillPart(retain=True))
+    await client.vanish()
+    assert not (await witness.message()).retain
+    later = await broker.connect("later", level)
+    await later.subscribe("will/topic")
+    assert (await later.message()).retain
+
+
+async def test_a_delayed_will_waits(broker: RunningBroker) -> None:
+    """[3.1.3-9]: published when the delay has passed."""
+    witness = await heir(broker)
+    will = WillPart(properties=mqtt.will_delay(1))
+    client = await broker.connect("lost", 5, will=will, properties=mqtt.session_expiry(10))
+    closed_at = asyncio.get_running_loop().time()
+    await client.vanish()
+    await until(closed_at + 0.8)
+    await witness.is_quiet()
+    assert await witness.payloads(1) == [b"gone"]
+    assert 1.0 <= asyncio.get_running_loop().time() - closed_at < 1.5
+
+
+async def test_a_client_that_returns_in_time_calls_its_will_off(broker: RunningBroker) -> None:
+    """[3.1.3-9]."""
+    witness = await heir(broker)
+    will = WillPart(properties=mqtt.will_delay(1))
+    client = await broker.connect("lost", 5, will=will, properties=mqtt.session_expiry(10))
+    await client.vanish()
+    closed_at = asyncio.get_running_loop().time()
+    await broker.connect("lost", 5, clean_start=False, properties=mqtt.session_expiry(10))
+    await until(closed_at + 1.3)
+    await witness.is_quiet()
+
+
+async def test_a_new_session_ends_the_old_one_and_publishes_its_will_at_once(broker: RunningBroker) -> None:
+    """Section 3.1.2.5: at the latest when the session ends, and Clean Start ends it."""
+    witness = await heir(broker)
+    will = WillPart(properties=mqtt.will_delay(60))
+    client = await broker.connect("lost", 5, will=will, properties=mqtt.session_expiry(100))
+    await client.vanish()
+    await witness.is_quiet()
+    await broker.connect("lost", 5, clean_start=True)
+    assert await witness.payloads(1) == [b"gone"]
+
+
+@pytest.mark.parametrize(("expiry_s", "after_s"), [(1, 1.0), (0, 0.0)])
+async def test_a_session_that_ends_before_the_delay_publishes_its_will(
+    broker: RunningBroker, expiry_s: int, after_s: float
+) -> None:
+    """Section 3.1.2.5: at the delay or the end of the session, whichever is first."""
+    witness = await heir(broker)
+    will = WillPart(properties=mqtt.will_delay(5))
+    client = await broker.connect("lost", 5, will=will, properties=mqtt.session_expiry(expiry_s))
+    closed_at = asyncio.get_running_loop().time()
+    await client.vanish()
+    assert await witness.payloads(1) == [b"gone"]
+    assert after_s <= asyncio.get_running_loop().time() - closed_at < after_s + 0.6
+    await witness.is_quiet()
+
+
+async def test_a_will_carries_its_properties_but_not_its_delay(broker: RunningBroker) -> None:
+    """[3.1.3-10] and section 3.1.3.2; its expiry counts from the moment it is published."""
+    witness = await heir(broker)
+    properties = b"".join(
+        [
+            mqtt.will_delay(1),
+            mqtt.content_type("text/plain"),
+            mqtt.response_topic("reply/here"),
+            mqtt.correlation_data(b"\x00\x01"),
+            mqtt.payload_format(1),
+            mqtt.user_property("k", "2"),
+            mqtt.user_property("k", "1"),
+            mqtt.message_expiry(60),
+        ]
+    )
+    client = await broker.connect(
+        "lost", 5, will=WillPart(qos=1, properties=properties), properties=mqtt.session_expiry(10)
+    )
+    await client.vanish()
+    (will,) = await witness.messages(1)
+    assert sorted(will.properties, key=lambda each: each[0]) == [
+        (1, 1),
+        (2, 60),
+        (3, "text/plain"),
+        (8, "reply/here"),
+        (9, b"\x00\x01"),
+        (38, ("k", "2")),
+        (38, ("k", "1")),
+    ]
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+async def test_takeover_publishes_the_will_of_the_one_who_goes(broker: RunningBroker, level: int) -> None:
+    """[3.1.2-8]: the older connection ends without a DISCONNECT of its client."""
+    witness = await heir(broker, level)
+    await broker.connect("same", level, will=WillPart())
+    await broker.connect("same", level, clean_start=True)
+    assert await witness.payloads(1) == [b"gone"]
+
+
+async def test_takeover_of_a_session_that_goes_on_calls_a_delayed_will_off(broker: RunningBroker) -> None:
+    """[3.1.3-9]: the new connection comes before the delay has passed."""
+    witness = await heir(broker)
+    will = WillPart(properties=mqtt.will_delay(1))
+    await broker.connect("same", 5, will=will, properties=mqtt.session_expiry(10))
+    taken_at = asyncio.get_running_loop().time()
+    await broker.connect("same", 5, clean_start=False, properties=mqtt.session_expiry(10))
+    await until(taken_at + 1.3)
+    await witness.is_quiet()
+
+
+async def test_a_delayed_will_survives_a_restart(broker: RunningBroker) -> None:
+    """Section 3.1.2.5: the will is part of the session, and the session is stored."""
+    properties = mqtt.will_delay(1) + mqtt.user_property("k", "v") + mqtt.message_expiry(60)
+    client = await broker.connect(
+        "lost", 5, will=WillPart(properties=properties), properties=mqtt.session_expiry(10)
+    )
+    await client.vanish()
+    await broker.restart()
+    witness = await heir(broker)
+    (will,) = await witness.messages(1)
+    assert (will.payload, will.properties) == (b"gone", [(2, 60), (38, ("k", "v"))])
+
+
+async def test_the_broker_s_own_topics_are_no_will_topics(broker: RunningBroker) -> None:
+    """Section 3.2.2.2, reason code 0x90."""
+    client = await broker.open(5)
+    client.send(mqtt.connect("liar", level=5, will=WillPart("$SYS/uptime")))
+    await client.is_refused(0x90)

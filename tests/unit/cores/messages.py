@@ -1,0 +1,68 @@
+"""Batches, flows and publications with defaults, so that every argument a test shows matters."""
+
+from messaging.address import Address
+from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.credit import CreditWindow
+from messaging.effects import Delivery
+from messaging.flows import Flow
+from messaging.headers import Headers
+from messaging.publication import Publication
+
+
+class Mailbox:
+    """An address that keeps what is left there."""
+
+    def __init__(self) -> None:
+        self.messages: list[object] = []
+
+    def post(self, message: object) -> None:
+        self.messages.append(message)
+
+
+def batch_of(payloads: list[bytes], *, expires_at_ms: list[int] | None = None, topic: str = "t") -> MessageBatch:
+    """Return a batch with these payloads; an expiry of 0 is none."""
+    return MessageBatch(
+        topic=topic,
+        topics=None,
+        payloads=payloads,
+        headers=None
+        if expires_at_ms is None
+        else [Headers(expires_at_ms=each) if each else None for each in expires_at_ms],
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="p",
+        received_ms=0,
+        payload_bytes=sum(map(len, payloads)),
+    )
+
+
+def numbered(count: int, *, start: int = 1) -> MessageBatch:
+    """Return a batch of `count` messages that carry consecutive numbers."""
+    return batch_of([b"%d" % number for number in range(start, start + count)])
+
+
+def published(batch: MessageBatch, *, partitions_count: int = 1) -> Publication:
+    """Return a publication that its partitions have not numbered yet."""
+    return Publication(batch, publisher=None, token=0, partitions_count=partitions_count)
+
+
+def window_of(limit: int) -> CreditWindow[Address]:
+    """Return a consumer's window."""
+    return CreditWindow(limit)
+
+
+def flow_of(flow_id: int, *, limit: int = 1000, window: CreditWindow[Address] | None = None) -> Flow:
+    """Return a flow, with a window of its own unless it shares one."""
+    return Flow(
+        flow_id=flow_id,
+        queue_name="q",
+        client=f"c{flow_id}",
+        address=Mailbox(),
+        window=window_of(limit) if window is None else window,
+        bound_order=flow_id,
+    )
+
+
+def sequences_of(delivery: Delivery) -> range:
+    """Return the sequences of a delivery."""
+    return range(delivery.first_sequence, delivery.first_sequence + delivery.stop_row - delivery.start_row)

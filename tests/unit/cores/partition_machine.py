@@ -1,0 +1,238 @@
+"""A ledger and its plain model under the same steps; tests derive from it what else they want to happen."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.flows import DeliveryRules, Flow
+from messaging.ledger import Ledger
+from messaging.publication import Publication
+from messaging.ranges import RangeSet
+from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED
+from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
+from unit.cores.plain_partition import PlainPartition
+
+PARTITION_ID = 7
+OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, FAILED, REJECTED])
+
+
+class PartitionMachine(RuleBasedStateMachine):
+    """Goal: no order of events loses, doubles, reorders or miscounts a message. Method: same steps to both, compare."""
+
+    rules_of_queue = DeliveryRules(redelivery_count_max=2, unacked_count_max=8, respects_expiry=True)
+
+    @initialize(
+        redelivery_count_max=st.sampled_from([0, 0, 1, 2]),
+        unacked_count_max=st.sampled_from([1, 5, 1000]),
+        respects_expiry=st.booleans(),
+        expires_once_delivered=st.booleans(),
+    )
+    def begin(
+        self, redelivery_count_max: int, unacked_count_max: int, respects_expiry: bool, expires_once_delivered: bool
+    ) -> None:
+        self.rules = DeliveryRules(
+            redelivery_count_max=redelivery_count_max,
+            unacked_count_max=unacked_count_max,
+            respects_expiry=respects_expiry,
+            expires_once_delivered=expires_once_delivered,
+        )
+        self.ledger = Ledger(durable=True, rules=self.rules)
+        self.model = PlainPartition(self.rules)
+        self.wall_ms = 0
+        self.epoch = 0
+        self.flows: dict[int, Flow] = {}
+        self.paused: set[int] = set()
+        self.owed: dict[int, int] = {}  # flow -> credit its consumer has to give back
+        self.shared_window: CreditWindow[Address] = window_of(7)
+        self.appended_bytes = 0
+        self.appended_count = 0
+        self.settled = RangeSet()  # what the ledger asked to persist
+        self.publications: list[Publication] = []
+        self.rows: dict[int, range] = {}  # publication's place in the list -> sequences
+        self.drained: list[Publication] = []
+
+    # --- steps ---
+
+    @rule(count=st.integers(1, 6), lives_ms=st.lists(st.sampled_from([0, 0, 0, 3]), min_size=6, max_size=6))
+    def append(self, count: int, lives_ms: list[int]) -> None:
+        payloads = [b"x" * (self.appended_count + row) for row in range(count)]
+        expiries = [self.wall_ms + lives if lives else 0 for lives in lives_ms[:count]]
+        publication = published(batch_of(payloads, expires_at_ms=expiries if any(expiries) else None))
+        first = self.ledger.append(publication.batch, publication)
+        publication.sequenced(PARTITION_ID, first, None)
+        self.model.append(first, payloads, expiries)
+        self.rows[len(self.publications)] = range(first, first + count)
+        self.publications.append(publication)
+        self.appended_count += count
+        self.appended_bytes += publication.batch.payload_bytes
+
+    @rule(limit=st.sampled_from([1, 3, 50]), shared=st.booleans())
+    def attach(self, limit: int, shared: bool) -> None:
+        if len(self.flows) == 4:
+            return
+        self.epoch += 1
+        flow = flow_of(self.epoch, limit=limit, window=self.shared_window if shared else None)
+        self.flows[flow.flow_id] = flow
+        self.owed[flow.flow_id] = 0
+        self.ledger.attach(flow, self.epoch)
+
+    @precondition(lambda self: self.flows)
+    @rule(data=st.data())
+    def pause_or_go_on(self, data: st.DataObject) -> None:
+        flow_id = data.draw(st.sampled_from(sorted(self.flows)))
+        if flow_id in self.paused:
+            self.paused.remove(flow_id)
+            self.ledger.attach(self.flows[flow_id], flow_id)  # its epoch was its own id
+        else:
+            self.paused.add(flow_id)
+            self.ledger.pause(flow_id)
+
+    @precondition(lambda self: self.flows)
+    @rule(data=st.data(), count_as_failed=st.booleans())
+    def detach(self, data: st.DataObject, count_as_failed: bool) -> None:
+        flow_id = data.draw(st.sampled_from(sorted(self.flows)))
+        flow = self.flows.pop(flow_id)
+        self.paused.discard(flow_id)
+        held = self.model.held_by(flow_id)
+        self.ledger.detach(flow_id, count_as_failed=count_as_failed)
+        self.model.detach(flow_id, count_as_failed=count_as_failed)
+        flow.window.give(self.owed.pop(flow_id))
+        if held:
+            assert self.ledger.settle(flow_id, held[0], held[-1] + 1, ACCEPTED) == 0, "a late settlement is void"
+
+    @rule(step_ms=st.sampled_from([0, 0, 1, 5]))
+    def deliver(self, step_ms: int) -> None:
+        self.wall_ms += step_ms
+        self.deliver_once()
+
+    @precondition(lambda self: self.owed and any(self.owed.values()))
+    @rule(data=st.data(), outcome=OUTCOMES)
+    def settle(self, data: st.DataObject, outcome: int) -> None:
+        """Ranges as consumers send them: exact, partial, with gaps, or of what they settled before."""
+        flow_id = data.draw(st.sampled_from([each for each, owed in self.owed.items() if owed]))
+        held = self.model.held_by(flow_id)
+        first = data.draw(st.sampled_from([*held, 1]))
+        end = data.draw(st.sampled_from([*held, first])) + 1
+        self.settle_range(flow_id, first, end, outcome)
+        if data.draw(st.booleans()):
+            assert self.ledger.settle(flow_id, first, end, outcome) == 0, "a second settlement is void"
+
+    @rule()
+    def purge(self) -> None:
+        count = len(self.model.ready())
+        assert self.model.give_up(1, self.ledger.next_sequence, DISCARD_PURGED) == count
+        assert self.ledger.purge() == count
+
+    @precondition(lambda self: self.publications)
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        rows = data.draw(st.sampled_from(list(self.rows.values())))
+        count = self.model.give_up(rows.start, rows.stop, DISCARD_NOT_STORED)
+        assert self.ledger.give_up(rows.start, rows.stop, DISCARD_NOT_STORED) == count
+
+    # --- what a step is made of ---
+
+    def deliver_once(self) -> int:
+        """Let the ledger deliver once and hold it against the model; return how many messages went out."""
+        used = {flow_id: flow.window.used for flow_id, flow in self.flows.items()}
+        deliveries = self.ledger.deliver(self.wall_ms)
+        self.take_settled_effects(expired=True)
+        self.model.delivered(deliveries)
+        for delivery in deliveries:
+            flow_id = delivery.flow.flow_id
+            assert flow_id not in self.paused, "a paused flow gets nothing"
+            assert delivery.epoch == flow_id
+            self.owed[flow_id] += len(sequences_of(delivery))
+        for flow_id, flow in self.flows.items():
+            assert flow.window.used <= max(flow.window.limit, used[flow_id]), "credit is not exceeded"
+            assert len(self.model.held_by(flow_id)) <= self.rules.unacked_count_max
+        if deliveries:
+            last = sequences_of(deliveries[-1])[-1]
+            assert [each for each in self.model.ready() if each < last] == [], "nothing is left behind"
+        return sum(len(sequences_of(each)) for each in deliveries)
+
+    def flows_with_room(self) -> list[int]:
+        return [
+            flow_id
+            for flow_id, flow in self.flows.items()
+            if flow_id not in self.paused
+            and flow.window.available() > 0
+            and len(self.model.held_by(flow_id)) < self.rules.unacked_count_max
+        ]
+
+    def settle_range(self, flow_id: int, first: int, end: int, outcome: int) -> None:
+        count = self.ledger.settle(flow_id, first, end, outcome)
+        assert count == self.model.settle(flow_id, first, end, outcome)
+        self.flows[flow_id].window.give(count)
+        self.owed[flow_id] -= count
+
+    def take_settled_effects(self, *, expired: bool = False) -> None:
+        """Note what is to be persisted; when something was delivered, part of it may be what had expired."""
+        for first, end in self.ledger.effects.settled:
+            assert self.settled.add(first, end) == end - first, "nothing is settled twice"
+            if expired:
+                for sequence in range(first, end):
+                    if sequence in self.model.messages:
+                        self.model.dropped_as_expired(sequence, self.wall_ms)
+        self.ledger.effects.settled = []
+
+    # --- what holds after every step ---
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        self.take_settled_effects()
+        ledger = self.ledger
+        ledger.check()
+        assert ledger.waiting_count == len(self.model.messages)
+        assert {seq for first, end in self.settled.ranges() for seq in range(first, end)} == self.model.settled
+        for flow_id in self.flows:
+            assert ledger.in_flight_count(flow_id) == len(self.model.held_by(flow_id))
+        assert ledger.effects.discards == self.model.discards
+
+    @invariant()
+    def what_was_released_and_what_waits_add_up(self) -> None:
+        effects = self.ledger.effects
+        assert effects.released_count + self.ledger.waiting_count == self.appended_count
+        assert effects.released_bytes + self.ledger.waiting_bytes == self.appended_bytes
+        if not self.model.messages:
+            assert self.ledger.waiting_bytes == 0
+            assert self.ledger.memory_bytes == 0
+            assert self.ledger.floor == self.ledger.next_sequence
+
+    @invariant()
+    def a_publication_is_drained_once_and_when_nothing_of_it_is_open(self) -> None:
+        self.drained += self.ledger.effects.drained
+        self.ledger.effects.drained = []
+        open_rows = self.open_rows()
+        for place, publication in enumerate(self.publications):
+            open_count = len([sequence for sequence in self.rows[place] if sequence in open_rows])
+            assert publication.open_count == open_count
+            assert self.drained.count(publication) == (1 if open_count == 0 else 0)
+
+    def open_rows(self) -> set[int]:
+        """Return the sequences that the journal has to keep."""
+        return set(self.model.messages)
+
+    def teardown(self) -> None:
+        """Whatever happened, one willing consumer gets everything that is left, and then nothing is left."""
+        if not hasattr(self, "ledger"):
+            return
+        for flow_id in list(self.flows):
+            flow = self.flows.pop(flow_id)
+            self.ledger.detach(flow_id, count_as_failed=False)
+            self.model.detach(flow_id, count_as_failed=False)
+            flow.window.give(self.owed.pop(flow_id))
+        self.paused.clear()
+        self.attach(limit=50, shared=False)
+        while self.model.messages:
+            assert self.deliver_all() > 0 or not self.model.messages
+            self.settle_range(self.epoch, 1, self.ledger.next_sequence, ACCEPTED)
+            self.agrees_with_the_model()
+        self.what_was_released_and_what_waits_add_up()
+        self.a_publication_is_drained_once_and_when_nothing_of_it_is_open()
+        assert len(self.drained) == len(self.publications)
+
+    def deliver_all(self) -> int:
+        """Deliver until nothing more comes; return how many messages went out."""
+        return self.deliver_once()

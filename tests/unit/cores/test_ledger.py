@@ -1,0 +1,221 @@
+"""The ledger of a partition: who has which message, in what order, and what is left to be done outside."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from messaging.batch import MessageBatch
+from messaging.flows import DeliveryRules, Flow
+from messaging.ledger import Ledger
+from messaging.settlement import ACCEPTED, DISCARD_MAX_REDELIVERY, DISCARD_PURGED, FAILED, RELEASED
+from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of
+from unit.cores.partition_machine import PartitionMachine
+
+
+class LedgerMachine(PartitionMachine):
+    """The ledger with everything in memory."""
+
+    @rule(step_ms=st.sampled_from([0, 1]))
+    def deliver_what_can_be_delivered(self, step_ms: int) -> None:
+        self.wall_ms += step_ms
+        self.deliver_once()
+        assert self.model.ready() == [] or self.flows_with_room() == [], "credit and messages do not wait for each other"
+
+
+TestLedgerAgreesWithThePlainModel = LedgerMachine.TestCase
+TestLedgerAgreesWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def ledger_with(*flows: Flow, rules: DeliveryRules | None = None) -> Ledger:
+    """Return a ledger with these flows attached."""
+    ledger = Ledger(durable=True, rules=DeliveryRules() if rules is None else rules)
+    for flow in flows:
+        ledger.attach(flow, epoch=1)
+    return ledger
+
+
+def append(ledger: Ledger, batch: MessageBatch) -> None:
+    ledger.append(batch, None)
+
+
+def delivered(ledger: Ledger) -> list[tuple[int, int]]:
+    """Deliver; return flow and sequence of each message."""
+    return [(each.flow.flow_id, sequence) for each in ledger.deliver(0) for sequence in sequences_of(each)]
+
+
+def test_a_batch_that_one_consumer_has_credit_for_is_one_delivery() -> None:
+    ledger = ledger_with(flow_of(1))
+    append(ledger, numbered(300))
+
+    (delivery,) = ledger.deliver(0)
+
+    assert (delivery.first_sequence, delivery.start_row, delivery.stop_row) == (1, 0, 300)
+
+
+def test_competing_flows_get_even_shares_of_a_batch() -> None:
+    ledger = ledger_with(flow_of(1), flow_of(2), flow_of(3))
+    append(ledger, numbered(300))
+
+    assert [(each.flow.flow_id, len(sequences_of(each))) for each in ledger.deliver(0)] == [(1, 100), (2, 100), (3, 100)]
+
+
+def test_what_a_flow_without_credit_cannot_take_goes_to_the_others() -> None:
+    ledger = ledger_with(flow_of(1, limit=10), flow_of(2), flow_of(3))
+    append(ledger, numbered(300))
+    ledger.deliver(0)
+
+    assert ledger.in_flight_count(1) == 10
+    assert ledger.waiting_count == ledger.in_flight_count(1) + ledger.in_flight_count(2) + ledger.in_flight_count(3)
+
+
+def test_single_messages_go_round_flows_that_settle_at_once() -> None:
+    """Nobody holds anything when the next message comes, so who holds least does not decide: whose turn it is does."""
+    ledger = ledger_with(flow_of(1), flow_of(2), flow_of(3))
+    served: list[int] = []
+    for _ in range(6):
+        append(ledger, numbered(1))
+        ((flow_id, sequence),) = delivered(ledger)
+        ledger.settle(flow_id, sequence, sequence + 1, ACCEPTED)
+        served.append(flow_id)
+
+    assert served == [1, 2, 3, 1, 2, 3]
+
+
+def test_a_flow_that_shares_an_empty_window_stands_in_line_for_credit() -> None:
+    window = window_of(2)
+    ledger = ledger_with(flow_of(1, window=window))
+    append(ledger, numbered(3))
+
+    assert delivered(ledger) == [(1, 1), (1, 2)]
+    assert [flow.flow_id for flow in ledger.effects.starved_flows] == [1]
+
+
+def test_a_flow_that_got_everything_there_was_does_not_stand_in_line() -> None:
+    ledger = ledger_with(flow_of(1, limit=3))
+    append(ledger, numbered(3))
+    ledger.deliver(0)
+
+    assert ledger.effects.starved_flows == []
+
+
+def test_a_message_given_back_is_delivered_before_newer_ones_and_flagged() -> None:
+    """Solace 6.5: a FAILED message returns to its place at the head."""
+    ledger = ledger_with(flow_of(1, limit=2))
+    append(ledger, numbered(4))
+    ledger.deliver(0)
+    ledger.settle(1, 1, 2, FAILED)
+    ledger.flows[1].flow.window.give(1)
+
+    (delivery,) = ledger.deliver(0)
+
+    assert list(sequences_of(delivery)) == [1]
+    assert delivery.redelivered
+    assert delivery.delivery_count == 2
+
+
+def test_a_message_released_untouched_is_flagged_but_counts_no_failure() -> None:
+    ledger = ledger_with(flow_of(1))
+    append(ledger, numbered(1))
+    ledger.deliver(0)
+    ledger.settle(1, 1, 2, RELEASED)
+
+    (delivery,) = ledger.deliver(0)
+
+    assert delivery.redelivered
+    assert delivery.delivery_count == 1
+
+
+def test_after_the_last_permitted_redelivery_the_message_is_dropped() -> None:
+    """Solace 13.4: with a maximum of 2, deliveries 1 to 3 happen; a further failure discards."""
+    ledger = ledger_with(flow_of(1), rules=DeliveryRules(redelivery_count_max=2))
+    append(ledger, numbered(1))
+    counts = []
+    for _ in range(3):
+        (delivery,) = ledger.deliver(0)
+        counts.append((delivery.delivery_count, delivery.redelivered))
+        ledger.settle(1, 1, 2, FAILED)
+
+    assert counts == [(1, False), (2, True), (3, True)]
+    assert ledger.deliver(0) == []
+    assert ledger.effects.discards == {DISCARD_MAX_REDELIVERY: 1}
+    assert ledger.waiting_count == 0
+
+
+def test_losing_a_consumer_counts_as_one_delivery_attempt() -> None:
+    """Solace 13.4: disconnect of a consumer counts for the messages already sent to it."""
+    ledger = ledger_with(flow_of(1), rules=DeliveryRules(redelivery_count_max=1))
+    append(ledger, numbered(2))
+    ledger.deliver(0)
+    ledger.detach(1, count_as_failed=True)
+    ledger.attach(flow_of(2), epoch=2)
+    (delivery,) = ledger.deliver(0)
+    assert delivery.delivery_count == 2
+
+    ledger.detach(2, count_as_failed=True)
+
+    assert ledger.effects.discards == {DISCARD_MAX_REDELIVERY: 2}
+
+
+def test_one_message_that_nobody_settles_keeps_nothing_behind_it_in_memory() -> None:
+    ledger = ledger_with(flow_of(1))
+    for _ in range(1000):
+        append(ledger, batch_of([b"x" * 100]))
+    ledger.deliver(0)
+    ledger.settle(1, 2, 1001, ACCEPTED)
+
+    assert ledger.floor == 1
+    assert len(ledger.segments) == 1
+    assert ledger.memory_bytes == batch_of([b"x" * 100]).memory_bytes()
+
+
+def test_a_paused_flow_goes_on_under_the_epoch_it_had() -> None:
+    """When the heir of a partition is gone, its owner keeps what it holds and settles as before."""
+    ledger = ledger_with(flow_of(1))
+    append(ledger, numbered(2))
+    ledger.deliver(0)
+    ledger.pause(1)
+    append(ledger, numbered(1))
+    assert ledger.deliver(0) == []
+
+    ledger.attach(ledger.flows[1].flow, epoch=1)
+
+    assert delivered(ledger) == [(1, 3)]
+    assert ledger.settle(1, 1, 4, ACCEPTED) == 3
+
+
+def test_a_purge_leaves_what_consumers_hold() -> None:
+    ledger = ledger_with(flow_of(1, limit=2))
+    append(ledger, numbered(5))
+    ledger.deliver(0)
+
+    assert ledger.purge() == 3
+    assert ledger.effects.discards == {DISCARD_PURGED: 3}
+    assert ledger.settle(1, 1, 3, ACCEPTED) == 2
+    assert ledger.floor == ledger.next_sequence == 6
+
+
+def test_a_publication_is_not_drained_while_another_partition_has_yet_to_number_it() -> None:
+    """Drained twice, it would let go of a journal record that its other partition still needs."""
+    first, second = ledger_with(flow_of(1)), ledger_with()
+    publication = published(numbered(2), partitions_count=2)
+    publication.sequenced(1, first.append(publication.batch, publication), None)
+    first.deliver(0)
+    first.settle(1, 1, 3, ACCEPTED)
+    assert first.effects.drained == []
+
+    publication.sequenced(2, second.append(publication.batch, publication), None)
+    second.purge()
+
+    assert second.effects.drained == [publication]
+
+
+def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
+    ledger = ledger_with(flow_of(1, limit=1))
+    publication = published(numbered(3))
+    publication.sequenced(1, ledger.append(publication.batch, publication), None)
+    ledger.deliver(0)
+
+    ledger.abandon()
+
+    assert ledger.effects.drained == [publication]
+    assert publication.open_count == 0

@@ -1,0 +1,264 @@
+"""Moving waiting messages into pages and back changes nothing for consumers."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from messaging.batch import MessageBatch
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from messaging.publication import UNWRITTEN, Publication
+from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
+from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of
+from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
+
+Runs = list[tuple[int, MessageBatch]]
+
+
+class PagingMachine(PartitionMachine):
+    """The partition machine beside a store of pages that answers when it likes, and at times not at all."""
+
+    @rule()
+    def journal_writes(self) -> None:
+        for publication in self.publications:
+            if publication.record_number == UNWRITTEN and publication.open_count > 0:
+                publication.record_number = len(self.publications)
+
+    @precondition(lambda self: not self.planned)
+    @rule(page_bytes=st.sampled_from([1, 20, 60]), bytes_to_free=st.sampled_from([1, 1500, 10_000]), all_=st.booleans())
+    def plan(self, page_bytes: int, bytes_to_free: int, all_: bool) -> None:
+        through = None if all_ else len(self.publications) // 2
+        self.planned = plan_pages(
+            self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through
+        )
+        in_order = [first for plan in self.planned for first, _ in plan.runs]
+        assert in_order == sorted(in_order)
+        for plan in self.planned:
+            assert plan.first not in self.stored, "a page never overwrites another"
+
+    @precondition(lambda self: self.planned)
+    @rule(succeeds=st.sampled_from([True, True, True, False]))
+    def spool_writes_pages(self, succeeds: bool) -> None:
+        for plan in self.planned if succeeds else []:
+            self.stored[plan.first] = plan.runs
+            self.paged |= {seq for first, batch in plan.runs for seq in range(first, first + batch.count)}
+            pages_written(self.ledger, plan)
+        self.planned = []
+
+    @precondition(lambda self: self.ledger.effects.wanted_pages)
+    @rule()
+    def store_reads_a_page(self) -> None:
+        first = self.ledger.effects.wanted_pages.pop(0)
+        if first in self.stored:
+            page_loaded(self.ledger, first, self.stored[first])
+
+    @precondition(lambda self: self.ledger.effects.wanted_pages)
+    @rule(likely=st.integers(0, 3))
+    def store_finds_a_page_damaged(self, likely: int) -> None:
+        if likely:
+            return
+        first = self.ledger.effects.wanted_pages.pop(0)
+        if first in self.stored:
+            runs = self.stored[first]
+            end = runs[-1][0] + runs[-1][1].count
+            assert page_damaged(self.ledger, first) == self.model.give_up(first, end, DISCARD_DAMAGED)
+
+    @invariant()
+    def pages_are_dropped_once_and_when_nothing_in_them_is_unsettled(self) -> None:
+        for first in self.ledger.effects.dropped_pages:
+            del self.stored[first]
+        self.ledger.effects.dropped_pages = []
+        for runs in self.stored.values():
+            assert any(seq in self.model.messages for first, batch in runs for seq in range(first, first + batch.count))
+
+    def open_rows(self) -> set[int]:
+        return set(self.model.messages) - self.paged
+
+    def deliver_all(self) -> int:
+        count = self.deliver_once()
+        while self.ledger.effects.wanted_pages:
+            self.store_reads_a_page()
+            count += self.deliver_once()
+        return count
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.planned: list[PagePlan] = []
+        self.stored: dict[int, Runs] = {}
+        self.paged: set[int] = set()
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            for first in self.stored:  # a reader that had not answered when the steps ended answers now
+                page_loaded(self.ledger, first, self.stored[first])
+        super().teardown()
+        assert self.stored.keys() == set(self.ledger.effects.dropped_pages)
+
+
+TestPagingAgreesWithThePlainModel = PagingMachine.TestCase
+TestPagingAgreesWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+
+
+class PagedPartition:
+    """A durable ledger with a store of pages that answers at once, and one consumer."""
+
+    def __init__(self, *, limit: int = 1000) -> None:
+        self.ledger = Ledger(durable=True, rules=DeliveryRules())
+        self.flow = flow_of(1, limit=limit)
+        self.ledger.attach(self.flow, epoch=1)
+        self.stored: dict[int, Runs] = {}
+        self.seen: list[tuple[int, bytes, bool, int]] = []  # sequence, payload, redelivered, delivery count
+
+    def append(self, batch: MessageBatch) -> Publication:
+        publication = published(batch)
+        publication.sequenced(PARTITION_ID, self.ledger.append(batch, publication), None)
+        publication.record_number = 1
+        return publication
+
+    def page_out(self, *, bytes_to_free: int = 1 << 30, page_bytes: int = 10) -> None:
+        for plan in plan_pages(self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=None):
+            self.stored[plan.first] = plan.runs
+            pages_written(self.ledger, plan)
+
+    def deliver(self) -> None:
+        """Deliver until the consumer's window is full or nothing is left."""
+        while True:
+            for delivery in self.ledger.deliver(0):
+                payloads = delivery.batch.payloads()[delivery.start_row : delivery.stop_row]
+                for sequence, payload in zip(sequences_of(delivery), payloads, strict=True):
+                    self.seen.append((sequence, payload, delivery.redelivered, delivery.delivery_count))
+            wanted, self.ledger.effects.wanted_pages = self.ledger.effects.wanted_pages, []
+            if not wanted:
+                return
+            for first in wanted:
+                page_loaded(self.ledger, first, self.stored[first])
+
+    def settle(self, first: int, end: int, outcome: int) -> None:
+        self.flow.window.give(self.ledger.settle(1, first, end, outcome))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "page out", "deliver", "accept", "accept", "fail", "release"]),
+        st.integers(1, 12),
+        st.integers(1, 12),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, page_bytes=st.sampled_from([1, 10, 50]), limit=st.sampled_from([1, 4, 100]))
+def test_a_consumer_sees_the_same_with_pages_and_without(
+    steps: list[tuple[str, int, int]], page_bytes: int, limit: int
+) -> None:
+    """Goal: paging is invisible. Method: the same steps with and without it, then every delivery is the same."""
+    paged, plain = PagedPartition(limit=limit), PagedPartition(limit=limit)
+    for step, first, count in steps:
+        for each in (paged, plain):
+            match step:
+                case "append":
+                    each.append(numbered(count))
+                case "page out":
+                    if each is paged:
+                        each.page_out(page_bytes=page_bytes)
+                case "deliver":
+                    each.deliver()
+                case _:
+                    each.settle(first, first + count, {"accept": ACCEPTED, "fail": FAILED, "release": RELEASED}[step])
+            each.ledger.check()
+    for each in (paged, plain):
+        while each.ledger.waiting_count:
+            each.deliver()
+            each.settle(1, each.ledger.next_sequence, ACCEPTED)
+    assert paged.seen == plain.seen
+    assert sorted(paged.ledger.effects.dropped_pages) == sorted(paged.stored)
+
+
+def test_batches_that_the_journal_has_not_got_are_not_paged() -> None:
+    """Durability comes first, and consumers may make both the record and the page unnecessary."""
+    partition = PagedPartition()
+    partition.append(numbered(3)).record_number = UNWRITTEN
+
+    assert plan_pages(partition.ledger, page_bytes=1, bytes_to_free=1 << 30, through_record=None) == []
+
+
+def test_only_what_old_journal_records_hold_is_paged_to_free_the_journals_head() -> None:
+    partition = PagedPartition()
+    for record_number in (1, 2, 3):
+        partition.append(numbered(1)).record_number = record_number
+
+    (plan,) = plan_pages(partition.ledger, page_bytes=100, bytes_to_free=1 << 30, through_record=2)
+
+    assert (plan.first, plan.end) == (1, 3)
+
+
+def test_paging_frees_memory_and_the_journal() -> None:
+    partition = PagedPartition()
+    publication = partition.append(batch_of([b"x" * 100] * 10))
+
+    partition.page_out()
+
+    assert partition.ledger.memory_bytes == 0
+    assert partition.ledger.effects.drained == [publication]
+    assert partition.ledger.waiting_count == 10
+
+
+def test_the_next_page_is_asked_for_while_the_consumer_is_busy_with_the_one_before() -> None:
+    partition = PagedPartition(limit=1)
+    for _ in range(3):
+        partition.append(numbered(2))
+    partition.page_out(page_bytes=1)
+    partition.ledger.deliver(0)
+    assert partition.ledger.effects.wanted_pages == [1]
+
+    page_loaded(partition.ledger, 1, partition.stored[1])
+    partition.ledger.deliver(0)
+
+    assert partition.ledger.effects.wanted_pages == [1, 3]
+
+
+def test_a_page_that_was_settled_while_it_was_written_is_dropped_at_once() -> None:
+    partition = PagedPartition()
+    partition.append(numbered(3))
+    (plan,) = plan_pages(partition.ledger, page_bytes=100, bytes_to_free=1 << 30, through_record=None)
+    partition.deliver()
+    partition.settle(1, 4, ACCEPTED)
+
+    pages_written(partition.ledger, plan)
+
+    assert partition.ledger.effects.dropped_pages == [1]
+
+
+def test_a_page_that_lacks_messages_costs_those_and_no_others() -> None:
+    """What a disk says is input: it cannot stop the partition."""
+    partition = PagedPartition()
+    for _ in range(3):
+        partition.append(numbered(2))
+    partition.page_out(page_bytes=1000)
+    del partition.stored[1][1]
+
+    partition.deliver()
+
+    assert [sequence for sequence, *_ in partition.seen] == [1, 2, 5, 6]
+    assert partition.ledger.effects.discards == {DISCARD_DAMAGED: 2}
+    partition.ledger.check()
+
+
+def test_what_a_consumer_holds_of_a_damaged_page_can_still_be_settled_or_is_given_up_when_it_comes_back() -> None:
+    partition = PagedPartition(limit=2)
+    partition.append(numbered(4))
+    partition.deliver()
+    partition.page_out()
+    assert page_damaged(partition.ledger, 1) == 2
+    partition.settle(1, 2, ACCEPTED)
+    partition.ledger.settle(1, 2, 3, RELEASED)
+
+    partition.ledger.attach(flow_of(2), epoch=2)
+    assert partition.ledger.deliver(0) == []
+    assert partition.ledger.effects.wanted_pages == [1]
+    assert page_damaged(partition.ledger, 1) == 1
+
+    assert partition.ledger.floor == partition.ledger.next_sequence
+    assert partition.ledger.effects.dropped_pages == [1]

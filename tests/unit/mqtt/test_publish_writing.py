@@ -1,0 +1,250 @@
+"""PUBLISH packets to a client: shared blocks and its own (mqtt sections 9, 14, 17; T025, T078 to T080, T085)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mqtt_packets as mqtt
+from messaging.batch import MessageBatch
+from messaging.headers import Headers
+from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
+from protocols.mqtt.errors import LocalMisuse
+from protocols.mqtt.publish_writer import encode_at_most_once
+
+LEVELS = (3, 4, 5)
+
+
+def batch_of(
+    *payloads: bytes, topics: list[str] | None = None, headers: list[Headers | None] | None = None, qos: int = 1
+) -> MessageBatch:
+    return MessageBatch(
+        topic="t" if topics is None else "", topics=topics, payloads=list(payloads), headers=headers, qos=qos,
+        retain=False, publisher="p", received_ms=WALL_MS, payload_bytes=sum(map(len, payloads)),
+    )  # fmt: skip
+
+
+def publishes(
+    conversation: Conversation,
+    batch: MessageBatch,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    qos: int = 1,
+    first_packet_id: int = 1,
+    dup: bool = False,
+    retain: bool = False,
+    identifiers: list[int] | None = None,
+    extra: list[tuple[str, str]] | None = None,
+    wall_ms: int = WALL_MS,
+) -> list[int]:
+    return conversation.engine.publish(
+        batch, start, batch.count if stop is None else stop, qos=qos, first_packet_id=first_packet_id, dup=dup,
+        retain=retain, subscription_identifiers=identifiers, extra_user_properties=extra, wall_ms=wall_ms,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("retain", [False, True])
+def test_rows_are_written_in_order_with_ascending_ids(level: int, qos: int, retain: bool) -> None:
+    batch = batch_of(b"a", b"bb", b"", b"cc", b"x" * 200, topics=["t", "t", "u/v", "u/v", "t"])
+    conversation = connected(level)
+
+    assert publishes(conversation, batch, 1, 5, qos=qos, first_packet_id=9, retain=retain) == []
+    assert conversation.said() == b"".join(
+        mqtt.publish(batch.topic_of(row), batch.payloads()[row], level=level, qos=qos, packet_id=8 + row, retain=retain)
+        for row in range(1, 5)
+    )
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_dup_is_set_on_request(level: int) -> None:
+    """[4.4.0-1]."""
+    conversation = connected(level)
+    publishes(conversation, batch_of(b"a"), dup=True, first_packet_id=65535)
+
+    assert conversation.said() == mqtt.publish("t", b"a", level=level, qos=1, packet_id=65535, dup=True)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_shared_block_has_every_row_and_is_made_once(level: int) -> None:
+    batch = batch_of(b"a", b"b", b"ccc", topics=["t", "u", "u"])
+    block = encode_at_most_once(batch, level, WALL_MS)
+
+    assert block == b"".join(mqtt.publish(batch.topic_of(row), batch.payloads()[row], level=level) for row in range(3))
+    assert encode_at_most_once(batch, level, WALL_MS) is block
+
+
+def test_3_1_and_3_1_1_share_a_block_and_5_0_does_not() -> None:
+    batch = batch_of(b"a")
+
+    assert encode_at_most_once(batch, 3, WALL_MS) is encode_at_most_once(batch, 4, WALL_MS)
+    assert encode_at_most_once(batch, 5, WALL_MS) == mqtt.publish("t", b"a", level=5)
+
+
+@pytest.mark.parametrize("published", LEVELS)
+@pytest.mark.parametrize("consumed", LEVELS)
+def test_what_a_client_published_is_what_a_subscriber_of_any_version_gets(published: int, consumed: int) -> None:
+    """Section 17: between versions only the form changes."""
+    sent = [(f"t/{n % 2}", b"x" * (n % 3)) for n in range(20)]
+    data = b"".join(mqtt.publish(topic, payload, level=published) for topic, payload in sent)
+    (event,) = connected(published).hears(data)
+    batch = event.batch  # type: ignore[union-attr]  # one run of QoS 0
+
+    received = mqtt.all_published(encode_at_most_once(batch, consumed, WALL_MS), consumed)
+    assert [(each.topic, each.payload) for each in received] == sent
+
+
+def test_properties_of_a_5_0_publisher_reach_5_0_unaltered_and_3_x_not_at_all() -> None:
+    """T078, T080 [3.3.2-4] [3.3.2-15 to 20]."""
+    carried = (
+        mqtt.user_property("k", "1") + mqtt.content_type("x") + mqtt.user_property("k", "2")
+        + mqtt.correlation_data(b"\0") + mqtt.response_topic("r") + mqtt.payload_format(1)
+        + mqtt.user_property("j", "3")
+    )  # fmt: skip
+    (event,) = connected(5).hears(
+        mqtt.publish("t", b"p", level=5, qos=1, properties=mqtt.topic_alias(2) + mqtt.message_expiry(10) + carried)
+    )
+    batch = event.batch  # type: ignore[union-attr]  # one message
+    five, three = connected(5), connected(4)
+    publishes(five, batch, wall_ms=WALL_MS + 3_500)
+    publishes(three, batch, wall_ms=WALL_MS + 3_500)
+
+    expected = mqtt.message_expiry(6) + carried  # T079: whole seconds that are left
+    assert five.said() == mqtt.publish("t", b"p", level=5, qos=1, properties=expected)
+    assert three.said() == mqtt.publish("t", b"p", qos=1)
+    block = encode_at_most_once(batch, 5, WALL_MS + 20_000)
+    assert mqtt.all_published(block, 5)[0].values(2) == [0]  # never below 0 [3.3.2-6]
+    assert encode_at_most_once(batch, 5, WALL_MS) != block  # what has an expiry is not kept
+
+
+def test_headers_of_another_protocol_are_written_by_the_cross_protocol_table() -> None:
+    """What MQTT has no place for becomes a User Property; what no string can hold is left out."""
+    headers = Headers(
+        partition_key="key", key_hash=1, priority=7, payload_is_text=True, content_type="text/plain",
+        correlation=b"\0\xff", reply_to="#q/orders", message_id="m-1", timestamp_ms=5,
+        user_properties=[("s", "x"), ("b", True), ("i", -3), ("f", 0.5), ("raw", b"\0"), ("n", None), ("z", "\0")],
+    )  # fmt: skip
+    conversation = connected(5)
+    publishes(conversation, batch_of(b"p", headers=[headers]))
+
+    (received,) = mqtt.all_published(conversation.said(), 5)
+    assert received.properties == [
+        (1, 1), (3, "text/plain"), (8, "$queue/orders"), (9, b"\0\xff"), (38, ("s", "x")), (38, ("b", "true")),
+        (38, ("i", "-3")), (38, ("f", "0.5")), (38, ("raw", "AA==")), (38, ("JMSXGroupID", "key")),
+        (38, ("priority", "7")), (38, ("message-id", "m-1")), (38, ("timestamp", "5")),
+    ]  # fmt: skip
+
+
+def test_a_property_the_publisher_named_itself_is_not_written_twice() -> None:
+    headers = Headers(partition_key="key", key_hash=1, user_properties=[("JMSXGroupID", "key")])
+    block = encode_at_most_once(batch_of(b"p", headers=[headers]), 5, WALL_MS)
+
+    assert mqtt.all_published(block, 5)[0].properties == [(38, ("JMSXGroupID", "key"))]
+
+
+@pytest.mark.parametrize("reply_to", ["a/#", "", "a\0b"])
+def test_a_reply_address_that_is_no_topic_is_left_out(reply_to: str) -> None:
+    """[3.3.2-14]."""
+    block = encode_at_most_once(batch_of(b"p", headers=[Headers(reply_to=reply_to)]), 5, WALL_MS)
+
+    assert mqtt.all_published(block, 5)[0].properties == []
+
+
+def test_rows_without_headers_keep_an_empty_section_beside_others() -> None:
+    headers = Headers(content_type="x")
+    block = encode_at_most_once(batch_of(b"a", b"b", b"c", headers=[None, headers, None]), 5, WALL_MS)
+
+    assert [each.properties for each in mqtt.all_published(block, 5)] == [[], [(3, "x")], []]
+
+
+def test_subscription_identifiers_and_extra_properties_are_the_subscribers_own() -> None:
+    """[3.3.4-4]; in 3.x they do not exist."""
+    five, three = connected(5), connected(4)
+    for each in (five, three):
+        publishes(each, batch_of(b"a", b"b"), qos=0, identifiers=[7, 300], extra=[("k", "v")])
+
+    for received in mqtt.all_published(five.said(), 5):
+        assert received.properties == [(11, 7), (11, 300), (38, ("k", "v"))]
+    assert three.said() == mqtt.publish("t", b"a") + mqtt.publish("t", b"b")
+
+
+@pytest.mark.parametrize("with_properties", [False, True])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_rows_larger_than_the_client_takes_are_skipped_with_their_ids(with_properties: bool, qos: int) -> None:
+    """T025 [3.1.2-24] [3.1.2-25]."""
+    identifiers = [7] if with_properties else None
+    fits = b"x" * (40 - len(mqtt.publish("t", b"", level=5, qos=qos)) - (2 if with_properties else 0))
+    conversation = connected(5, properties=mqtt.maximum_packet_size(40))
+    assert conversation.engine.restricts_output
+    batch = batch_of(fits, fits + b"y", b"", b"z" * 1000, fits)
+
+    assert publishes(conversation, batch, qos=qos, first_packet_id=5, identifiers=identifiers) == [1, 3]
+    packets = mqtt.all_published(conversation.said(), 5)
+    assert [each.payload for each in packets] == [fits, b"", fits]
+    assert [each.packet_id for each in packets] == ([5, 7, 9] if qos else [0, 0, 0])
+
+
+@pytest.mark.parametrize("maximum", [0, 3])
+def test_aliases_stay_within_the_clients_maximum_and_come_with_their_topic_first(maximum: int) -> None:
+    """T085 [3.1.2-26] [3.3.2-11]."""
+    conversation = connected(5, properties=mqtt.topic_alias_maximum(maximum))
+    topics = [f"topic/{n % 5}" for n in range(20)]
+    publishes(conversation, batch_of(*[b"p"] * 20, topics=topics))
+
+    known: dict[int, str] = {}
+    for topic, received in zip(topics, mqtt.all_published(conversation.said(), 5), strict=True):
+        for alias in received.values(35):
+            assert isinstance(alias, int)
+            assert 1 <= alias <= maximum
+            if received.topic:
+                known[alias] = received.topic
+        assert (received.topic or known[received.values(35)[0]]) == topic  # type: ignore[index]  # an int
+    assert len(known) == maximum
+
+
+def test_an_alias_whose_first_packet_was_skipped_is_not_used() -> None:
+    """[3.3.2-11]: the client would not know it."""
+    properties = mqtt.topic_alias_maximum(1) + mqtt.maximum_packet_size(30)
+    conversation = connected(5, properties=properties)
+
+    assert publishes(conversation, batch_of(b"x" * 50, b"y")) == [0]
+    (received,) = mqtt.all_published(conversation.said(), 5)
+    assert (received.topic, received.values(35)) == ("t", [1])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["a", "b/c", "é"]), st.binary(max_size=200)), min_size=1, max_size=30),
+       st.sampled_from(LEVELS), st.sampled_from([0, 1, 2]), st.integers(0, 3))  # fmt: skip
+def test_what_is_written_is_what_is_read(rows: list[tuple[str, bytes]], level: int, qos: int, aliases: int) -> None:
+    """Goal: writer and reader agree. Method: write any rows for a client, read them as a client's packets."""
+    properties = mqtt.topic_alias_maximum(aliases) if level == 5 else b""
+    sender, receiver = connected(level, properties=properties), connected(level)
+    batch = batch_of(*[payload for _, payload in rows], topics=[topic for topic, _ in rows])
+    publishes(sender, batch, qos=qos, first_packet_id=100)
+
+    received = all_rows(receiver.hears(sender.said()))
+    assert [(row.fields[2], row.fields[3]) for row in received] == rows
+    assert [row.fields[4] for row in received] == [100 + n if qos else 0 for n in range(len(rows))]
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"qos": 0, "dup": True}, {"qos": 3}, {"first_packet_id": 0}, {"first_packet_id": 65535}, {"start": -1},
+        {"stop": 3}, {"start": 2, "stop": 1},
+    ],
+)  # fmt: skip
+def test_a_publish_that_must_not_be_sent_is_our_mistake(mistake: dict[str, int]) -> None:
+    with pytest.raises(LocalMisuse):
+        publishes(connected(), batch_of(b"a", b"b"), **mistake)  # type: ignore[arg-type]  # a table of arguments
+
+
+def test_output_is_announced_until_it_is_taken() -> None:
+    conversation = connected()
+    seen = [conversation.engine.has_output]
+    publishes(conversation, batch_of(b"a"))
+    seen.append(conversation.engine.has_output)
+    conversation.said()
+    seen.append(conversation.engine.has_output)
+
+    assert seen == [False, True, False]
