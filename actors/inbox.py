@@ -20,8 +20,9 @@ TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
 class Scheduled:
     """The dispatcher's view of an actor."""
 
-    def drain(self) -> None:
-        """Handle what is in the inbox, a bounded amount."""
+    def drain(self, started_ns: int) -> int:
+        """Handle what is in the inbox, a bounded amount, beginning now; return what time it is then."""
+        return started_ns
 
 
 class Flushed(Protocol):
@@ -61,14 +62,14 @@ class Dispatcher:
 
     def _turn(self) -> None:
         self.turns_count += 1
-        ends_ns = self._clock.now_ns() + TURN_NS_MAX
-        while self._line:
-            line = self._line
-            self._line = []
-            for actor in line:
-                actor.drain()
-            if self._line and self._clock.now_ns() > ends_ns:
-                break
+        if self._line:
+            now_ns = self._clock.now_ns()
+            ends_ns = now_ns + TURN_NS_MAX
+            while self._line and now_ns < ends_ns:
+                line = self._line
+                self._line = []
+                for actor in line:
+                    now_ns = actor.drain(now_ns)
         flushes = self._flushes
         self._flushes = []
         for flushed in flushes:

@@ -59,11 +59,13 @@ class Partition:
         queue: Address,
         gate: QueueGate,
         pressure: Pressure,
+        stall_ms: int,
         memory: MemoryBudget,
         spool: Address | None,
         reader: StoreReader | None,
     ) -> None:
         self._address = address
+        self._runtime = runtime
         self._clock = runtime.clock
         self._ledger = ledger
         self._number = number
@@ -71,6 +73,8 @@ class Partition:
         self._queue = queue
         self._gate = gate
         self._pressure = pressure
+        self._stall_ms = stall_ms  # publishers wait no longer for consumers that settle nothing
+        self._looks_for_progress = False
         self._memory = memory
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
@@ -95,7 +99,7 @@ class Partition:
 
     def drained(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
-        deliveries = self._ledger.deliver(self._clock.wall_ms())
+        deliveries = self._ledger.deliver(self._clock.wall_ms() if self._ledger.may_expire else 0)
         if deliveries:
             self._post(deliveries)
         self._carry_out_effects()
@@ -167,15 +171,23 @@ class Partition:
     # --- effects ---
 
     def _post(self, deliveries: list[Delivery]) -> None:
+        if len(deliveries) == 1:
+            only = deliveries[0]
+            self._count(only)
+            only.flow.address.post(Deliveries(only.flow, self._address, self._number, deliveries))
+            return
         by_flow: dict[Flow, list[Delivery]] = {}
         for delivery in deliveries:
-            count = delivery.stop_row - delivery.start_row
-            self._delivered_count += count
-            if delivery.redelivered:
-                self._redelivered_count += count
+            self._count(delivery)
             by_flow.setdefault(delivery.flow, []).append(delivery)
         for flow, its in by_flow.items():
             flow.address.post(Deliveries(flow, self._address, self._number, its))
+
+    def _count(self, delivery: Delivery) -> None:
+        count = delivery.stop_row - delivery.start_row
+        self._delivered_count += count
+        if delivery.redelivered:
+            self._redelivered_count += count
 
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
@@ -183,16 +195,37 @@ class Partition:
             for flow in effects.starved_flows:
                 flow.window.wait(self._address)
             effects.starved_flows.clear()
-        if effects.released_count:
+        released = effects.released_count > 0
+        if released:
             self._gate.release(effects.released_count, effects.released_bytes)
-            self._pressure.progress(self._clock.now_ms())
             effects.released_count = 0
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
-        for publisher in self._pressure.level(self._gate.usage_bytes, self._clock.now_ms()):
-            publisher.post(Resume())
+        if not self._pressure.calm(self._gate.usage_bytes):
+            self._press(released)
         self._balance_memory()
+
+    def _press(self, released: bool) -> None:
+        """Hold back the publishers that feed this queue, or let them go on."""
+        now_ms = self._clock.now_ms()
+        if released:
+            self._pressure.progress(now_ms)
+        for publisher in self._pressure.level(self._gate.usage_bytes, now_ms):
+            publisher.post(Resume())
+        self._watch_for_stall()
+
+    def _watch_for_stall(self) -> None:
+        if self._pressure.over and not self._looks_for_progress:
+            self._looks_for_progress = True
+            self._runtime.after(self._stall_ms, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        """Let publishers go on when nothing was settled for a while: one dead consumer must not hold up the others."""
+        self._looks_for_progress = False
+        for publisher in self._pressure.waive_if_stalled(self._clock.now_ms(), self._stall_ms):
+            publisher.post(Resume())
+        self._watch_for_stall()
 
     def _tell_the_spool(self, spool: Address) -> None:
         effects = self._ledger.effects

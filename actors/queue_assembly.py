@@ -45,6 +45,7 @@ class QueueServices:
     reader: StoreReader
     pressure_high_bytes: int
     pressure_low_bytes: int
+    stall_ms: int  # how long a queue's publishers wait for consumers that settle nothing
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
 
 
@@ -127,6 +128,7 @@ def _start_partition(
             queue=queue.inbox,
             gate=target.gate,
             pressure=target.pressure,
+            stall_ms=services.stall_ms,
             memory=services.memory,
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,

@@ -12,6 +12,7 @@ from gateway.config.listeners import TlsListener
 from gateway.queue_kinds import session_queue
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.tree import SupervisorActor
+from protocols import scram
 from protocols.authentication import Authenticator
 from protocols.errors import TlsFilesRefused
 from protocols.listeners import Listener
@@ -195,10 +196,7 @@ class MqttFront:
             router=node.router,
             queues=node.queues,
             spool=node.spool.inbox,
-            authenticator=Authenticator(
-                secrets={user.name: user.secret() for user in config.authentication.users},
-                anonymous_listeners=frozenset(anonymous),
-            ),
+            authenticator=self._make_authenticator(config, frozenset(anonymous)),
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,
@@ -215,6 +213,15 @@ class MqttFront:
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
             session_queue=session_queue,
+        )
+
+    def _make_authenticator(self, config: Config, anonymous_listeners: frozenset[str]) -> Authenticator:
+        secrets = {user.name: user.secret() for user in config.authentication.users}
+        return Authenticator(
+            secrets=secrets,
+            anonymous_listeners=anonymous_listeners,
+            mechanisms={scram.NAME: scram.ScramSha256(secrets, self._node.runtime.rng.randbytes)},
+            scram_matches=scram.password_matches,
         )
 
     def _spawn_directory(self) -> ActorCell:

@@ -197,6 +197,7 @@ class Node:
             reader=self._threads,
             pressure_high_bytes=self.config.backpressure.connection_buffer_bytes_max,
             pressure_low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
+            stall_ms=self.config.backpressure.slow_subscriber_stall_ms,
             partition_addresses=self._partition_addresses,
         )
         recovered = self.recovered

@@ -21,10 +21,13 @@ class CreditWindow(Generic[Waiter]):
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
         self._line: dict[Waiter, None] = {}
 
     def available(self) -> int:
         """Return how many more messages may be delivered now; never negative."""
+        if self.is_shut:
+            return 0
         free = self.limit - self.used
         return free if free > 0 else 0
 

@@ -58,6 +58,7 @@ class Ledger:
         self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
         self.paged_end = 0  # no page reaches further
         self._turn = 0
+        self.may_expire = False  # some message had headers, so deliveries have to look at the time
 
     # --- messages in ---
 
@@ -71,6 +72,8 @@ class Ledger:
         self.waiting_count += count
         self.waiting_bytes += batch.payload_bytes
         self.memory_bytes += batch.memory_bytes()
+        if batch.headers() is not None:
+            self.may_expire = True
         return first
 
     # --- flows ---

@@ -25,6 +25,10 @@ class Pressure:
         self.over_since_ms = 0
         self._waiting: dict[Address, None] = {}
 
+    def calm(self, held_bytes: int) -> bool:
+        """Return whether there is nothing to note: nobody waits, and not much is held."""
+        return held_bytes < self.high_bytes and not self.over and not self.waived
+
     def level(self, held_bytes: int, now_ms: int) -> list[Address]:
         """Note how much the destination holds; return the publishers that may go on."""
         if held_bytes >= self.high_bytes:

@@ -67,6 +67,16 @@ class RangeSet:
         self.total += added
         return added
 
+    def discard(self, first: int, end: int) -> None:
+        """Remove the members of `[first, end)` that are here."""
+        starts = self.starts
+        if len(starts) == 1 and first == starts[0] and end == self.ends[0]:
+            starts.clear()
+            self.ends.clear()
+            self.total = 0
+        else:
+            self.remove(first, end)
+
     def remove(self, first: int, end: int) -> list[tuple[int, int]]:
         """Remove the members of `[first, end)` that are here; return them as ranges, ascending."""
         starts = self.starts

@@ -77,6 +77,7 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     ledger.ready_from = ledger.floor
     for segment in segments:
         ledger.segments.append(segment)
+        ledger.may_expire = True
         ledger.waiting_count += segment.live_count
         ledger.waiting_bytes += segment.bytes_left
         if segment.batch is not None:

@@ -1,19 +1,21 @@
 """Who may connect: one service for all protocols.
 
 Passwords are checked against argon2 hashes on a thread, for that takes tens of milliseconds by design. A name that does
-not exist costs the same time as a wrong password.
+not exist costs the same time as a wrong password. Mechanisms of several steps (SCRAM) are in files of their own; here
+is what they owe to whoever carries their messages, be it MQTT's AUTH or AMQP's SASL.
 """
 
 import asyncio
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
 
 ARGON2_PREFIX: Final = "$argon2"
+SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,58 @@ class Principal:
 ANONYMOUS: Final = Principal("")
 
 
-class Authenticator:
-    """Checks user names and passwords.
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """A step is answered, and another is to come."""
 
-    `secrets` maps user names to argon2 hashes or, where a secret came from the environment or a file, plain passwords.
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """The exchange is over: the client is who it says."""
+
+    principal: Principal
+    data: bytes  # the server's own proof
+
+
+class AuthenticationFailed(Exception):
+    """The exchange is over, and the client is not let in. The text is for the log, never for the client."""
+
+
+class Exchange(Protocol):
+    """One client's way through a mechanism. Steps take microseconds: they run on the event loop."""
+
+    def step(self, data: bytes | None) -> Challenge | Proven:
+        """Take the client's message and return ours. Raises AuthenticationFailed."""
+
+
+class Mechanism(Protocol):
+    """A way to prove who one is in several steps."""
+
+    def begin(self) -> Exchange:
+        """Begin one exchange."""
+
+
+class Authenticator:
+    """Checks user names and passwords, and knows the mechanisms that need more than one message.
+
+    `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
+    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret.
     """
 
-    def __init__(self, *, secrets: Mapping[str, str], anonymous_listeners: frozenset[str]) -> None:
+    def __init__(
+        self,
+        *,
+        secrets: Mapping[str, str],
+        anonymous_listeners: frozenset[str],
+        mechanisms: Mapping[str, Mechanism],
+        scram_matches: Callable[[str, bytes], bool],
+    ) -> None:
+        self.mechanisms = mechanisms  # by the name clients ask for
         self._secrets = dict(secrets)
         self._anonymous_listeners = anonymous_listeners
+        self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
         self._decoy = self._hasher.hash("a name that does not exist")
 
@@ -49,6 +94,9 @@ class Authenticator:
     async def password(self, user_name: str, password: bytes) -> Principal | None:
         """Return who this is, or None."""
         secret = self._secrets.get(user_name)
+        if secret is not None and secret.startswith(SCRAM_PREFIX):
+            matches = await asyncio.to_thread(self._scram_matches, secret, password)
+            return Principal(user_name) if matches else None
         if secret is not None and not secret.startswith(ARGON2_PREFIX):
             return Principal(user_name) if hmac.compare_digest(secret.encode(), password) else None
         matches = await asyncio.to_thread(self._verify, secret or self._decoy, password)

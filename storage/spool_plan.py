@@ -110,8 +110,9 @@ class SpoolPlanner:
     needed by nothing.
     """
 
-    def __init__(self, *, next_record_number: int) -> None:
+    def __init__(self, *, next_record_number: int, records_trimmed_min: int = RECORDS_TRIMMED_MIN) -> None:
         self.next_record_number = next_record_number
+        self.records_trimmed_min = records_trimmed_min
         self.cursors: dict[int, PartitionCursor] = {}
         self.slots: deque[JournalSlot] = deque()
         self.elided_count = 0  # publications that never had to be written
@@ -205,6 +206,11 @@ class SpoolPlanner:
         self._slots_by_number[number] = slot
 
     # --- commits ---
+
+    @property
+    def page_requests(self) -> list[PageRequest]:
+        """The pages that wait for the next commit."""
+        return self._pages
 
     def take_elided(self) -> list[Publication]:
         """Return the publications that need not be written after all, to be confirmed now."""
@@ -330,7 +336,7 @@ class SpoolPlanner:
             count += 1
         cursor_ids = self._urgent_cursors
         self._urgent_cursors = set()
-        if count < RECORDS_TRIMMED_MIN:
+        if count < self.records_trimmed_min:
             return 0, sorted(cursor_ids)
         for _ in range(count):
             del self._slots_by_number[self.slots.popleft().number]

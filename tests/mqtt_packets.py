@@ -393,7 +393,7 @@ def all_published(data: bytes, level: int = 4) -> list[Published]:
 
 
 class Answer(NamedTuple):
-    """A CONNACK or DISCONNECT of the server. `session_present` is False in a DISCONNECT."""
+    """A CONNACK, DISCONNECT or AUTH of the server. `session_present` is False in the latter two."""
 
     reason_code: int
     session_present: bool
@@ -426,6 +426,14 @@ def server_disconnect(received: Packet) -> Answer:
     length, pos = varint_at(body, 1)
     assert pos + length == len(body), received
     return Answer(body[0], False, properties_of(body[pos:]))
+
+
+def auth_of(received: Packet) -> Answer:
+    """Take an AUTH of a server apart."""
+    assert received.first_byte == 0xF0, received
+    length, pos = varint_at(received.body, 1)
+    assert pos + length == len(received.body), received
+    return Answer(received.body[0], False, properties_of(received.body[pos:]))
 
 
 def packet_id_of(received: Packet) -> int:

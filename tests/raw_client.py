@@ -5,6 +5,7 @@ test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 
 import mqtt_packets as mqtt
@@ -252,3 +253,41 @@ class RawClient:
                 assert not self._rest, f"the stream ends within a packet: {self._rest[:32]!r}"
                 return None
             self._rest += data
+
+
+class Clients(ABC):
+    """The clients of one broker, whichever way it runs."""
+
+    def __init__(self) -> None:
+        self._clients: list[RawClient] = []
+
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """Where the broker listens."""
+
+    async def all_vanish(self) -> None:
+        """Close every socket that is still open."""
+        for client in self._clients:
+            await client.vanish()
+
+    async def open(self, level: int = 4) -> RawClient:
+        """Return a client whose socket is open, and that has said nothing yet."""
+        client = await RawClient.open(self.port, level)
+        self._clients.append(client)
+        return client
+
+    async def connect(self, client_id: str = "", level: int = 4, **options: object) -> RawClient:
+        """Return a client whose CONNECT was accepted. Without an id it gets one of its own."""
+        client = await self.open(level)
+        answer = await client.connect(client_id or f"client-{len(self._clients)}", **options)
+        assert answer.reason_code == 0
+        return client
+
+    async def connect_durable(self, client_id: str, level: int = 5, **options: object) -> RawClient:
+        """Return a client that keeps its session: it resumes the one there is, or begins one."""
+        if level == 5:
+            extra = options.pop("properties", b"")
+            assert isinstance(extra, bytes)
+            options["properties"] = mqtt.session_expiry(3600) + extra
+        return await self.connect(client_id, level, clean_start=False, **options)

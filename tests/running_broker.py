@@ -7,11 +7,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import mqtt_packets as mqtt
 from actors.clock import SystemClock
+from actors.messages import ListQueues
 from gateway.config import Config, load
 from gateway.node import Node, open_store
-from raw_client import RawClient
+from raw_client import DEADLINE_S, Clients
+
 
 class MovableClock(SystemClock):
     """The machine's clock, which a test can put forward. Timers of the event loop do not follow it."""
@@ -29,13 +30,12 @@ class MovableClock(SystemClock):
         return super().wall_ms() + self._ahead_ms
 
 
-class RunningBroker:
+class RunningBroker(Clients):
     """A node between start and stop, and the clients that a test has on it."""
 
-    def __init__(
-        self, folder: Path, settings: tuple[str, ...] = (), accounts: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, settings: tuple[str, ...] = (), accounts: Mapping[str, str] | None = None) -> None:
         """`accounts` are user names and passwords or hashes; with any, nobody else is let in."""
+        super().__init__()
         self.clock = MovableClock()
         self.config: Config = load(
             None if not accounts else _file_of_accounts(folder, accounts),
@@ -50,7 +50,6 @@ class RunningBroker:
             ),
         )
         self._node: Node | None = None
-        self._clients: list[RawClient] = []
 
     @property
     def node(self) -> Node:
@@ -70,26 +69,11 @@ class RunningBroker:
         self.clock.forward(seconds)
         self.node.mqtt.look_at_the_clock()
 
-    async def open(self, level: int = 4) -> RawClient:
-        """Return a client whose socket is open, and that has said nothing yet."""
-        client = await RawClient.open(self.port, level)
-        self._clients.append(client)
-        return client
-
-    async def connect(self, client_id: str = "", level: int = 4, **options: object) -> RawClient:
-        """Return a client whose CONNECT was accepted. Without an id it gets one of its own."""
-        client = await self.open(level)
-        answer = await client.connect(client_id or f"client-{len(self._clients)}", **options)
-        assert answer.reason_code == 0
-        return client
-
-    async def connect_durable(self, client_id: str, level: int = 5, **options: object) -> RawClient:
-        """Return a client that keeps its session: it resumes the one there is, or begins one."""
-        if level == 5:
-            extra = options.pop("properties", b"")
-            assert isinstance(extra, bytes)
-            options["properties"] = mqtt.session_expiry(3600) + extra
-        return await self.connect(client_id, level, clean_start=False, **options)
+    async def has_no_more_than(self, *, sessions: int, queues: int) -> None:
+        """Wait until no more than these are left: a client's end is not seen by its peer at once."""
+        async with asyncio.timeout(DEADLINE_S):
+            while len(await self.node.queues.ask(ListQueues())) > queues or self.node.mqtt.sessions_count > sessions:
+                await asyncio.sleep(0.01)
 
     async def start(self) -> None:
         self._node = Node(self.config, store=open_store(self.config), clock=self.clock, rng=random.Random(1))
@@ -110,8 +94,7 @@ class RunningBroker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for client in self._clients:
-            await client.vanish()
+        await self.all_vanish()
         if self._node is not None:
             await self.stop()
         await asyncio.sleep(0)  # transports that were closed say so in the next turn

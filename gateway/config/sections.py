@@ -169,8 +169,14 @@ class Backpressure(Section):
         le=GIB,
         description="output waiting for one client; beyond it nothing more is sent to it",
     )
+    # A subscriber that is merely slow takes some bytes, or settles some messages, in every round trip. One that does
+    # neither for 200 ms has stopped: it may cost everybody else's publishers no more than that. Nothing is dropped at
+    # that moment: its buffer (QoS 0) or its queue (QoS 1 and 2) goes on filling up to its own limit.
     slow_subscriber_stall_ms: int = Field(
-        default=10_000, ge=100, le=3_600_000, description="a client that reads nothing for so long is a slow subscriber"
+        default=200,
+        ge=50,
+        le=3_600_000,
+        description="publishers wait this long for a subscriber that takes nothing, then no longer",
     )
 
 

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Final
 from actors.messages import BindFlow, BindRefused, FindQueue, QueueHandle, UnbindFlow
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
-from protocols.authentication import Principal
+from protocols.authentication import Principal, Proven
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.events import ConnectReceived
 from protocols.mqtt.messages import ClaimSession, SessionClaimed
 from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
 from protocols.mqtt.reason_codes import (
-    BAD_AUTHENTICATION_METHOD,
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
     NOT_AUTHORIZED,
@@ -26,9 +25,12 @@ if TYPE_CHECKING:
 ASSIGNED_PREFIX: Final = "auto-"
 
 
-async def connect(connection: "MqttConnection", event: ConnectReceived) -> None:
-    """Answer CONNECT, and with a success bring the session to this connection."""
-    refusal = await _refusal(connection, event)
+async def connect(connection: "MqttConnection", event: ConnectReceived, proven: Proven | None = None) -> None:
+    """Answer CONNECT, and with a success bring the session to this connection.
+
+    `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
+    """
+    refusal = await _refusal(connection, event, proven)
     if refusal is not None:
         code, text = refusal
         connection.engine.refuse(code, text)
@@ -44,7 +46,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived) -> None:
         connection.adopt(claimed.session, event.will)
         connection.give_back()
         return
-    _accept(connection, event, claimed, client_id, expiry_s)
+    _accept(connection, event, claimed, client_id, expiry_s, proven)
     session = claimed.session
     connection.adopt(session, event.will)
     _set_up(connection, event, session)
@@ -54,13 +56,13 @@ async def connect(connection: "MqttConnection", event: ConnectReceived) -> None:
     await resume_flows(connection, session)
 
 
-async def _refusal(connection: "MqttConnection", event: ConnectReceived) -> tuple[int, str] | None:
+async def _refusal(
+    connection: "MqttConnection", event: ConnectReceived, proven: Proven | None
+) -> tuple[int, str] | None:
     """Return reason code and text when the client may not come in."""
-    if event.authentication_method is not None:
-        return BAD_AUTHENTICATION_METHOD, f"authentication method {event.authentication_method!r} is not known"
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         return CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session needs a client identifier [311:3.1.3-8]"
-    if await _principal(connection, event) is None:
+    if proven is None and await _principal(connection, event) is None:
         if event.user_name is None:
             return NOT_AUTHORIZED, "this listener wants a user name"
         return BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong"
@@ -85,7 +87,12 @@ async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Pr
 
 
 def _accept(
-    connection: "MqttConnection", event: ConnectReceived, claimed: SessionClaimed, client_id: str, expiry_s: int
+    connection: "MqttConnection",
+    event: ConnectReceived,
+    claimed: SessionClaimed,
+    client_id: str,
+    expiry_s: int,
+    proven: Proven | None,
 ) -> None:
     services = connection.services
     keep_alive = services.keep_alive_s_max
@@ -95,6 +102,8 @@ def _accept(
         assigned_client_id=client_id if not event.client_id else None,
         server_keep_alive_s=keep_alive if overrides and event.level == 5 else -1,
         session_expiry_s=expiry_s if expiry_s != event.session_expiry_s else -1,
+        authentication_method=event.authentication_method,
+        authentication_data=None if proven is None else proven.data,
     )
     connection.ask_flush()
 

@@ -12,8 +12,10 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from messaging.batch import MessageBatch
+from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.connecting import connect
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.engine import MqttEngine
@@ -71,8 +73,12 @@ class MqttConnection:
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._held: list[MqttEvent] | None = None  # events behind a request that is being carried out
+        self._authenticating: Authenticating | None = None  # CONNECT named a method
         self._flush_asked = False
         self._closing = False
+        # Who gets the session once the request under way has left it in order: another connection, or the directory.
+        self._taken_over: LoopFuture[SessionReleased | None] | None = None
+        self._release_due = False
 
     # --- the socket ---
 
@@ -105,6 +111,8 @@ class MqttConnection:
         self.gate.attach(None)
         if self.watch is not None:
             self.watch.attach(None)
+        if self.writes is not None:
+            self.writes.abandon()
         self._release(with_will=True)
         self.cell.stop()
 
@@ -112,11 +120,15 @@ class MqttConnection:
         """The client reads slower than we write."""
         if self.watch is not None:
             self.watch.writing_paused()
+        if self.delivering is not None:
+            self.delivering.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         if self.watch is not None:
             self.watch.writing_resumed()
+        if self.delivering is not None:
+            self.delivering.hold_back(False)
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""
@@ -154,20 +166,27 @@ class MqttConnection:
 
     def _handle_rare(self, event: MqttEvent) -> None:
         if isinstance(event, ConnectReceived):
-            self.level = event.level
-            self._carry_out(connect(self, event))
+            self._connect(event)
         elif isinstance(event, SubscribeReceived):
-            self._carry_out(subscribe(self, event))
+            self.carry_out(subscribe(self, event))
         elif isinstance(event, UnsubscribeReceived):
-            self._carry_out(unsubscribe(self, event))
+            self.carry_out(unsubscribe(self, event))
         elif isinstance(event, DisconnectReceived):
             self._disconnect(event)
         elif isinstance(event, PeerViolated):
             self._violated(event)
         else:
             assert isinstance(event, AuthReceived)
-            # The engine lets AUTH pass only for a method that was accepted, and none is.
-            self.end(PROTOCOL_ERROR, "no authentication method is in use")
+            assert self._authenticating is not None, "the engine lets no AUTH pass that no CONNECT announced"
+            self._authenticating.received(event)
+
+    def _connect(self, event: ConnectReceived) -> None:
+        self.level = event.level
+        if event.authentication_method is None:
+            self.carry_out(connect(self, event))
+        else:
+            self._authenticating = Authenticating(self, event.authentication_method, event)
+            self._authenticating.begin(event.authentication_data)
 
     def _waits_behind(self, events: list[MqttEvent], index: int) -> bool:
         """Return whether nothing more can be handled now: a request is under way, or this is the end."""
@@ -217,7 +236,7 @@ class MqttConnection:
 
     # --- requests that need other actors ---
 
-    def _carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held = []
         self.gate.busy(True)
@@ -227,6 +246,10 @@ class MqttConnection:
 
     def _carried_out(self, task: "asyncio.Task[None]") -> None:
         held, self._held = self._held or [], None
+        if self._taken_over is not None:
+            self._taken_over.set(self._hand_over())
+        elif self._release_due:
+            self._release(with_will=True)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
@@ -287,7 +310,7 @@ class MqttConnection:
 
     def _deliver(self, message: Deliveries) -> None:
         if self.delivering is not None:
-            self._counters.messages_sent += self.delivering.deliver(message, self._clock.wall_ms())
+            self._counters.messages_sent += self.delivering.deliver(message)
 
     def _confirmed(self, message: Confirmed) -> None:
         try:
@@ -313,14 +336,22 @@ class MqttConnection:
             except PublishRefused as refusal:
                 self.end(QUOTA_EXCEEDED, str(refusal))
 
-    def _take_over(self) -> SessionReleased | None:
+    def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the connection that is this client now [3.1.4-3]."""
+        self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
+        released = None
+        if self._held is None:
+            released = self._hand_over()
+        else:
+            self._taken_over = LoopFuture()
+        self._close()
+        return released if self._taken_over is None else self._taken_over
+
+    def _hand_over(self) -> SessionReleased | None:
         session, will = self.session, self.will
         if session is None:
             return None
         self._detach_session()
-        self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
-        self._close()
         return SessionReleased(session, will, self.cell)
 
     # --- the session ---
@@ -397,6 +428,9 @@ class MqttConnection:
         """Give the session to the directory; at most once."""
         session = self.session
         if session is None:
+            return
+        if self._held is not None:
+            self._release_due = True  # a request is changing it; what ends a connection then is never a goodbye
             return
         will = self.will if with_will else None
         self._detach_session()

@@ -98,7 +98,7 @@ class DeliveringSide:
 
     # --- guaranteed messages ---
 
-    def deliver(self, message: Deliveries, wall_ms: int) -> int:
+    def deliver(self, message: Deliveries) -> int:
         """Send what a partition delivered on one of this connection's flows; return how many messages."""
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
@@ -111,6 +111,8 @@ class DeliveringSide:
                 source = bound.sources[key] = DeliverySource(
                     message.partition, message.flow.flow_id, delivery.epoch, is_session_queue=bound.extra is None
                 )
+            # Without headers nothing expires, and the time is not asked for.
+            wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
@@ -398,6 +400,12 @@ class DeliveringSide:
             self._retained_on_credit(self._wall_ms())
         for waiter in self.window.next_waiters():
             waiter.post(WAKE)
+
+    def hold_back(self, is_full: bool) -> None:
+        """Take no deliveries while the socket is full: what waits in its queue takes memory once, or none."""
+        self.window.is_shut = is_full
+        if not is_full:
+            self._give_credit(0)
 
     def unanswered_of_session_queue(self) -> dict[int, int]:
         """Return sequence -> packet id of what was sent from the session's queue and not answered, oldest first."""

@@ -15,6 +15,7 @@ from protocols.mqtt.services import MqttServices
 from protocols.transports import ByteTransport
 
 UNANSWERED_MAX: Final = 20_000  # publishes of a 3.x client, which has no Receive Maximum to keep to
+BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
 CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
 CONNECTION_LOW_BYTES: Final = 64 * 1024
 
@@ -104,7 +105,10 @@ class WritingWatch:
         transport = self._transport
         if not self.paused or transport is None:
             return False
-        if transport.buffered_bytes() < self._services.connection_buffer_bytes_max:
+        limit = self._services.connection_buffer_bytes_max
+        # Publishers that wait for a client learn so after they were read from, and one turn's reads may be large. Only
+        # of a client they do not wait for any more is everything above the limit in vain.
+        if transport.buffered_bytes() < (limit if self.pressure.waived else limit * BURST_FACTOR):
             return False
         counters = self._services.counters
         counters.count(counters.dropped, "transmit_congestion", count)

@@ -132,6 +132,11 @@ class OutboundIds:
 
     def acknowledge(self, first: int, last: int) -> list[Acknowledged]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
+        run = self._runs.get(first)
+        if run is not None and run.count == last - first + 1:
+            del self._runs[first]  # what was sent together is answered together
+            self._used.discard(first, last + 1)
+            return [Acknowledged(run.source, run.first_sequence, run.first_sequence + run.count, first)]
         answered = self._take_runs(first, last + 1)
         for each in answered:
             self._used.remove(each.first_packet_id, each.first_packet_id + each.end - each.first)

@@ -22,6 +22,7 @@ class SessionWrites:
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
         self._after_qos2: list[Callable[[], None]] = []
+        self._is_abandoned = False
         self.session: Session | None = None
         self.delivering: DeliveringSide | None = None
 
@@ -34,10 +35,19 @@ class SessionWrites:
         error = StoreRefused(reason)
         self._written.pop(token).set_exception((StoreRefused, error, None))
 
+    def abandon(self) -> None:
+        """The client is gone and hears no answer: whoever waits for a write goes on without it."""
+        self._is_abandoned = True
+        written, self._written = self._written, {}
+        for each in written.values():
+            each.set(None)
+
     async def store_session(self, will: Will | None) -> None:
         """Have the session's state written, and wait until it is safe. Raises StoreRefused."""
         session = self.session
         assert session is not None
+        if self._is_abandoned:
+            return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
         await self._write(state_key(session.client_id), row)
 
@@ -51,7 +61,7 @@ class SessionWrites:
         """Have the QoS 2 row written, at the end of a turn."""
         session = self.session
         callbacks, self._after_qos2 = self._after_qos2, []
-        if session is None or self.delivering is None:
+        if session is None or self.delivering is None or self._is_abandoned:
             return
         written = self._write(qos2_key(session.client_id), session.qos2_row(self.delivering.sent_exactly_once))
         written.then(lambda done: _run_all(done, callbacks))

@@ -28,7 +28,9 @@ async def test_silence_before_connect_is_not_borne_for_long(broker: RunningBroke
 
 
 @EVERY_LEVEL
-async def test_a_second_connect_ends_the_connection_and_the_will_is_published(broker: RunningBroker, level: int) -> None:
+async def test_a_second_connect_ends_the_connection_and_the_will_is_published(
+    broker: RunningBroker, level: int
+) -> None:
     """[3.1.0-2]."""
     heir = await broker.connect("heir", level)
     await heir.subscribe("will/topic")

@@ -243,9 +243,7 @@ async def test_a_thousand_messages_come_in_the_order_published(broker: RunningBr
     subscriber = await broker.connect(level=level)
     await subscriber.subscribe("t", qos=qos)
     publisher = await broker.connect(level=level)
-    publisher.send(
-        *[mqtt.publish("t", b"%d" % each, level=level, qos=qos, packet_id=each) for each in range(1, 1001)]
-    )
+    publisher.send(*[mqtt.publish("t", b"%d" % each, level=level, qos=qos, packet_id=each) for each in range(1, 1001)])
     for each in range(1, 1001):
         assert await publisher.answered(mqtt.PUBACK if qos == 1 else mqtt.PUBREC, each) == 0
     assert await subscriber.payloads(1000) == [b"%d" % each for each in range(1, 1001)]

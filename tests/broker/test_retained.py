@@ -55,7 +55,9 @@ async def test_an_empty_retained_message_deletes(broker: RunningBroker, level: i
     await later.is_quiet()
 
 
-@pytest.mark.parametrize(("handling", "sent_to_new", "sent_again"), [(0, True, True), (1, True, False), (2, False, False)])
+@pytest.mark.parametrize(
+    ("handling", "sent_to_new", "sent_again"), [(0, True, True), (1, True, False), (2, False, False)]
+)
 async def test_retain_handling_says_when_retained_messages_are_sent(
     broker: RunningBroker, handling: int, sent_to_new: bool, sent_again: bool
 ) -> None:
@@ -97,9 +99,7 @@ async def test_retained_messages_expire(broker: RunningBroker) -> None:
 
 
 @EVERY_LEVEL
-async def test_only_the_last_is_retained_and_a_plain_publish_changes_nothing(
-    broker: RunningBroker, level: int
-) -> None:
+async def test_only_the_last_is_retained_and_a_plain_publish_changes_nothing(broker: RunningBroker, level: int) -> None:
     """[3.3.1-5] [3.3.1-8]."""
     publisher = await publisher_of(broker, "t", b"old")
     await publisher.publish("t", b"new", retain=True)

@@ -224,9 +224,7 @@ async def test_takeover_of_a_session_that_goes_on_calls_a_delayed_will_off(broke
 async def test_a_delayed_will_survives_a_restart(broker: RunningBroker) -> None:
     """Section 3.1.2.5: the will is part of the session, and the session is stored."""
     properties = mqtt.will_delay(1) + mqtt.user_property("k", "v") + mqtt.message_expiry(60)
-    client = await broker.connect(
-        "lost", 5, will=WillPart(properties=properties), properties=mqtt.session_expiry(10)
-    )
+    client = await broker.connect("lost", 5, will=WillPart(properties=properties), properties=mqtt.session_expiry(10))
     await client.vanish()
     await broker.restart()
     witness = await heir(broker)

@@ -1,0 +1,83 @@
+"""Enhanced authentication of one connection (section 4.12): AUTH packets to and fro, and again on a live connection.
+
+Whose turn it is the engine knows; what a message proves the mechanism knows. Traffic goes on during a
+re-authentication, which may not make somebody else of the client.
+"""
+
+from typing import TYPE_CHECKING
+
+from protocols.authentication import AuthenticationFailed, Exchange, Principal, Proven
+from protocols.mqtt.connecting import connect
+from protocols.mqtt.events import AuthReceived, ConnectReceived
+from protocols.mqtt.reason_codes import (
+    BAD_AUTHENTICATION_METHOD,
+    BAD_USER_NAME_OR_PASSWORD,
+    CONTINUE_AUTHENTICATION,
+    NOT_AUTHORIZED,
+    RE_AUTHENTICATE,
+    SUCCESS,
+)
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+
+class Authenticating:
+    """The exchanges of one connection that named a method in CONNECT."""
+
+    def __init__(self, connection: "MqttConnection", method: str, event: ConnectReceived) -> None:
+        self._connection = connection
+        self._method = method
+        self._connect: ConnectReceived | None = event  # None once it is accepted
+        self._exchange: Exchange | None = None
+        self._principal: Principal | None = None
+
+    def begin(self, data: bytes | None) -> None:
+        """Take the method and the first message, which CONNECT may have brought."""
+        mechanism = self._connection.services.authenticator.mechanisms.get(self._method)
+        if mechanism is None:
+            self._fail(BAD_AUTHENTICATION_METHOD, f"authentication method {self._method[:80]!r} is not known")
+            return
+        self._exchange = mechanism.begin()
+        self._step(data)
+
+    def received(self, event: AuthReceived) -> None:
+        """Take an AUTH packet; the engine has seen that it is the client's turn."""
+        if event.reason_code == RE_AUTHENTICATE:
+            self.begin(event.data)
+        else:
+            self._step(event.data)
+
+    def _step(self, data: bytes | None) -> None:
+        exchange = self._exchange
+        assert exchange is not None, "the engine lets no AUTH pass before its CONNECT"
+        try:
+            answer = exchange.step(data)
+        except AuthenticationFailed as failure:
+            self._fail(BAD_USER_NAME_OR_PASSWORD if self._connect is not None else NOT_AUTHORIZED, str(failure))
+            return
+        if isinstance(answer, Proven):
+            self._exchange = None
+            self._proven(answer)
+        else:
+            self._connection.engine.auth(CONTINUE_AUTHENTICATION, self._method, answer.data or None)
+
+    def _proven(self, proven: Proven) -> None:
+        connection, event = self._connection, self._connect
+        if event is not None:
+            self._connect = None
+            self._principal = proven.principal
+            connection.carry_out(connect(connection, event, proven))
+        elif proven.principal != self._principal:
+            self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
+        else:
+            connection.engine.auth(SUCCESS, self._method, proven.data)
+
+    def _fail(self, reason_code: int, text: str) -> None:
+        """Refuse the CONNECT, or end the connection [4.12.1-2]. Why stays with us."""
+        connection = self._connection
+        if self._connect is not None:
+            connection.engine.refuse(reason_code)
+            connection.refuse(text)
+        else:
+            connection.end(reason_code, "re-authentication failed")

@@ -1,0 +1,110 @@
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677): a password is proven without being sent, and without being kept.
+
+A secret is either a plain password, from which what SCRAM stores is derived once, or that stored form itself, written
+`SCRAM-SHA-256$iterations:salt$stored-key:server-key` as PostgreSQL writes it. An argon2 hash does not help here: its
+account answers like one that does not exist. That answer costs the same steps, with a salt that never changes for a
+name, so an account's existence does not show.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from scramp import ScramException, ScramMechanism
+
+from protocols.authentication import ARGON2_PREFIX, SCRAM_PREFIX, AuthenticationFailed, Challenge, Principal, Proven
+
+NAME: Final = "SCRAM-SHA-256"
+ITERATIONS: Final = 4096  # the least RFC 7677 allows; the secrets are ours, and each exchange costs clients this much
+SALT_BYTES: Final = 16
+_STORED: Final = re.compile(r"SCRAM-SHA-256\$(\d{4,7}):([A-Za-z0-9+/=]+)\$([A-Za-z0-9+/=]+):([A-Za-z0-9+/=]+)")
+
+StoredSecret = tuple[bytes, bytes, bytes, int]  # salt, stored key, server key, iterations
+
+
+class ScramSha256:
+    """The mechanism, for a set of accounts."""
+
+    name = NAME
+
+    def __init__(self, secrets: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
+        self._secrets = dict(secrets)
+        self._random_bytes = random_bytes
+        self._derived: dict[str, StoredSecret] = {}
+        self._decoy_key = random_bytes(32)
+
+    def begin(self) -> "ScramExchange":
+        """Begin one exchange."""
+        return ScramExchange(self, self._random_bytes(18).hex())
+
+    def stored(self, user_name: str) -> StoredSecret:
+        """Return what SCRAM keeps of an account; for one that cannot be used, something as good as nothing."""
+        found = self._derived.get(user_name)
+        if found is None:
+            secret = self._secrets.get(user_name)
+            if secret is None or secret.startswith(ARGON2_PREFIX):
+                return self._decoy(user_name)
+            found = self._derived[user_name] = stored_secret(secret, self._random_bytes)
+        return found
+
+    def _decoy(self, user_name: str) -> StoredSecret:
+        salt = hmac.digest(self._decoy_key, b"salt" + user_name.encode(), "sha256")[:SALT_BYTES]
+        return salt, self._random_bytes(32), self._random_bytes(32), ITERATIONS
+
+
+class ScramExchange:
+    """One client's proof, in two steps."""
+
+    def __init__(self, mechanism: ScramSha256, server_nonce: str) -> None:
+        self._server = ScramMechanism(NAME).make_server(self._look_up, s_nonce=server_nonce)
+        self._mechanism = mechanism
+        self._user_name = ""
+        self._is_answered = False
+
+    def step(self, data: bytes | None) -> Challenge | Proven:
+        """Take the client's message and return ours. Raises AuthenticationFailed."""
+        if data is None and not self._is_answered:
+            return Challenge(b"")  # the client begins, and has not
+        try:
+            message = (data or b"").decode()
+            if not self._is_answered:
+                self._server.set_client_first(message)
+                self._is_answered = True
+                return Challenge(self._server.get_server_first().encode())
+            self._server.set_client_final(message)
+            return Proven(Principal(self._user_name), self._server.get_server_final().encode())
+        except (ScramException, UnicodeDecodeError) as failure:
+            raise AuthenticationFailed(f"{NAME} of user {self._user_name[:80]!r}: {failure}") from None
+
+    def _look_up(self, user_name: str) -> StoredSecret:
+        self._user_name = user_name
+        return self._mechanism.stored(user_name)
+
+
+def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
+    """Return what SCRAM keeps of a secret, plain or stored. Raises ValueError for a stored form that is broken."""
+    if not secret.startswith(SCRAM_PREFIX):
+        salt, stored_key, server_key, iterations = ScramMechanism(NAME).make_auth_info(
+            secret, iteration_count=ITERATIONS, salt=random_bytes(SALT_BYTES)
+        )
+        return salt, stored_key, server_key, iterations
+    parts = _STORED.fullmatch(secret)
+    if parts is None:
+        raise ValueError(f"a secret begins with {SCRAM_PREFIX!r} and does not go on with iterations:salt$key:key")
+    try:
+        salt, stored_key, server_key = [base64.b64decode(part, validate=True) for part in parts.groups()[1:]]
+    except binascii.Error as problem:
+        raise ValueError(f"a SCRAM secret is not in base64: {problem}") from None
+    return salt, stored_key, server_key, int(parts[1])
+
+
+def password_matches(secret: str, password: bytes) -> bool:
+    """Return whether a plain password is the one behind a stored SCRAM secret. Takes milliseconds by design."""
+    salt, stored_key, _, iterations = stored_secret(secret, lambda size: bytes(size))
+    salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    return hmac.compare_digest(hashlib.sha256(client_key).digest(), stored_key)

@@ -1,0 +1,279 @@
+"""What one client must not do to the others, and what a crash must not do to anybody."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+import mqtt_packets as mqtt
+from gateway_process import GatewayProcess
+from mqtt_packets import WillPart
+from raw_client import Clients
+from running_broker import RunningBroker
+
+MIB = 1024 * 1024
+
+
+class BrokerProcess(Clients):
+    """A gateway in a process of its own: to be killed, or to have its memory measured."""
+
+    def __init__(self, gateway: GatewayProcess) -> None:
+        super().__init__()
+        self._gateway = gateway
+
+    @property
+    def port(self) -> int:
+        return self._gateway.mqtt_port
+
+    def crash_and_start_again(self) -> None:
+        self._gateway.kill9()
+        self._gateway.start()
+
+    def memory_bytes(self) -> int:
+        return int(psutil.Process(self._gateway.pid).memory_info().rss)
+
+
+@pytest.fixture
+def process(runner: asyncio.Runner, tmp_path: Path) -> Iterator[BrokerProcess]:
+    with GatewayProcess(tmp_path, {"log.level": "warning"}) as gateway:
+        process = BrokerProcess(gateway)
+        yield process
+        runner.run(process.all_vanish())
+
+
+# --- a crash ---
+
+
+@pytest.mark.crash
+async def test_sessions_and_messages_survive_a_crash(process: BrokerProcess) -> None:
+    """Section 4.1: state is kept by a server that says it keeps it; each message comes once, per QoS in its order."""
+    subscriber = await process.connect_durable("keeper")
+    await subscriber.subscribe(("t/+", 2), properties=mqtt.subscription_identifier(5))
+    await subscriber.vanish()
+    publisher = await process.connect_durable("publisher")
+    await publisher.publish("kept", b"retained", retain=True)
+    for number in range(20):
+        await publisher.publish(f"t/{number % 3}", b"%d" % number, qos=1 + number % 2)
+    publisher.send(mqtt.publish("t/0", b"half done", level=5, qos=2, packet_id=600))
+    assert await publisher.answered(mqtt.PUBREC, 600) == 0
+    await publisher.vanish()
+
+    process.crash_and_start_again()
+
+    publisher = await process.connect_durable("publisher")
+    assert publisher.accepted.session_present
+    publisher.send(mqtt.publish("t/0", b"half done", level=5, qos=2, packet_id=600, dup=True))
+    assert await publisher.answered(mqtt.PUBREC, 600) == 0
+    publisher.send(mqtt.pubrel(600))
+    assert await publisher.answered(mqtt.PUBCOMP, 600) == 0
+    subscriber = await process.connect_durable("keeper")
+    assert subscriber.accepted.session_present
+    messages = await subscriber.messages(21)
+    for qos, last in ((1, []), (2, [b"half done"])):
+        expected = [b"%d" % number for number in range(20) if 1 + number % 2 == qos] + last
+        assert [each.payload for each in messages if each.qos == qos] == expected
+    assert {tuple(each.values(11)) for each in messages} == {(5,)}
+    await publisher.publish("t/9", b"subscribed still")
+    assert await subscriber.payloads(1) == [b"subscribed still"]
+    await subscriber.subscribe("kept")
+    assert await subscriber.payloads(1) == [b"retained"]
+    await subscriber.is_quiet()
+
+
+@pytest.mark.crash
+async def test_a_qos_2_delivery_goes_on_after_a_crash_where_it_was(process: BrokerProcess) -> None:
+    """[4.3.3-6] [4.4.0-1]: the same ids; PUBREL for what was past PUBREC, PUBLISH with DUP for what was not."""
+    subscriber = await process.connect_durable("keeper")
+    await subscriber.subscribe("t", qos=2)
+    publisher = await process.connect("publisher", 5)
+    for payload in (b"released", b"sent"):
+        await publisher.publish("t", payload, qos=2)
+    released, sent = [await subscriber.message() for _ in range(2)]
+    subscriber.send(mqtt.pubrec(released.packet_id))
+    assert await subscriber.answered(mqtt.PUBREL, released.packet_id) == 0
+
+    process.crash_and_start_again()
+
+    subscriber = await process.connect_durable("keeper")
+    assert await subscriber.answered(mqtt.PUBREL, released.packet_id) == 0
+    again = await subscriber.message()
+    assert (again.payload, again.packet_id, again.dup) == (b"sent", sent.packet_id, True)
+    subscriber.send(mqtt.pubcomp(released.packet_id))
+    await subscriber.completes(again)
+    await subscriber.is_quiet()
+
+
+async def test_sessions_and_messages_survive_a_restart(broker: RunningBroker) -> None:
+    """Section 4.1."""
+    subscriber = await broker.connect_durable("keeper", 4)
+    await subscriber.subscribe("t", qos=1)
+    await subscriber.vanish()
+    publisher = await broker.connect()
+    for number in range(5):
+        await publisher.publish("t", b"%d" % number)
+    await broker.restart()
+    subscriber = await broker.connect_durable("keeper", 4)
+    assert subscriber.accepted.session_present
+    assert await subscriber.payloads(5) == [b"%d" % number for number in range(5)]
+    await broker.restart()
+    subscriber = await broker.connect_durable("keeper", 4)
+    await subscriber.is_quiet()
+
+
+# --- clients that leave in the middle ---
+
+
+@pytest.mark.parametrize("expiry_s", [0, 60])
+async def test_a_client_that_leaves_while_its_subscribe_is_carried_out_leaves_nothing_behind(
+    broker: RunningBroker, expiry_s: int
+) -> None:
+    """Section 4.1: the session ends in order, whatever was under way; the next connection finds it so."""
+    expiry = mqtt.session_expiry(expiry_s)
+    for _ in range(20):
+        client = await broker.open(5)
+        client.send(mqtt.connect("hasty", level=5, properties=expiry))
+        await client.connack()
+        client.send(mqtt.subscribe(("$share/g/t", 1), ("t", 1), ("u", 2), level=5))
+        await client.drained()
+        await client.vanish()
+    client = await broker.connect("hasty", 5, clean_start=True)
+    publisher = await broker.connect()
+    assert await publisher.publish("t") == 0
+    await client.is_quiet()
+    await client.leave()
+    await publisher.leave()
+    await broker.has_no_more_than(sessions=0, queues=0)
+
+
+async def test_a_takeover_in_the_middle_of_a_subscribe_loses_nothing(broker: RunningBroker) -> None:
+    """[3.1.4-3]: the subscription is in force or it is not, and the session goes on."""
+    for _ in range(20):
+        first = await broker.connect_durable("same")
+        first.send(mqtt.subscribe(("t", 1), ("$share/g/s", 1), level=5))
+        second = await broker.connect_durable("same")
+        await first.awaited(mqtt.DISCONNECT)
+        assert await second.subscribe("t", "$share/g/s", qos=1) == [1, 1]
+        publisher = await broker.connect("publisher")
+        await publisher.publish("t", b"plain")
+        await publisher.publish("s", b"shared")
+        assert sorted(await second.payloads(2)) == [b"plain", b"shared"]
+        await second.is_quiet()
+        await second.leave(0, mqtt.session_expiry(0))
+
+
+# --- clients that send nonsense ---
+
+
+def specimens(level: int) -> list[bytes]:
+    """Valid packets of every type, to be damaged."""
+    properties = mqtt.user_property("k", "v") + mqtt.message_expiry(9) if level == 5 else b""
+    will = WillPart(properties=mqtt.will_delay(1) if level == 5 else b"")
+    return [
+        mqtt.connect("mutant", level=level, will=will, user_name="u", password=b"p", keep_alive_s=5),
+        mqtt.publish("a/b", b"x" * 30, level=level, properties=properties),
+        mqtt.publish("a/b", b"y", level=level, qos=1, packet_id=3, properties=properties),
+        mqtt.publish("a/b", b"z", level=level, qos=2, packet_id=4, retain=True),
+        mqtt.subscribe(("a/#", 1), ("$share/g/b", 2), level=level, packet_id=5),
+        mqtt.unsubscribe("a/#", "c", level=level, packet_id=6),
+        mqtt.puback(1),
+        mqtt.pubrec(2),
+        mqtt.pubrel(4),
+        mqtt.pubcomp(2),
+        mqtt.pingreq(),
+        mqtt.auth(0x18),
+        mqtt.disconnect(),
+    ]
+
+
+def damaged(rng: random.Random, packet: bytes) -> bytes:
+    """Change a few bytes, leave some out, double some, or cut the end off."""
+    data = bytearray(packet)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(data)) if data else 0
+        kind = rng.randrange(4)
+        if kind == 0 and data:
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            del data[at : at + rng.randint(1, 4)]
+        elif kind == 2:
+            data[at:at] = rng.randbytes(rng.randint(1, 4))
+        else:
+            del data[rng.randrange(len(data) + 1) :]
+    return bytes(data)
+
+
+async def attack(process: BrokerProcess, rng: random.Random) -> None:
+    """Send ten damaged packets on one connection, some behind a good CONNECT, and leave."""
+    level = rng.choice((3, 4, 5))
+    client = await process.open(level)
+    if rng.random() < 0.8:
+        client.send(mqtt.connect(f"fuzz-{rng.randrange(20)}", level=level))
+    for packet in rng.choices(specimens(level), k=10):
+        client.send(damaged(rng, packet))
+    try:
+        await client.drained()
+    except ConnectionError:
+        return  # closed by the broker already, as it should be
+    await client.vanish()
+
+
+async def test_nonsense_on_many_connections_does_not_touch_a_good_client(process: BrokerProcess) -> None:
+    """[4.13.1-1]: an error ends the connection it is on. Seeded; memory comes back to where it was."""
+    rng = random.Random(20_240_229)
+    good = await process.connect("good", 5, will=WillPart())
+    await good.subscribe(("good/t", 1))
+
+    async def storm() -> None:
+        for number in range(10):
+            await asyncio.gather(*[attack(process, rng) for _ in range(10)])
+            await good.publish("good/t", b"%d" % number)
+            assert await good.payloads(1) == [b"%d" % number]
+
+    await storm()  # what is allocated once and kept: code, caches, pools
+    before = process.memory_bytes()
+    await storm()
+    await good.is_quiet()
+    assert process.memory_bytes() < before * 1.1
+
+
+# --- clients that do not read ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(process: BrokerProcess, qos: int) -> None:
+    """Section 4.9 limits what is unacknowledged; what waits has a limit of ours: 64 MiB for a session that is not kept."""
+    stalled = await process.connect("stalled", 5)
+    other = await process.connect("other", 5)
+    for subscriber in (stalled, other):
+        await subscriber.subscribe("t", qos=qos)
+    stalled.stop_reading()
+    publisher = await process.connect("publisher", 5)
+    payload = bytes(64 * 1024)
+    count = 100 * MIB // len(payload)
+    before = peak = process.memory_bytes()
+    loop = asyncio.get_running_loop()
+    longest_gap_s, last = 0.0, loop.time()
+
+    async def publish() -> None:
+        for number in range(count):
+            publisher.send(mqtt.publish("t", payload, level=5, qos=qos, packet_id=number % 500 + 1))
+            await publisher.drained()
+            if number % 100 == 99:
+                for _ in range(100 if qos else 0):
+                    await publisher.awaited(mqtt.PUBACK)
+
+    publishing = asyncio.ensure_future(publish())
+    for number in range(count):
+        await other.messages(1)
+        now = loop.time()
+        longest_gap_s, last = max(longest_gap_s, now - last), now
+        if number % 50 == 0:
+            peak = max(peak, process.memory_bytes())
+    await publishing
+
+    assert longest_gap_s < 2
+    assert peak - before < (64 + 48) * MIB

@@ -1,0 +1,264 @@
+"""What a node brings back after a crash or a clean stop: exactly what the store promised.
+
+The planner, the ledgers and all record formats are the real ones; only LMDB is a dict.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from messaging.batch import MessageBatch
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.publication import Publication
+from messaging.recovery import StoredBatch, StoredPage, StoredPartition, restore
+from messaging.settlement import ACCEPTED, FAILED, RELEASED
+from unit.cores.messages import flow_of, numbered, published, sequences_of
+from unit.cores.spool_in_memory import Place, SpoolInMemory
+
+PARTITIONS = [3, 8]
+OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, FAILED, RELEASED])
+
+
+class SpoolMachine(RuleBasedStateMachine):
+    """Goal: nothing the store promised is lost or doubled, whenever the power fails. Method: count promises plainly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spool = SpoolInMemory(PARTITIONS)
+        self.published_count = 0
+        self.failures: dict[Place, int] = {}
+        self.delivered: set[Place] = set()  # in this life, or possibly in one that ended with a crash
+        self.paged_last: int = PARTITIONS[0]
+
+    # --- steps ---
+
+    @rule(count=st.integers(1, 5), data=st.data())
+    def publish(self, count: int, data: st.DataObject) -> None:
+        payloads = [b"%d" % (self.published_count + row) for row in range(count)]
+        self.published_count += count
+        some_rows = st.lists(st.integers(0, count - 1), min_size=1, unique=True).map(sorted)
+        choice = st.dictionaries(st.sampled_from(PARTITIONS), st.none() | some_rows, min_size=1)
+        self.spool.publish(payloads, data.draw(choice))
+
+    @rule(partition_id=st.sampled_from(PARTITIONS))
+    def deliver(self, partition_id: int) -> None:
+        for delivery in self.spool.deliver(partition_id):
+            for sequence in sequences_of(delivery):
+                place = Place(partition_id, sequence)
+                assert delivery.redelivered == (place in self.delivered)
+                self.delivered.add(place)
+
+    @rule(partition_id=st.sampled_from(PARTITIONS), skip=st.integers(0, 9), count=st.integers(1, 9), outcome=OUTCOMES)
+    def settle(self, partition_id: int, skip: int, count: int, outcome: int) -> None:
+        ledger = self.spool.ledgers[partition_id]
+        flow = ledger.flows.get(1)
+        first = ledger.floor + skip
+        held = [] if flow is None else [seq for seq in range(first, first + count) if seq in flow.in_flight]
+        self.spool.settle(partition_id, first, first + count, outcome)
+        if outcome == FAILED:
+            for sequence in held:
+                place = Place(partition_id, sequence)
+                self.failures[place] = self.failures.get(place, 0) + 1
+
+    @rule(
+        partition_id=st.sampled_from(PARTITIONS), page_bytes=st.sampled_from([1, 4, 100]), free=st.sampled_from([1, 5000])
+    )
+    def page_out(self, partition_id: int, page_bytes: int, free: int) -> None:
+        self.spool.page_out(partition_id, page_bytes=page_bytes, bytes_to_free=free)
+
+    @rule()
+    def begin_commit(self) -> None:
+        self.spool.begin_commit()
+
+    @precondition(lambda self: self.spool.commit_out is not None)
+    @rule(succeeds=st.sampled_from([True, True, True, False]))
+    def end_commit(self, succeeds: bool) -> None:
+        self.spool.end_commit(succeeds=succeeds)
+
+    @rule(likely=st.integers(0, 5))
+    def crash(self, likely: int) -> None:
+        if likely == 0:
+            self.spool.crash()
+            self.comes_back(after_a_crash=True)
+
+    @rule(likely=st.integers(0, 5))
+    def stop_cleanly(self, likely: int) -> None:
+        if likely == 0:
+            self.spool.stop_and_start()
+            self.comes_back(after_a_crash=False)
+
+    # --- what holds ---
+
+    def comes_back(self, *, after_a_crash: bool) -> None:
+        """Take what was brought back, compare, and go back to the state before taking it."""
+        expected = self.spool.unsettled()
+        for partition_id in PARTITIONS:
+            ledger = self.spool.ledgers[partition_id]
+            assert ledger.waiting_count == len([place for place in expected if place.partition_id == partition_id])
+        if after_a_crash:
+            self.delivered |= set(expected)
+        seen = self.spool.take_all()
+        assert {place: payload for place, (payload, _, _) in seen.items()} == expected
+        for place, (_, redelivered, delivery_count) in seen.items():
+            assert redelivered == (place in self.delivered)
+            failures = self.failures.get(place, 0)
+            assert delivery_count <= failures + 1
+            assert after_a_crash or delivery_count == failures + 1
+            self.failures[place] = delivery_count - 1
+        self.delivered |= set(expected)
+
+    @invariant()
+    def what_was_confirmed_is_promised_or_settled(self) -> None:
+        for publication in self.spool.confirmed:
+            for match in publication.matches:
+                count = publication.batch.count if match.rows is None else len(match.rows)
+                ledger = self.spool.ledgers[match.partition_id]
+                for sequence in range(match.first_sequence, match.first_sequence + count):
+                    settled = sequence < ledger.floor or sequence in ledger.settled
+                    assert settled or Place(match.partition_id, sequence) in self.spool.promised
+
+    @invariant()
+    def ledgers_are_in_order(self) -> None:
+        for ledger in self.spool.ledgers.values():
+            ledger.check()
+
+    def teardown(self) -> None:
+        self.spool.commit_everything()
+        self.spool.crash()
+        self.comes_back(after_a_crash=True)
+        for partition_id, ledger in self.spool.ledgers.items():
+            self.spool.settle(partition_id, 1, ledger.next_sequence, ACCEPTED)
+        self.spool.commit_everything()
+        assert self.spool.unsettled() == {}
+        assert self.spool.store.pages == {}
+        assert all(slot.needed_count == 0 for slot in self.spool.planner.slots), "the journal needs nothing any more"
+
+
+TestTheSpoolKeepsItsPromises = SpoolMachine.TestCase
+TestTheSpoolKeepsItsPromises.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+
+
+def stored_with(
+    *, floor: int = 1, settled: list[tuple[int, int]] | None = None, next_sequence: int = 1
+) -> StoredPartition:
+    """Return what a store might hold of a partition."""
+    stored = StoredPartition(7)
+    stored.floor = floor
+    stored.next_sequence = next_sequence
+    for first, end in settled or []:
+        stored.settle(first, end)
+    return stored
+
+
+def stored_batch(first: int, batch: MessageBatch) -> StoredBatch:
+    publication: Publication = published(batch, partitions_count=0)
+    publication.record_number = 1
+    return StoredBatch(first, batch, publication)
+
+
+def restored(stored: StoredPartition, *, was_clean: bool = False) -> Ledger:
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    restore(ledger, stored, was_clean=was_clean)
+    ledger.check()
+    return ledger
+
+
+def unsettled(ledger: Ledger) -> list[int]:
+    ledger.attach(flow_of(1), epoch=1)
+    return [sequence for delivery in ledger.deliver(0) for sequence in sequences_of(delivery)]
+
+
+def test_after_a_crash_everything_may_have_been_delivered_before() -> None:
+    stored = stored_with(floor=2, next_sequence=100)
+    stored.batches.append(stored_batch(1, numbered(3)))
+    ledger = restored(stored)
+    ledger.append(numbered(1), None)
+    ledger.attach(flow_of(1), epoch=1)
+
+    told = [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)]
+
+    assert told == [([2, 3], True), ([100], False)]
+
+
+def test_sequences_that_were_reserved_and_not_used_are_settled_once_and_for_all() -> None:
+    """A later page may span them: nothing must take them for messages."""
+    stored = stored_with(next_sequence=1000)
+    stored.batches.append(stored_batch(5, numbered(2)))
+
+    ledger = restored(stored)
+
+    assert ledger.effects.settled == [(1, 5), (7, 1000)]
+    assert unsettled(ledger) == [5, 6]
+
+
+def test_a_page_with_gaps_that_were_settled_keeps_all_the_messages_in_it() -> None:
+    """A page of 1-10 and 21-30: 11-20 were settled before it was written, and count as settled once."""
+    stored = stored_with(settled=[(11, 21)], next_sequence=31)
+    stored.pages.append(StoredPage(1, 31, payload_bytes=200, message_count=20))
+
+    ledger = restored(stored)
+
+    assert ledger.waiting_count == 20
+    assert ledger.waiting_bytes == 200
+
+
+def test_a_page_of_which_nothing_is_unsettled_is_dropped_at_the_start() -> None:
+    """It was settled, and the power failed before the commit that deletes it."""
+    stored = stored_with(floor=11, next_sequence=11)
+    stored.pages.append(StoredPage(1, 6, payload_bytes=50, message_count=5))
+
+    assert restored(stored).effects.dropped_pages == [1]
+
+
+def test_a_batch_that_is_in_a_page_as_well_counts_once() -> None:
+    """The page was written, and the journal record had not been deleted yet."""
+    stored = stored_with(next_sequence=4)
+    stored.batches.append(stored_batch(1, numbered(3)))
+    stored.pages.append(StoredPage(1, 4, payload_bytes=3, message_count=3))
+
+    ledger = restored(stored)
+
+    assert ledger.waiting_count == 3
+    assert stored.batches[0].publication.open_count == 0, "the journal may let it go"
+
+
+def test_settlements_below_and_around_the_cursor_meet() -> None:
+    stored = stored_with(settled=[(2, 4), (8, 12), (15, 16)], next_sequence=20)
+    stored.floor = 9
+    stored.batches.append(stored_batch(10, numbered(8)))
+
+    ledger = restored(stored)
+
+    assert ledger.floor == 12
+    assert unsettled(ledger) == [12, 13, 14, 16, 17]
+
+
+def test_what_is_to_be_known_of_earlier_deliveries_is_dropped_for_messages_that_are_gone() -> None:
+    """The record that held 3 and 4 was damaged and set aside."""
+    stored = stored_with(next_sequence=7)
+    stored.redelivered = [(1, 3, 0), (3, 6, 2)]
+    stored.batches += [stored_batch(1, numbered(2)), stored_batch(5, numbered(2))]
+    ledger = restored(stored, was_clean=True)
+    ledger.attach(flow_of(1), epoch=1)
+
+    told = [(list(sequences_of(each)), each.redelivered, each.delivery_count) for each in ledger.deliver(0)]
+
+    assert told == [([1, 2], True, 1), ([5], True, 3), ([6], False, 1)]
+
+
+def test_failed_deliveries_known_from_a_clean_stop_survive_a_crash_after_it() -> None:
+    stored = stored_with(next_sequence=4)
+    stored.redelivered = [(1, 2, 2)]
+    stored.batches.append(stored_batch(1, numbered(3)))
+    ledger = restored(stored, was_clean=False)
+    ledger.attach(flow_of(1), epoch=1)
+
+    told = [(list(sequences_of(each)), each.redelivered, each.delivery_count) for each in ledger.deliver(0)]
+
+    assert told == [([1], True, 3), ([2, 3], True, 1)]
+
+
+def test_no_sequence_that_the_store_has_heard_of_is_used_again() -> None:
+    """The cursor with the reservation was damaged; a settlement in the journal names the highest sequence."""
+    assert restored(stored_with(settled=[(40, 50)])).next_sequence == 50
