@@ -97,7 +97,14 @@ class Store:
 class Settled:
     """Half-open ranges of a partition are done, and which publications and pages are no longer needed."""
 
-    def __init__(self, partition_id: int, ranges: list[tuple[int, int]], drained: list[Publication], dropped_pages: list[int], written: bool) -> None:
+    def __init__(
+        self,
+        partition_id: int,
+        ranges: list[tuple[int, int]],
+        drained: list[Publication],
+        dropped_pages: list[int],
+        written: bool,
+    ) -> None:
         self.partition_id = partition_id
         self.ranges = ranges
         self.drained = drained

@@ -62,15 +62,8 @@ def assemble_queue(
 ) -> QueueHandle:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions."""
     config = definition.config
-    gate = QueueGate(
-        services.spool_gate if durable else None,
-        usage_bytes_max=config.spool_bytes_max(),
-        message_bytes_max=config.max_msg_size,
-    )
-    # A durable queue takes what its quota allows and waits on disk. Only one that is never written slows publishers.
-    high = config.spool_bytes_max() + 1 if durable else min(services.pressure_high_bytes, config.spool_bytes_max())
-    pressure = Pressure(high_bytes=high, low_bytes=min(high, services.pressure_low_bytes))
-    target = QueueTarget(config.name, gate, pressure, durable=durable)
+    target = _target(services, config, durable=durable)
+    gate = target.gate
     rules = DeliveryRules(expires_once_delivered=kind == NAMED)
     access = _access(config)
     flows: dict[int, Flow] = {}
@@ -113,6 +106,18 @@ def assemble_queue(
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     return QueueHandle(config.name, kind, cell, target, durable, definition)
+
+
+def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> QueueTarget:
+    gate = QueueGate(
+        services.spool_gate if durable else None,
+        usage_bytes_max=config.spool_bytes_max(),
+        message_bytes_max=config.max_msg_size,
+    )
+    # A durable queue takes what its quota allows and waits on disk. Only one that is never written slows publishers.
+    high = config.spool_bytes_max() + 1 if durable else min(services.pressure_high_bytes, config.spool_bytes_max())
+    pressure = Pressure(high_bytes=high, low_bytes=min(high, services.pressure_low_bytes))
+    return QueueTarget(config.name, gate, pressure, durable=durable)
 
 
 def _start_partition(

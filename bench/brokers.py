@@ -31,7 +31,12 @@ WAIT_S: Final = 0.002  # between two looks at a broker that starts: the resoluti
 LOG_TAIL_CHARACTERS: Final = 2000
 
 READY_PATH: Final = "/health/ready"
-SLUICEGATE_SETTINGS: Final = ("listeners.mqtt.port=0", "admin.port=0")
+SLUICEGATE_SETTINGS: Final = (
+    "listeners.mqtt.port=0",
+    "listeners.mqtt_websocket.enabled=false",
+    "listeners.mqtt.max_connections=100000",
+    "admin.port=0",
+)
 _MQTT_URL: Final = re.compile(r"mqtt://127\.0\.0\.1:(\d+)")
 _ADMIN_URL: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 
@@ -174,8 +179,8 @@ class Sluicegate(Broker):
 
     def create_queue(self, name: str, topic_filter: str) -> None:
         """Make a durable queue that collects what is published to `topic_filter`."""
-        body = json.dumps({"subscriptions": [topic_filter]}).encode()
-        request = urllib.request.Request(f"{self.admin_url}/queues/{name}", data=body, method="PUT")
+        body = json.dumps({"name": name, "subscriptions": [topic_filter]}).encode()
+        request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
         request.add_header("Content-Type", "application/json")
         try:
             urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S).close()

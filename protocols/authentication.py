@@ -6,6 +6,7 @@ is what they owe to whoever carries their messages, be it MQTT's AUTH or AMQP's 
 """
 
 import asyncio
+import functools
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,12 @@ class Mechanism(Protocol):
         """Begin one exchange."""
 
 
+@functools.cache
+def _decoy() -> str:
+    """Return the hash that passwords of unknown names are checked against; making one takes tens of milliseconds."""
+    return PasswordHasher().hash("a name that does not exist")
+
+
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
@@ -81,7 +88,7 @@ class Authenticator:
         self._anonymous_listeners = anonymous_listeners
         self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
-        self._decoy = self._hasher.hash("a name that does not exist")
+        self._decoy = _decoy()
 
     def admits_anonymous(self, listener: str) -> bool:
         """Return whether clients of a listener need no user name."""

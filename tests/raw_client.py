@@ -7,6 +7,7 @@ test says so. Every wait has a deadline; nothing sleeps.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from contextlib import suppress
 
 import mqtt_packets as mqtt
 from mqtt_packets import Answer, Packet, Published
@@ -219,10 +220,8 @@ class RawClient:
         """Close the socket without a word."""
         self._ended = True
         self._writer.close()
-        try:
+        with suppress(ConnectionError):  # the broker was faster
             await self._writer.wait_closed()
-        except ConnectionError:
-            pass  # the broker was faster
 
     def stop_reading(self) -> None:
         """Leave what the broker sends in the kernel's buffers."""

@@ -7,27 +7,31 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from actors.clock import SystemClock
+from actors.clock import Clock, SystemClock
 from actors.messages import ListQueues
 from gateway.config import Config, load
 from gateway.node import Node, open_store
 from raw_client import DEADLINE_S, Clients
 
 
-class MovableClock(SystemClock):
+class MovableClock(Clock):
     """The machine's clock, which a test can put forward. Timers of the event loop do not follow it."""
 
     def __init__(self) -> None:
+        self._machine = SystemClock()
         self._ahead_ms = 0
 
     def forward(self, seconds: float) -> None:
         self._ahead_ms += int(seconds * 1000)
 
     def now_ms(self) -> int:
-        return super().now_ms() + self._ahead_ms
+        return self._machine.now_ms() + self._ahead_ms
 
     def wall_ms(self) -> int:
-        return super().wall_ms() + self._ahead_ms
+        return self._machine.wall_ms() + self._ahead_ms
+
+    def now_ns(self) -> int:
+        return self._machine.now_ns()
 
 
 class RunningBroker(Clients):

@@ -42,9 +42,8 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell)
     claimed: SessionClaimed = await connection.directory.ask(claim)
     if not connection.is_open():
-        # The client left while its session was being fetched; it goes back with the will it came with.
+        # The client left while its session was being fetched. It goes back at once, with the will it came with.
         connection.adopt(claimed.session, event.will)
-        connection.give_back()
         return
     _accept(connection, event, claimed, client_id, expiry_s, proven)
     session = claimed.session

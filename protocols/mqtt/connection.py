@@ -76,9 +76,7 @@ class MqttConnection:
         self._authenticating: Authenticating | None = None  # CONNECT named a method
         self._flush_asked = False
         self._closing = False
-        # Who gets the session once the request under way has left it in order: another connection, or the directory.
-        self._taken_over: LoopFuture[SessionReleased | None] | None = None
-        self._release_due = False
+        self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
 
     # --- the socket ---
 
@@ -248,8 +246,8 @@ class MqttConnection:
         held, self._held = self._held or [], None
         if self._taken_over is not None:
             self._taken_over.set(self._hand_over())
-        elif self._release_due:
-            self._release(with_will=True)
+        elif not self.is_open():
+            self._release(with_will=True)  # the client went meanwhile
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
@@ -371,10 +369,6 @@ class MqttConnection:
         watch.attach(self._transport)
         return watch
 
-    def give_back(self) -> None:
-        """Give the session back at once: the client has gone while it was fetched."""
-        self._release(with_will=True)
-
     def log_refusal(self, what: str, reason: str) -> None:
         """Tell the log why a request was refused, for 3.x clients hear no reason."""
         log.info("%s refused %r: %s", self.peer_name(), what, reason)
@@ -427,11 +421,8 @@ class MqttConnection:
     def _release(self, *, with_will: bool) -> None:
         """Give the session to the directory; at most once."""
         session = self.session
-        if session is None:
-            return
-        if self._held is not None:
-            self._release_due = True  # a request is changing it; what ends a connection then is never a goodbye
-            return
+        if session is None or self._held is not None:
+            return  # none, or a request is changing it, after which we are called again
         will = self.will if with_will else None
         self._detach_session()
         self.directory.inbox.post(SessionReleased(session, will, self.cell))

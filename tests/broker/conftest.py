@@ -32,7 +32,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    runner: asyncio.Runner = pyfuncitem.funcargs["runner"]
+    runner = pyfuncitem.funcargs["runner"]
+    assert isinstance(runner, asyncio.Runner)
     runner.run(pyfuncitem.obj(**arguments))
     return True
 

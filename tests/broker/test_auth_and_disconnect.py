@@ -19,7 +19,7 @@ def scram_client(user_name: str = "ada", password: str = "engine") -> ScramClien
 
 
 async def proves(client: RawClient, scram: ScramClient, packet: bytes) -> mqtt.Packet:
-    """Send the packet that holds the client's first message, answer the challenge, and return the broker's last word."""
+    """Send the packet with the client's first message, answer the challenge, and return the broker's last word."""
     client.send(packet)
     challenge = mqtt.auth_of(await client.packet())
     assert (challenge.reason_code, challenge.value(21)) == (0x18, METHOD)

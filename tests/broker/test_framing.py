@@ -49,8 +49,19 @@ async def test_several_packets_in_one_segment_are_answered_in_order(broker: Runn
 @EVERY_LEVEL
 @pytest.mark.parametrize(
     "packet",
-    [b"\xc1\x00", b"\xc2\x00", b"\x41\x02\x00\x01", b"\x51\x02\x00\x01", b"\x60\x02\x00\x01", b"\x64\x02\x00\x01"]
-    + [b"\x71\x02\x00\x01", b"\x80\x06\x00\x01\x00\x01t\x00", b"\xa0\x05\x00\x01\x00\x01t", b"\xe1\x00", b"\xf1\x00"],
+    [
+        b"\xc1\x00",
+        b"\xc2\x00",
+        b"\x41\x02\x00\x01",
+        b"\x51\x02\x00\x01",
+        b"\x60\x02\x00\x01",
+        b"\x64\x02\x00\x01",
+        b"\x71\x02\x00\x01",
+        b"\x80\x06\x00\x01\x00\x01t\x00",
+        b"\xa0\x05\x00\x01\x00\x01t",
+        b"\xe1\x00",
+        b"\xf1\x00",
+    ],
     ids=lambda packet: f"{packet[0]:02x}",
 )
 async def test_reserved_flags_are_malformed(broker: RunningBroker, level: int, packet: bytes) -> None:

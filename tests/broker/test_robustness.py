@@ -245,7 +245,7 @@ async def test_nonsense_on_many_connections_does_not_touch_a_good_client(process
 @pytest.mark.slow
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(process: BrokerProcess, qos: int) -> None:
-    """Section 4.9 limits what is unacknowledged; what waits has a limit of ours: 64 MiB for a session that is not kept."""
+    """Section 4.9 limits what is unacknowledged; what waits is limited by us: 64 MiB for a session that is not kept."""
     stalled = await process.connect("stalled", 5)
     other = await process.connect("other", 5)
     for subscriber in (stalled, other):

@@ -14,6 +14,16 @@ SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="sluicegate_setup")
 # What a sans-IO core or engine cannot need: they are handed bytes, times and random numbers.
 IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "socket", "threading", "time", "uvloop"}
 
+# Compiled for speed, though they are no cores: the actor runtime itself, and what its actors hand everything to.
+SHELLS = {
+    "actors/cell.py",
+    "actors/clock.py",
+    "actors/inbox.py",
+    "actors/publishing.py",
+    "protocols/mqtt/connection.py",
+    "protocols/mqtt/requests.py",
+}
+
 
 def test_every_import_contract_is_kept() -> None:
     command = Path(sys.executable).with_name("lint-imports")
@@ -21,8 +31,8 @@ def test_every_import_contract_is_kept() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.parametrize("source", SETUP["compiled_sources"]())
-def test_what_is_compiled_does_no_io_and_reads_no_clock(source: str) -> None:
+@pytest.mark.parametrize("source", [each for each in SETUP["compiled_sources"]() if each not in SHELLS])
+def test_a_compiled_core_does_no_io_and_reads_no_clock(source: str) -> None:
     imported: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / source).read_text())):
         if isinstance(node, ast.Import):
