@@ -396,6 +396,15 @@ class PageRead:
 
 
 @dataclass(slots=True)
+class SetPageAside:
+    """Partition -> spool: this page cannot be read; keep its bytes in quarantine."""
+
+    partition_id: int
+    first_sequence: int
+    damage: str
+
+
+@dataclass(slots=True)
 class PageOut:
     """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
 

@@ -26,6 +26,7 @@ from actors.messages import (
     Pause,
     PurgePartition,
     ReadPage,
+    SetPageAside,
     Withdraw,
     WritePages,
 )
@@ -164,6 +165,9 @@ class Partition:
 
     def _page_read(self, message: PageRead) -> None:
         if message.damage:
+            # Set aside first: giving up its messages deletes the page in the same commit.
+            assert self._spool is not None
+            self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
             page_damaged(self._ledger, message.first_sequence)
         else:
             page_loaded(self._ledger, message.first_sequence, message.runs)

@@ -17,6 +17,7 @@ from actors.messages import (
     PurgeFromStore,
     RegisterPartition,
     SessionRows,
+    SetPageAside,
     Withdraw,
     WritePages,
     WriteTables,
@@ -26,7 +27,7 @@ from actors.spool_io import CommitDone, CommitFailed, StoreWriter
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.publication import Publication
-from storage.interface import PageWrite, Table, TableWrite
+from storage.interface import PageDamage, PageWrite, Table, TableWrite
 from storage.record_page import Run, encode_page
 from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
 
@@ -63,6 +64,7 @@ class SpoolActor(LoopActor):
         self._idle_callbacks: list[Callable[[], None]] = []
         self.commits_count = 0
         self.commits_failed_count = 0
+        self.damaged_pages_count = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             Store: self._store,
             Settled: self._settled,
@@ -70,6 +72,7 @@ class SpoolActor(LoopActor):
             SessionRows: self._session_rows,
             WritePages: self._write_pages,
             RegisterPartition: self._register,
+            SetPageAside: self._set_page_aside,
             PurgeFromStore: self._purge,
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
@@ -168,6 +171,11 @@ class SpoolActor(LoopActor):
             message.partition_id, floor=message.next_sequence, next_sequence_reserved=message.next_sequence
         )
         self._planner.reserve(message.partition_id, message.next_sequence)
+
+    def _set_page_aside(self, message: SetPageAside) -> None:
+        log.error("a page of partition %d cannot be read: %s", message.partition_id, message.damage)
+        self.damaged_pages_count += 1
+        self._planner.quarantine_page(PageDamage(message.partition_id, message.first_sequence, message.damage))
 
     def _purge(self, message: PurgeFromStore) -> None:
         self._partitions.pop(message.partition_id, None)

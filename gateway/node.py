@@ -38,11 +38,13 @@ from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
-from storage.store import SpoolStore
+from storage.store import RESERVE_BYTES, SpoolStore
 
 log = logging.getLogger("sluicegate.node")
 
 STOP_S = 10  # how long clients may take to let go of their connections
+
+RESERVE_OF_SMALL_MAPS = 4  # of a map below 128 MiB, a quarter is kept for settling and deleting
 
 # Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows.
 GC_THRESHOLDS = (50_000, 20, 1_000)
@@ -246,7 +248,11 @@ def open_store(config: Config) -> SpoolStore:
     folder: Path = config.data.path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return SpoolStore.open(folder, map_bytes_max=config.spool.map_bytes_max, sync=config.spool.sync)
+        map_bytes_max = config.spool.map_bytes_max
+        reserve_bytes = min(RESERVE_BYTES, map_bytes_max // RESERVE_OF_SMALL_MAPS)
+        return SpoolStore.open(
+            folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=config.spool.sync
+        )
     except OSError as error:
         text = f"the data folder {folder} cannot be used: {error.strerror or error}"
         raise CannotStart(text, advice="Another one: --data DIR.") from None

@@ -85,7 +85,8 @@ def _spool(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
     yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
     yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
-    yield Sample("sluicegate_spool_damaged_records_total", node.recovered.damaged_count)
+    damaged = node.recovered.damaged_count + actor.damaged_pages_count
+    yield Sample("sluicegate_spool_damaged_records_total", damaged)
     usage = node.store.usage()
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)

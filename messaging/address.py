@@ -1,7 +1,6 @@
 """Where a message for somebody can be left. The actor runtime supplies addresses; cores only carry them."""
 
 
-
 class Address:
     """The inbox of an actor on this node's loop.
 

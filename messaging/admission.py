@@ -42,7 +42,7 @@ REJECT_ALWAYS: Final = 2
 class SpoolGate:
     """The node's spool: what all durable queues use of it together.
 
-    `blocked` is the reason why the store takes no more (disk or map full), or empty. The spool actor sets and clears it.
+    `blocked` says why the store takes no more (disk or map full), or is empty. The spool actor sets and clears it.
     """
 
     def __init__(self, *, usage_bytes_max: int) -> None:

@@ -170,9 +170,7 @@ class Ledger:
         stop_row = end - segment.first
         flow.flow.window.take(end - first)
         flow.in_flight.add(first, end)
-        out.append(
-            Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tried_count + 1)
-        )
+        out.append(Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tried_count + 1))
 
     def _deliver_unexpired(
         self,

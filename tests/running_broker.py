@@ -50,6 +50,7 @@ class RunningBroker(Clients):
                 "admin.enabled=false",
                 "spool.map_bytes_max=256MiB",
                 "spool.usage_bytes_max=128MiB",
+                "spool.sync=false",  # a crash of the machine is tests/crash's matter, and an fsync costs most of a test
                 *settings,
             ),
         )

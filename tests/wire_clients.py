@@ -275,12 +275,12 @@ class WireConsumer(WireClient):
         self.received_count = 0
         self.subscribed = False
         self._record = record
-        self._unsettled: deque[int] = deque()  # packet ids of QoS 1
+        self.unsettled: deque[tuple[int, Received]] = deque()  # QoS 1, with packet ids, oldest first
         self._owned: set[int] = set()  # packet ids of QoS 2 between PUBREC and PUBREL
 
     def resume(self) -> None:
         """Subscribe; a session that is there has done so already, and is told to forget what it held unsettled."""
-        self._unsettled.clear()
+        self.unsettled.clear()
         if self.connected_count > 1:
             assert self.session_present, f"{self.client_id}: its session is lost"
         if not self.session_present:
@@ -303,25 +303,26 @@ class WireConsumer(WireClient):
                 self._note(message)
             self.send(mqtt.pubrec(message.packet_id))
         else:
-            self._note(message)
-            self._unsettled.append(message.packet_id)
+            self.unsettled.append((message.packet_id, self._note(message)))
             self.settle_down_to(self.hold_count)
 
     def settle_down_to(self, hold_count: int) -> None:
         """Acknowledge the oldest until no more than so many are unsettled."""
         data = bytearray()
-        while len(self._unsettled) > hold_count:
-            data += mqtt.puback(self._unsettled.popleft())
+        while len(self.unsettled) > hold_count:
+            data += mqtt.puback(self.unsettled.popleft()[0])
         if data:
             self.send(bytes(data))
 
-    def _note(self, message: mqtt.Published) -> None:
+    def _note(self, message: mqtt.Published) -> Received:
         self.received_count += 1
         key, _, number = message.payload.rstrip(b".").decode().partition(":")
         properties = dict(_pairs(message))
         partition = properties.get("sluicegate-partition", "")
         redelivered = properties.get("sluicegate-redelivered") == "true"
-        self._record(Received(self.client_id, key, int(number), partition, redelivered, message.dup))
+        received = Received(self.client_id, key, int(number), partition, redelivered, message.dup)
+        self._record(received)
+        return received
 
 
 @contextmanager

@@ -97,7 +97,10 @@ class MqttConnection:
             self.ask_flush()
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: keep alive, connect timeout."""
+        """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
+        if self.gate.stopped:
+            self.engine.alive(now_ms)
+            return
         events = self.engine.tick(now_ms)
         if events:
             self._handle(events)

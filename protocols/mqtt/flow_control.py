@@ -30,7 +30,7 @@ class ReadingGate:
         self._waits_for: list[Pressure] = []
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
-        self._stopped = False
+        self.stopped = False  # the client is not read from
 
     def attach(self, transport: ByteTransport | None) -> None:
         """Take the transport, or let go of it."""
@@ -62,9 +62,9 @@ class ReadingGate:
 
     def _decide(self) -> None:
         stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
-        if stop == self._stopped:
+        if stop == self.stopped:
             return
-        self._stopped = stop
+        self.stopped = stop
         transport = self._transport
         if stop:
             if self._waits_for:

@@ -67,6 +67,21 @@ class SpoolMachine(RuleBasedStateMachine):
     def page_out(self, partition_id: int, page_bytes: int, free: int) -> None:
         self.spool.page_out(partition_id, page_bytes=page_bytes, bytes_to_free=free)
 
+    @rule(partition_id=st.sampled_from(PARTITIONS))
+    def publish_one(self, partition_id: int) -> None:
+        self.published_count += 1
+        self.spool.publish([b"%d" % self.published_count], {partition_id: None})
+
+    @rule()
+    def publish_to_all_and_commit(self) -> None:
+        self.published_count += 1
+        self.spool.publish([b"%d" % self.published_count] * 3, dict.fromkeys(PARTITIONS))
+        self.spool.commit_everything()
+
+    @rule()
+    def commit(self) -> None:
+        self.spool.commit_everything()
+
     @rule()
     def begin_commit(self) -> None:
         self.spool.begin_commit()
@@ -76,15 +91,15 @@ class SpoolMachine(RuleBasedStateMachine):
     def end_commit(self, succeeds: bool) -> None:
         self.spool.end_commit(succeeds=succeeds)
 
-    @rule(likely=st.integers(0, 5))
-    def crash(self, likely: int) -> None:
-        if likely == 0:
+    @rule(likely=st.sampled_from([False, False, True]))
+    def crash(self, likely: bool) -> None:
+        if likely:
             self.spool.crash()
             self.comes_back(after_a_crash=True)
 
-    @rule(likely=st.integers(0, 5))
-    def stop_cleanly(self, likely: int) -> None:
-        if likely == 0:
+    @rule(likely=st.sampled_from([False, False, True]))
+    def stop_cleanly(self, likely: bool) -> None:
+        if likely:
             self.spool.stop_and_start()
             self.comes_back(after_a_crash=False)
 
@@ -136,7 +151,7 @@ class SpoolMachine(RuleBasedStateMachine):
 
 
 TestTheSpoolKeepsItsPromises = SpoolMachine.TestCase
-TestTheSpoolKeepsItsPromises.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestTheSpoolKeepsItsPromises.settings = settings(max_examples=200, stateful_step_count=80, deadline=None)
 
 
 def stored_with(
