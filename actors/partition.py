@@ -107,10 +107,19 @@ class Partition:
         if self._draining:
             self._report_drained()
 
-    def close(self) -> None:
-        """Give back the memory this partition counted for."""
+    def close(self, waiting: list[object]) -> None:
+        """End: give back memory, and let go of publications, those still waiting in the inbox too."""
         self._memory.count(-self._memory_counted)
         self._memory_counted = 0
+        spool = self._spool
+        if spool is None:
+            return
+        for message in waiting:
+            # The other queues of the publish have it, and its publisher waits for an answer.
+            if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
+                spool.post(Store(message.publication))
+        self._ledger.abandon()
+        spool.post(Settled(self._partition_id, [], self._ledger.effects.drained, [], True))
 
     # --- messages ---
 

@@ -21,4 +21,4 @@ class PartitionActor(LoopActor):
 
     def on_stop(self) -> None:
         """Give back what the partition counted for."""
-        self._partition.close()
+        self._partition.close(self.cell.inbox.items)

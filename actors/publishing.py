@@ -34,6 +34,7 @@ class PublishResult:
         self.refusal = ADMITTED
         self.refused_by = ""  # the queue that said no
         self.routed = True
+        self.publication: Publication | None = None  # what is stored of it, with its later fate
 
 
 class Publisher:
@@ -178,6 +179,7 @@ class Publisher:
         publication: Publication | None = None
         if target.durable:
             publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
+            result.publication = publication
             result.confirmations_pending += 1
         target.partitions[0].address.post(Append(batch, publication, None))
         if target.pressure.over:
@@ -214,6 +216,7 @@ class Publisher:
                 publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
             else:
                 publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
+                result.publication = publication
                 result.confirmations_pending += 1
         for target, number, rows, part in parts:
             target.partitions[number].address.post(Append(part, publication if target.durable else None, rows))

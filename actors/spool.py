@@ -144,18 +144,20 @@ class SpoolActor(LoopActor):
             planner.drop_pages(message.partition_id, message.dropped_pages)
 
     def _write_tables(self, message: WriteTables) -> None:
-        self._write_rows(message.writes, message.reply_to, message.token)
+        self._write_rows(message.writes, message.reply_to, message.token, uses_reserve=False)
 
     def _session_rows(self, message: SessionRows) -> None:
         writes = [TableWrite(Table.SESSIONS, key, value) for key, value in message.rows]
-        self._write_rows(writes, message.reply_to, message.token)
+        self._write_rows(writes, message.reply_to, message.token, uses_reserve=True)
 
-    def _write_rows(self, writes: list[TableWrite], reply_to: Address | None, token: int) -> None:
+    def _write_rows(
+        self, writes: list[TableWrite], reply_to: Address | None, token: int, *, uses_reserve: bool
+    ) -> None:
         def done(reason: str) -> None:
             if reply_to is not None:
                 reply_to.post(Refused(token, reason) if reason else Confirmed(token))
 
-        self._planner.write_tables(TableRequest(writes, done))
+        self._planner.write_tables(TableRequest(writes, done, uses_reserve=uses_reserve))
 
     def _write_pages(self, message: WritePages) -> None:
         pages = [
@@ -192,7 +194,8 @@ class SpoolActor(LoopActor):
             table.done("")
         for page in commit.pages:
             page.done(True)
-        if self._gate.blocked:
+        # A commit from the reserve says nothing about room for messages; the probe does.
+        if self._gate.blocked and not commit.job.uses_reserve:
             log.info("the spool takes messages again")
             self._gate.blocked = ""
         self._page_out_the_oldest()
@@ -214,6 +217,7 @@ class SpoolActor(LoopActor):
 
     def _withdraw(self, publication: Publication, reason: str) -> None:
         """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
+        publication.refused = True
         for match in publication.matches:
             partition = self._partitions.get(match.partition_id)
             if partition is not None:

@@ -250,9 +250,7 @@ def open_store(config: Config) -> SpoolStore:
         folder.mkdir(parents=True, exist_ok=True)
         map_bytes_max = config.spool.map_bytes_max
         reserve_bytes = min(RESERVE_BYTES, map_bytes_max // RESERVE_OF_SMALL_MAPS)
-        return SpoolStore.open(
-            folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=config.spool.sync
-        )
+        return SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=config.spool.sync)
     except OSError as error:
         text = f"the data folder {folder} cannot be used: {error.strerror or error}"
         raise CannotStart(text, advice="Another one: --data DIR.") from None

@@ -126,10 +126,11 @@ class Ledger:
         place = 0
         while line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             flow = line[place]
-            if not self._deliver_piece(flow, min(share, flow.room(unacked_count_max)), wall_ms, deliveries):
-                return deliveries  # its page is on the way, or all that was left is settled
-            if flow.room(unacked_count_max) == 0:
+            room = flow.room(unacked_count_max)
+            if room == 0:  # used up, perhaps by another flow of the same consumer
                 del line[place]
+            elif not self._deliver_piece(flow, min(share, room), wall_ms, deliveries):
+                return deliveries  # its page is on the way, or all that was left is settled
             else:
                 place += 1
             if place >= len(line):

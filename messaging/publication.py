@@ -40,6 +40,8 @@ class Publication:
         "open_count",
         "publisher",
         "record_number",
+        "refused",
+        "session_rows",
         "token",
         "unsequenced_count",
     )
@@ -53,11 +55,18 @@ class Publication:
         self.open_count = 0
         self.record_number = UNWRITTEN
         self.confirmed = False
+        self.refused = False  # the store could not take it
+        self.session_rows: list[tuple[bytes, bytes]] | None = None  # written by the very commit that writes this
 
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
         """Note that a partition numbered its rows; return whether it was the last to do so."""
         self.note_match(partition_id, first_sequence, rows)
         self.open_count += self.batch.count if rows is None else len(rows)
+        self.unsequenced_count -= 1
+        return self.unsequenced_count == 0
+
+    def not_sequenced(self) -> bool:
+        """Note that a partition is gone before it numbered its rows; return whether it was the last awaited."""
         self.unsequenced_count -= 1
         return self.unsequenced_count == 0
 

@@ -13,7 +13,7 @@ from typing import Final, final
 
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
-from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, TableWrite
+from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import Entry, Match, Settlement, encode_journal_record
 
@@ -86,11 +86,15 @@ class Commit:
 
 @final
 class TableRequest:
-    """Rows to write, and what to do when they are safe (with an empty reason) or cannot be written."""
+    """Rows to write, and what to do when they are safe (with an empty reason) or cannot be written.
 
-    def __init__(self, writes: list[TableWrite], done: Callable[[str], None]) -> None:
+    `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied.
+    """
+
+    def __init__(self, writes: list[TableWrite], done: Callable[[str], None], *, uses_reserve: bool = False) -> None:
         self.writes = writes
         self.done = done
+        self.uses_reserve = uses_reserve
 
 
 @final
@@ -257,9 +261,10 @@ class SpoolPlanner:
             page_quarantines=page_damages,
             cursor_puts=[self.cursors[each].state([]) for each in cursor_ids],
             partition_purges=purges,
-            table_writes=[row for request in tables for row in request.writes],
+            # Sessions' later rows come behind those of publications, which were made before them.
+            table_writes=_session_rows(publications) + [row for request in tables for row in request.writes],
             # What settles, deletes or moves makes room; what publishes needs it.
-            uses_reserve=not publications and not tables,
+            uses_reserve=not publications and all(request.uses_reserve for request in tables),
         )
         self._out = Commit(job, publications, tables, pages, settlements)
         return self._out
@@ -286,6 +291,9 @@ class SpoolPlanner:
         # Records below `journal_delete_through` are accounted for no more; a later trim deletes them with its own.
         for partition_id, first, end in commit.settlements:
             self.settle(partition_id, [(first, end)], written=True)
+        if not job.uses_reserve:  # then the next commit, without the others, can have it
+            self._tables = [request for request in commit.tables if request.uses_reserve] + self._tables
+            commit.tables = [request for request in commit.tables if not request.uses_reserve]
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._purged = job.partition_purges + self._purged
@@ -343,3 +351,13 @@ class SpoolPlanner:
         cursor_ids |= self._changed_cursors
         self._changed_cursors = set()
         return through, sorted(cursor_ids)
+
+
+def _session_rows(publications: list[Publication]) -> list[TableWrite]:
+    """Return the rows that are safe exactly when their publications are."""
+    writes: list[TableWrite] = []
+    for publication in publications:
+        rows = publication.session_rows
+        if rows is not None:
+            writes += [TableWrite(Table.SESSIONS, key, value) for key, value in rows]
+    return writes

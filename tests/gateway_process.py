@@ -214,7 +214,9 @@ class GatewayProcess:
             if scheme not in ("mqtts", "wss") or self.settings.get(f"{path}.enabled"):
                 settings[f"{path}.port"] = self.ports.setdefault(scheme, _free_port())
         settings |= self.settings
-        texts = {path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()}
+        texts = {
+            path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()
+        }
         options = [part for path, text in texts.items() for part in ("--set", f"{path}={text}")]
         file = [] if self.config_file is None else ["--config", str(self.config_file)]
         return [*PYTHON, "serve", *file, "--data", str(self.data), *options]

@@ -24,9 +24,7 @@ SESSION_EXPIRY: Final = mqtt.session_expiry(NEVER_EXPIRES)
 class WireClient:
     """A connection that may break and be made again. Subclasses say what is done with packets."""
 
-    def __init__(
-        self, client_id: str, *, level: int = 5, persistent: bool = True, receive_maximum: int = 0
-    ) -> None:
+    def __init__(self, client_id: str, *, level: int = 5, persistent: bool = True, receive_maximum: int = 0) -> None:
         self.client_id = client_id
         self.level = level
         self.persistent = persistent
@@ -335,9 +333,7 @@ def hung_up_at_the_end(clients: Sequence[WireClient]) -> Iterator[None]:
             client.hang_up()
 
 
-def run_until(
-    clients: Sequence[WireClient], condition: Callable[[], bool], *, within_s: float, what: str
-) -> None:
+def run_until(clients: Sequence[WireClient], condition: Callable[[], bool], *, within_s: float, what: str) -> None:
     """Serve all clients until the condition holds. Raises AssertionError with `what` when that takes too long."""
     deadline = time.monotonic() + within_s
     while not condition():

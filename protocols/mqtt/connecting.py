@@ -121,6 +121,7 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         session=session,
         publisher=publisher,
         before_answer=writes.before_exactly_once,
+        forget_received=writes.forget_received,
     )
     connection.delivering = DeliveringSide(
         engine=connection.engine,

@@ -235,7 +235,7 @@ class MqttConnection:
         log.info("client %r at %s broke a rule (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text)
         self._close_abnormally()
 
-    # --- requests that need other actors ---
+    # --- requests to other actors ---
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
@@ -260,10 +260,12 @@ class MqttConnection:
             return
         if held:
             self._handle(held)
-        if self._held is None:
-            self.gate.busy(False)
+        self.gate.busy(self._is_carrying_out())
         if self.engine.has_output:
             self.ask_flush()
+
+    def _is_carrying_out(self) -> bool:
+        return self._held is not None  # asked by a call, where mypy, and compiled code, would go by an older value
 
     # --- messages of other actors ---
 
@@ -372,10 +374,6 @@ class MqttConnection:
         watch.attach(self._transport)
         return watch
 
-    def log_refusal(self, what: str, reason: str) -> None:
-        """Tell the log why a request was refused, for 3.x clients hear no reason."""
-        log.info("%s refused %r: %s", self.peer_name(), what, reason)
-
     # --- the end ---
 
     def end(self, reason_code: int, text: str) -> None:
@@ -436,6 +434,8 @@ class MqttConnection:
         assert session is not None
         self.session = None
         self.will = None
+        if self.publishing is not None:
+            self.publishing.leave()
         self.publishing = None
         self.delivering = None
         self.writes = None

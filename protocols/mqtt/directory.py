@@ -35,6 +35,8 @@ from protocols.mqtt.session import (
     Session,
     StoredSession,
     qos2_key,
+    received_by_client,
+    received_key,
     state_key,
 )
 from protocols.mqtt.will import Will
@@ -220,6 +222,8 @@ class SessionDirectory(LoopActor):
                 (state_key(session.client_id), None),
                 (qos2_key(session.client_id), None),
             ]
+            for first, end in session.received.ranges():
+                rows += [(received_key(session.client_id, packet_id), None) for packet_id in range(first, end)]
             self._services.spool.post(SessionRows(rows, None, 0))
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
@@ -231,11 +235,13 @@ class SessionDirectory(LoopActor):
     async def _restore(self, message: RestoreSessions) -> int:
         """Bring back the sessions that the store knows; return how many."""
         wall_ms = self.runtime.clock.wall_ms()
+        received = received_by_client(message.rows)
         for key, state in message.rows.items():
             if not key.startswith(STATE_ROW):
                 continue
             client_id = key[len(STATE_ROW) :].decode()
-            stored = StoredSession(client_id, state, message.rows.get(QOS2_ROW + client_id.encode()))
+            qos2 = message.rows.get(QOS2_ROW + client_id.encode())
+            stored = StoredSession(client_id, state, qos2, received.get(client_id, []))
             await self._bring_back(stored, wall_ms)
         return len(self._entries)
 

@@ -6,6 +6,7 @@ PUBACK and PUBREC go out in the order their PUBLISHes came in, so a publish that
 from collections import deque
 from typing import Final, final
 
+from messaging.publication import Publication
 from messaging.ranges import RangeSet
 
 SUCCESS: Final = 0
@@ -15,7 +16,7 @@ SUCCESS: Final = 0
 class Unanswered:
     """One batch of publishes: its packet ids, and how many confirmations it still waits for."""
 
-    __slots__ = ("count", "packet_ids", "pending", "qos", "reason_code", "token")
+    __slots__ = ("count", "packet_ids", "pending", "publication", "qos", "reason_code", "token")
 
     def __init__(self, token: int, qos: int, packet_ids: list[tuple[int, int]], count: int, pending: int) -> None:
         self.token = token
@@ -24,6 +25,7 @@ class Unanswered:
         self.count = count
         self.pending = pending
         self.reason_code = SUCCESS
+        self.publication: Publication | None = None  # of a QoS 2 publish whose session outlives the connection
 
 
 @final
@@ -64,6 +66,10 @@ class PublishesIn:
             entry.reason_code = reason_code
         if entry.pending == 0:
             del self._by_token[token]
+
+    def unanswered(self) -> list[Unanswered]:
+        """Return the batches in line, oldest first."""
+        return list(self._line)
 
     def take_answerable(self) -> list[Unanswered]:
         """Return the batches at the head of the line that can be answered now."""

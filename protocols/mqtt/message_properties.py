@@ -163,11 +163,11 @@ def _reply_to(response_topic: str | None) -> str | None:
 
 
 def encode_message_properties(headers: Headers, wall_ms: int) -> bytes:
-    """Encode headers as the properties of a PUBLISH, without length. Of an expiry, the whole seconds left are sent."""
+    """Encode headers as the properties of a PUBLISH, without length; the expiry less the whole seconds waited."""
     carried = headers.native if headers.native_format == NATIVE_MQTT5 else _from_fields(headers)
     if headers.expires_at_ms == 0:
         return carried
-    left_s = max(headers.expires_at_ms - wall_ms, 0) // 1000  # [3.3.2-6]
+    left_s = (max(headers.expires_at_ms - wall_ms, 0) + 999) // 1000  # [3.3.2-6]
     return number_property(MESSAGE_EXPIRY_INTERVAL, min(left_s, EXPIRY_S_MAX)) + carried
 
 

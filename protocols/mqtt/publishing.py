@@ -13,11 +13,12 @@ from messaging.admission import (
     REFUSED_SPOOL_FULL,
 )
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
-from protocols.mqtt.inbound import PublishesIn
+from protocols.mqtt.inbound import PublishesIn, Unanswered
 from protocols.mqtt.reason_codes import (
     IMPLEMENTATION_SPECIFIC_ERROR,
     NO_MATCHING_SUBSCRIBERS,
@@ -26,7 +27,7 @@ from protocols.mqtt.reason_codes import (
     QUOTA_EXCEEDED,
     SUCCESS,
 )
-from protocols.mqtt.session import Session
+from protocols.mqtt.session import Session, received_key
 
 REASON_CODES: Final = {
     REFUSED_SPOOL_FULL: QUOTA_EXCEEDED,
@@ -36,6 +37,7 @@ REASON_CODES: Final = {
     REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NOT_FOUND: NO_MATCHING_SUBSCRIBERS,
 }
+RECEIVED: Final = b"1"  # the row says it all by being there
 RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
 
 
@@ -57,12 +59,14 @@ class PublishingSide:
         session: Session,
         publisher: Publisher,
         before_answer: Callable[[Callable[[], None]], None],
+        forget_received: Callable[[int, int, Callable[[], None]], None],
     ) -> None:
         self._engine = engine
         self._level = level
         self._session = session
         self.publisher = publisher
-        self._before_answer = before_answer  # runs its argument once the session's QoS 2 state is safe
+        self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
+        self._forget_received = forget_received  # the same, with ids that the store is to forget
         self.line = PublishesIn(session.received)
         self.received_count = 0
         self.refused_count = 0
@@ -97,19 +101,32 @@ class PublishingSide:
         self.answer()
 
     def answer(self) -> None:
-        """Answer what can be answered, in the order published."""
+        """Answer what can be answered, in the order published. Raises PublishRefused."""
+        refusal = SUCCESS
         for entry in self.line.take_answerable():
             code = entry.reason_code
             refused = code >= 0x80
             if refused:
                 self.refused_count += entry.count
+                self._free_ids(entry)
                 if self._level < 5:
-                    raise PublishRefused(f"publish refused with reason code 0x{code:02x}")
+                    refusal = code
+            if refusal:
+                continue  # nothing behind it is answered: the client sends it again
             kind = PUBACK if entry.qos == AT_LEAST_ONCE else PUBREC
             for first, last in entry.packet_ids:
-                if refused and kind == PUBREC:
-                    self._session.received.remove(first, last + 1)  # the id is free again [4.3.3-9]
                 self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS)
+        if refusal:
+            raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}")
+
+    def leave(self) -> None:
+        """The connection ends: what is refused is not received, what is undecided is the next connection's to find."""
+        for entry in self.line.unanswered():
+            if entry.reason_code >= 0x80:
+                self._free_ids(entry)
+            elif entry.publication is not None and entry.pending:
+                for packet_id in _each(entry.packet_ids):
+                    self._session.undecided[packet_id] = entry.publication
 
     def released(self, first: int, last: int) -> None:
         """Take PUBREL: forget the ids, and say PUBCOMP once a restart would have forgotten them too."""
@@ -122,7 +139,7 @@ class PublishingSide:
                 )
             return
         if self._session.is_durable:
-            self._before_answer(lambda: self._engine.acknowledge(PUBCOMP, first, last))
+            self._forget_received(first, last, lambda: self._engine.acknowledge(PUBCOMP, first, last))
         else:
             self._engine.acknowledge(PUBCOMP, first, last)
 
@@ -147,7 +164,7 @@ class PublishingSide:
         for row, packet_id in enumerate(_each(packet_ids)):
             ids = [(packet_id, packet_id)]
             if packet_id in received:
-                self.line.add(self.line.next_token(), EXACTLY_ONCE, ids, 1, 0)
+                self._publish_again(batch.select([row]), packet_id)
             else:
                 received.add(packet_id, packet_id + 1)
                 self._publish_new(batch.select([row]), ids)
@@ -159,13 +176,40 @@ class PublishingSide:
             for row, packet_id in enumerate(_each(packet_ids)):
                 self._publish_new(batch.select([row]), [(packet_id, packet_id)])
             return
-        pending = result.confirmations_pending
-        if self._session.is_durable:
-            pending += 1  # the ids must be known after a restart, before PUBREC says that they are
-        entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, pending)
+        entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, result.confirmations_pending)
         entry.reason_code = _reason_code(result)
-        if self._session.is_durable:
-            self._before_answer(lambda: self.confirmed(token))
+        publication = result.publication
+        if self._session.is_durable and publication is not None:
+            # One commit for both. The message without its ids would come twice after a crash, the ids without it never.
+            entry.publication = publication
+            client_id = self._session.client_id
+            publication.session_rows = [(received_key(client_id, each), RECEIVED) for each in _each(packet_ids)]
+
+    def _publish_again(self, message: MessageBatch, packet_id: int) -> None:
+        """Take a repetition: received is received, unless the first one was refused after its connection had ended."""
+        ids = [(packet_id, packet_id)]
+        publication = self._session.undecided.pop(packet_id, None)
+        if publication is None or publication.confirmed:
+            self.line.add(self.line.next_token(), EXACTLY_ONCE, ids, 1, 0)
+        elif publication.refused:
+            self._publish_new(message, ids)
+        else:
+            token = self.line.next_token()
+            self.line.add(token, EXACTLY_ONCE, ids, 1, 1).publication = publication
+            self._before_answer(lambda: self._decided(token, publication))
+
+    def _decided(self, token: int, publication: Publication) -> None:
+        """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""
+        if publication.refused:
+            self.refused(token)
+        else:
+            self.confirmed(token)
+
+    def _free_ids(self, entry: Unanswered) -> None:
+        """A refused publish was not received; its ids are free again [4.3.3-9]."""
+        if entry.qos == EXACTLY_ONCE:
+            for first, last in entry.packet_ids:
+                self._session.received.remove(first, last + 1)
 
     def _refuse(self, event: PublishReceived, reason_code: int) -> None:
         """Refuse a whole run. A 3.x client is acknowledged and its messages dropped: it may not publish there."""

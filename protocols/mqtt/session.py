@@ -3,12 +3,14 @@
 It lies with the connection while there is one and with the session directory otherwise; never with both.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, final
 
 import orjson
 
 from actors.messages import QueueHandle
 from messaging.batch import MessageBatch
+from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.routing import Subscriber
 from messaging.topics import Syntax, parse_filter
@@ -17,6 +19,7 @@ from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
 QOS2_ROW: Final = b"qos2/"
+RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
 
 
 @final
@@ -64,6 +67,7 @@ class Session:
         self.remembered: dict[int, int] = {}
         self.released = RangeSet()
         self.received = RangeSet()
+        self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
         self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
 
@@ -102,8 +106,7 @@ class Session:
         return orjson.dumps(
             {
                 "released": self.released.ranges(),
-                "received": self.received.ranges(),
-                "sent": list(sent.items()),
+                "sent": [*self.remembered.items(), *sent.items()],
             }
         )
 
@@ -112,7 +115,7 @@ class Session:
 class StoredSession:
     """What the store held of a session."""
 
-    def __init__(self, client_id: str, state: bytes, qos2: bytes | None) -> None:
+    def __init__(self, client_id: str, state: bytes, qos2: bytes | None, received: list[int]) -> None:
         row = orjson.loads(state)
         self.session = Session(client_id, expiry_s=row["expiry_s"])
         self.session.was_stored = True
@@ -129,10 +132,11 @@ class StoredSession:
             ids = orjson.loads(qos2)
             for first, end in ids["released"]:
                 self.session.released.add(first, end)
-            for first, end in ids["received"]:
-                self.session.received.add(first, end)
             for sequence, packet_id in ids["sent"]:
                 self.session.remembered[sequence] = packet_id
+
+        for packet_id in received:
+            self.session.received.add(packet_id, packet_id + 1)
 
 
 def state_key(client_id: str) -> bytes:
@@ -143,3 +147,18 @@ def state_key(client_id: str) -> bytes:
 def qos2_key(client_id: str) -> bytes:
     """Return the key of a session's QoS 2 row."""
     return QOS2_ROW + client_id.encode()
+
+
+def received_key(client_id: str, packet_id: int) -> bytes:
+    """Return the key of the row that says that a QoS 2 publish was received. No client id has a zero byte."""
+    return b"%s%s\x00%s" % (RECEIVED_ROW, client_id.encode(), packet_id.to_bytes(2, "big"))
+
+
+def received_by_client(rows: Iterable[bytes]) -> dict[str, list[int]]:
+    """Return which ids each client's publishes were received under."""
+    received: dict[str, list[int]] = {}
+    for key in rows:
+        if key.startswith(RECEIVED_ROW):
+            client_id = key[len(RECEIVED_ROW) : -3].decode()
+            received.setdefault(client_id, []).append(int.from_bytes(key[-2:], "big"))
+    return received

@@ -8,7 +8,7 @@ from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.session import Session, qos2_key, state_key
+from protocols.mqtt.session import Session, qos2_key, received_key, state_key
 from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_to_row
 
@@ -49,7 +49,7 @@ class SessionWrites:
         if self._is_abandoned:
             return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
-        await self._write(state_key(session.client_id), row)
+        await self._write([(state_key(session.client_id), row)])
 
     def before_exactly_once(self, callback: Callable[[], None]) -> None:
         """Call back once the session's QoS 2 packet ids are in the store. Several in one turn share a write."""
@@ -57,21 +57,32 @@ class SessionWrites:
             self._services.runtime.dispatcher.at_turn_end(self)
         self._after_qos2.append(callback)
 
+    def forget_received(self, first: int, last: int, callback: Callable[[], None]) -> None:
+        """Call back once the store no longer has these ids as those of received publishes."""
+        session = self.session
+        if session is None or self._is_abandoned:
+            return
+        rows: list[tuple[bytes, bytes | None]] = [
+            (received_key(session.client_id, packet_id), None) for packet_id in range(first, last + 1)
+        ]
+        self._write(rows).then(lambda done: _run_all(done, [callback]))
+
     def flush(self) -> None:
         """Have the QoS 2 row written, at the end of a turn."""
         session = self.session
         callbacks, self._after_qos2 = self._after_qos2, []
         if session is None or self.delivering is None or self._is_abandoned:
             return
-        written = self._write(qos2_key(session.client_id), session.qos2_row(self.delivering.sent_exactly_once))
+        row = session.qos2_row(self.delivering.sent_exactly_once)
+        written = self._write([(qos2_key(session.client_id), row)])
         written.then(lambda done: _run_all(done, callbacks))
 
-    def _write(self, key: bytes, row: bytes) -> LoopFuture[None]:
+    def _write(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
         token = self._next_token
         self._next_token -= 1
         written: LoopFuture[None] = LoopFuture()
         self._written[token] = written
-        self._services.spool.post(SessionRows([(key, row)], self._cell.inbox, token))
+        self._services.spool.post(SessionRows(rows, self._cell.inbox, token))
         return written
 
 

@@ -1,5 +1,6 @@
 """Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from actors.messages import (
@@ -35,6 +36,8 @@ from protocols.mqtt.session import ExtraSubscription, Session
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
 
+log = logging.getLogger("sluicegate.mqtt")
+
 SHARE_PREFIX: Final = "$share/"
 QUEUE_PREFIX: Final = "$queue/"
 SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
@@ -54,7 +57,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         try:
             code, found = await _subscribe(connection, session, request, event.subscription_identifier)
         except TopicError as error:
-            connection.log_refusal(request.filter_text, str(error))
+            _log_refusal(connection, request.filter_text, str(error))
             code, found = TOPIC_FILTER_INVALID, None
         if code == PROTOCOL_ERROR:
             connection.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
@@ -156,7 +159,7 @@ async def _subscribe_queue(
         return NOT_AUTHORIZED  # the broker's own queues
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
     if handle is None:
-        connection.log_refusal(request.filter_text, f"there is no queue {queue_name!r}")
+        _log_refusal(connection, request.filter_text, f"there is no queue {queue_name!r}")
         return UNSPECIFIED_ERROR
     extra = _extra(request, identifier)
     extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
@@ -164,7 +167,7 @@ async def _subscribe_queue(
     try:
         await _replace_flow(connection, session.queues.get(request.filter_text), extra, handle, is_named_queue=True)
     except BindRefused as refusal:
-        connection.log_refusal(request.filter_text, str(refusal))
+        _log_refusal(connection, request.filter_text, str(refusal))
         return QUOTA_EXCEEDED
     session.queues[request.filter_text] = extra
     return extra.qos
@@ -238,6 +241,11 @@ async def _send_retained(connection: "MqttConnection", granted: GrantedSubscript
         if granted.no_local and batch.publisher == connection.session.client_id:
             continue
         connection.delivering.retained(batch, granted, wall_ms)
+
+
+def _log_refusal(connection: "MqttConnection", filter_text: str, reason: str) -> None:
+    """Tell the log why a filter was refused, for 3.x clients hear no reason."""
+    log.info("%s refused %r: %s", connection.peer_name(), filter_text, reason)
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

@@ -15,7 +15,7 @@ from wire_clients import Received, WireClient, WireConsumer, WirePublisher, hung
 
 WITHIN_S = 30
 PARTITIONS = 8
-KEYS = [f"customer-{number}" for number in range(40)]
+KEYS = [f"customer-{number}" for number in range(100)]  # enough for each partition to have some
 
 pytestmark = [pytest.mark.slow]
 

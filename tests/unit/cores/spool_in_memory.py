@@ -130,12 +130,14 @@ class SpoolInMemory:
         self.begin_commit()
         self.end_commit(succeeds=True)
 
-    def crash(self) -> None:
-        """Nothing that was in memory is left. A commit that was out was not made."""
+    def crash(self) -> dict[Place, bytes]:
+        """Nothing that was in memory is left, and a commit that was out was not made. Return what has to come back."""
+        expected = self.unsettled()
         self.start()
+        return expected
 
-    def stop_and_start(self) -> None:
-        """Commit all there is, write the last cursors, and come up again."""
+    def stop_and_start(self) -> dict[Place, bytes]:
+        """Commit all there is, write the last cursors, and come up again. Return what has to come back."""
         self.commit_everything()
         states = []
         for partition_id, ledger in self.ledgers.items():
@@ -144,7 +146,9 @@ class SpoolInMemory:
             states.append(cursor.state(redelivered_ranges(ledger)))
         self.store.commit(CommitJob(cursor_puts=states))
         self.store.mark_clean()
+        expected = self.unsettled()
         self.start()
+        return expected
 
     # --- what actors do ---
 

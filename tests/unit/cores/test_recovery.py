@@ -83,6 +83,11 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.commit_everything()
 
     @rule()
+    def a_commit_fails(self) -> None:
+        self.spool.begin_commit()
+        self.spool.end_commit(succeeds=False)
+
+    @rule()
     def begin_commit(self) -> None:
         self.spool.begin_commit()
 
@@ -94,20 +99,17 @@ class SpoolMachine(RuleBasedStateMachine):
     @rule(likely=st.sampled_from([False, False, True]))
     def crash(self, likely: bool) -> None:
         if likely:
-            self.spool.crash()
-            self.comes_back(after_a_crash=True)
+            self.comes_back(self.spool.crash(), after_a_crash=True)
 
     @rule(likely=st.sampled_from([False, False, True]))
     def stop_cleanly(self, likely: bool) -> None:
         if likely:
-            self.spool.stop_and_start()
-            self.comes_back(after_a_crash=False)
+            self.comes_back(self.spool.stop_and_start(), after_a_crash=False)
 
     # --- what holds ---
 
-    def comes_back(self, *, after_a_crash: bool) -> None:
-        """Take what was brought back, compare, and go back to the state before taking it."""
-        expected = self.spool.unsettled()
+    def comes_back(self, expected: dict[Place, bytes], *, after_a_crash: bool) -> None:
+        """Take what was brought back, and hold it against what had to come back."""
         for partition_id in PARTITIONS:
             ledger = self.spool.ledgers[partition_id]
             assert ledger.waiting_count == len([place for place in expected if place.partition_id == partition_id])
@@ -140,8 +142,7 @@ class SpoolMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.spool.commit_everything()
-        self.spool.crash()
-        self.comes_back(after_a_crash=True)
+        self.comes_back(self.spool.crash(), after_a_crash=True)
         for partition_id, ledger in self.spool.ledgers.items():
             self.spool.settle(partition_id, 1, ledger.next_sequence, ACCEPTED)
         self.spool.commit_everything()

@@ -1,0 +1,94 @@
+"""SIGTERM under load: the gateway ends in good order, and the next start knows exactly where it was."""
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from delivery_record import DeliveryRecord
+from gateway_process import STOP_S, GatewayProcess
+from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+
+WITHIN_S = 30
+SERVER_SHUTTING_DOWN = 0x8B
+
+pytestmark = [pytest.mark.crash]
+
+
+def confirm(publisher: WirePublisher, clients: list[WireClient], *, count: int) -> None:
+    """Run until so many more messages are confirmed."""
+    wanted = publisher.confirmed_count + count
+    run_until(clients, lambda: publisher.confirmed_count >= wanted, within_s=WITHIN_S, what="confirmations")
+
+
+def test_a_stop_under_load_loses_nothing_and_repeats_nothing_that_was_settled(tmp_path: Path) -> None:
+    """After a clean stop only what was delivered and not settled comes marked as redelivered."""
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("p", topic="load", keys=["a", "b", "c", "d"], qos=1)
+    consumer = WireConsumer("c", filter_text="$queue/load", qos=1, record=record.note, hold_count=5)
+    clients: list[WireClient] = [publisher, consumer]
+    gateway = GatewayProcess(tmp_path)
+    with gateway, hung_up_at_the_end(clients):
+        gateway.create_queue(
+            "load",
+            access_type="non-exclusive",
+            partition_count=2,
+            subscriptions=["load/>"],
+            partition_rebalance_delay_s=0,
+        )
+        for _ in range(3):
+            for client in clients:
+                client.connect(gateway.mqtt_port)
+            confirm(publisher, clients, count=500)
+            gateway.send_signal(signal.SIGTERM)
+            for client in clients:
+                client.read_to_the_end()
+                assert client.disconnect_code == SERVER_SHUTTING_DOWN
+            assert gateway.wait_for_exit(STOP_S) == 0
+            gateway.start()
+        for client in clients:
+            client.connect(gateway.mqtt_port)
+        publisher.publishing = False
+        consumer.hold_count = 0
+        run_until(clients, lambda: publisher.is_idle, within_s=WITHIN_S, what="the last confirmations")
+        run_until(clients, lambda: gateway.held_count("load") == 0, within_s=WITHIN_S, what="an empty queue")
+        record.check_nothing_is_lost(publisher.confirmed)
+        record.check_order()
+        seen: set[tuple[str, int]] = set()
+        for each in record.received:
+            new = (each.key, each.number) not in seen
+            assert not (new and each.redelivered), f"{each} was never delivered before, but is marked"
+            seen.add((each.key, each.number))
+
+
+def test_a_backlog_nobody_has_seen_comes_unmarked_after_a_clean_restart(tmp_path: Path) -> None:
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("p", topic="load", keys=["a"], qos=1, window=500)
+    consumer = WireConsumer("c", filter_text="$queue/load", qos=1, record=record.note)
+    clients: list[WireClient] = [publisher]
+    gateway = GatewayProcess(tmp_path)
+    with gateway, hung_up_at_the_end([publisher, consumer]):
+        gateway.create_queue("load", subscriptions=["load/>"])
+        publisher.connect(gateway.mqtt_port)
+        run_until(clients, lambda: publisher.confirmed_count >= 2000, within_s=WITHIN_S, what="a backlog")
+        publisher.publishing = False
+        run_until(clients, lambda: publisher.is_idle, within_s=WITHIN_S, what="the last confirmations")
+        publisher.say_goodbye()
+        gateway.restart()
+        assert gateway.held_count("load") == publisher.confirmed_count
+
+        consumer.connect(gateway.mqtt_port)
+        run_until([consumer], lambda: gateway.held_count("load") == 0, within_s=WITHIN_S, what="an empty queue")
+
+    record.check_nothing_is_lost(publisher.confirmed)
+    record.check_nothing_is_repeated()
+    assert not any(each.redelivered for each in record.received)
+
+
+def test_a_stop_is_quick_when_nobody_is_connected(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path)
+    with gateway:
+        gateway.send_signal(signal.SIGTERM)
+        assert gateway.wait_for_exit(3) == 0
+    assert re.search(r"stopped$", gateway.stderr.strip())

@@ -1,0 +1,247 @@
+"""What a commit writes, what it need not write, and what the journal may forget."""
+
+from messaging.publication import UNWRITTEN, Publication
+from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
+from storage.record_cursor import CursorState
+from storage.record_journal import JournalRecord, Settlement, decode_journal_record
+from storage.spool_plan import SEQUENCES_RESERVED, Commit, PageRequest, SpoolPlanner, TableRequest
+from unit.cores.messages import numbered, published
+
+P, Q = 3, 8  # two partitions
+
+
+def planner_with(*partition_ids: int, records_trimmed_min: int = 1) -> SpoolPlanner:
+    """Return a planner with these partitions; their first reservation is committed."""
+    planner = SpoolPlanner(next_record_number=1, records_trimmed_min=records_trimmed_min)
+    for partition_id in partition_ids:
+        planner.register(partition_id, floor=1, next_sequence_reserved=1)
+    committed(planner)
+    return planner
+
+
+def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Publication:
+    """Return a publication that these partitions have numbered."""
+    publication = published(numbered(count), partitions_count=len(first_by_partition))
+    for partition_id, first in first_by_partition.items():
+        publication.sequenced(partition_id, first, None)
+    return publication
+
+
+def committed(planner: SpoolPlanner) -> Commit:
+    planner.next_commit()
+    return planner.committed()
+
+
+def stored(planner: SpoolPlanner, first_by_partition: dict[int, int]) -> Publication:
+    """Return a publication that was written."""
+    publication = publication_to(first_by_partition)
+    planner.store(publication)
+    committed(planner)
+    return publication
+
+
+def done_with(planner: SpoolPlanner, publication: Publication) -> None:
+    """Settle everything of a publication, as its partitions would."""
+    for match in publication.matches:
+        last = match.first_sequence + publication.batch.count
+        planner.settle(match.partition_id, [(match.first_sequence, last)], written=True)
+    publication.open_count = 0
+    planner.drained(publication)
+
+
+def record_of(commit: Commit) -> JournalRecord:
+    assert commit.job.record is not None
+    return decode_journal_record(commit.job.record)
+
+
+def test_a_publication_settled_before_the_commit_is_never_written() -> None:
+    """DESIGN 6: accepted by all its consumers before the flush, it needs no disk."""
+    planner = planner_with(P)
+    gone, needed = publication_to({P: 1}), publication_to({P: 3})
+    planner.store(gone)
+    planner.store(needed)
+    gone.open_count = 0
+
+    assert planner.take_elided() == [gone]
+    assert committed(planner).publications == [needed]
+    assert (planner.elided_count, planner.written_count) == (1, 1)
+
+
+def test_settlements_of_what_was_never_written_wait_for_a_commit_that_has_a_reason() -> None:
+    planner = planner_with(P)
+    planner.settle(P, [(1, 3)], written=False)
+    assert not planner.has_work()
+
+    planner.store(publication_to({P: 3}))
+
+    assert record_of(committed(planner)).settlements == [Settlement(P, 1, 3)]
+
+
+def test_settlements_of_what_was_written_are_worth_a_commit() -> None:
+    planner = planner_with(P)
+    planner.settle(P, [(1, 3), (3, 5)], written=True)
+
+    assert planner.has_work()
+    assert record_of(committed(planner)).settlements == [Settlement(P, 1, 5)]
+    assert not planner.has_work()
+
+
+def test_a_publication_to_two_partitions_is_one_entry_of_one_record() -> None:
+    """DESIGN 5.4: a publish to several queues is all or nothing."""
+    planner = planner_with(P, Q)
+    planner.store(publication_to({P: 1, Q: 7}))
+
+    (entry,) = record_of(committed(planner)).entries
+
+    assert [(match.partition_id, match.first_sequence) for match in entry.matches] == [(P, 1), (Q, 7)]
+
+
+def test_a_record_goes_when_all_before_it_and_itself_are_needed_no_more() -> None:
+    planner = planner_with(P)
+    first, second, third = (stored(planner, {P: sequence}) for sequence in (1, 3, 5))
+
+    done_with(planner, second)
+    assert committed(planner).job.journal_delete_through == 0
+
+    done_with(planner, first)
+    assert committed(planner).job.journal_delete_through == second.record_number
+    assert third.record_number > second.record_number
+
+
+def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_replaces() -> None:
+    planner = planner_with(P)
+    publication = stored(planner, {P: 1})
+    kept = stored(planner, {P: 3})
+    planner.settle(P, [(3, 4)], written=True)
+    done_with(planner, publication)
+
+    job = committed(planner).job
+
+    assert job.journal_delete_through == publication.record_number
+    assert job.cursor_puts == [CursorState(P, 4, [], SEQUENCES_RESERVED + 1, [])]
+    assert kept.open_count > 0
+
+
+def test_trimming_waits_for_company() -> None:
+    """It writes the cursor of every partition that changed."""
+    planner = planner_with(P, records_trimmed_min=3)
+    publications = [stored(planner, {P: sequence}) for sequence in (1, 3, 5)]
+    trimmed = []
+    for publication in publications:
+        done_with(planner, publication)
+        trimmed.append(committed(planner).job.journal_delete_through)
+
+    assert trimmed[:2] == [0, 0]
+    assert trimmed[2] >= publications[-1].record_number
+
+
+def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -> None:
+    planner = planner_with(P, Q)
+    old = [stored(planner, {P: sequence}) for sequence in (1, 3)]
+    done_with(planner, old[0])
+    refused = publication_to({Q: 1})
+    planner.store(refused)
+    planner.settle(Q, [(90, 95)], written=False)
+    planner.drop_pages(P, [11])
+    planner.quarantine_page(PageDamage(P, 12, "torn"))
+    planner.forget(99)
+    answers: list[str] = []
+    planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"k", b"v")], answers.append, uses_reserve=False))
+    failed_job = planner.next_commit().job
+    commit = planner.failed()
+
+    assert commit.publications == [refused]
+    assert refused.record_number == UNWRITTEN
+    assert len(commit.tables) == 1
+
+    job = committed(planner).job
+    assert job.record_number > failed_job.record_number
+    assert record_of_bytes(job.record).entries == []
+    assert record_of_bytes(job.record).settlements == [Settlement(P, 1, 3), Settlement(Q, 90, 95)]
+    assert job.page_deletes == [PageKey(P, 11)]
+    assert job.page_quarantines == [PageDamage(P, 12, "torn")]
+    assert job.partition_purges == [99]
+    assert [put.partition_id for put in job.cursor_puts] == [P, Q], "the cursors for what the failed commit trimmed"
+    assert job.uses_reserve, "it settles and publishes nothing, so it may empty a full store"
+
+
+def record_of_bytes(record: bytes | None) -> JournalRecord:
+    assert record is not None
+    return decode_journal_record(record)
+
+
+def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim() -> None:
+    planner = planner_with(P)
+    first, second = stored(planner, {P: 1}), stored(planner, {P: 3})
+    done_with(planner, first)
+    planner.next_commit()
+    planner.failed()
+
+    done_with(planner, second)
+
+    assert committed(planner).job.journal_delete_through >= second.record_number
+
+
+def test_what_was_settled_twice_because_a_commit_failed_counts_once() -> None:
+    planner = planner_with(P)
+    planner.settle(P, [(3, 5), (7, 9)], written=True)
+    planner.next_commit()
+    planner.failed()
+    planner.settle(P, [(1, 8)], written=True)
+    committed(planner)
+
+    assert planner.cursors[P].floor == 9
+    assert planner.cursors[P].settled.ranges() == []
+
+
+def test_sequences_are_reserved_before_half_of_the_last_reservation_is_used_up() -> None:
+    """DESIGN 4: never reused. What consumers saw may never have been written, so the bound has to be well ahead."""
+    planner = planner_with(P)
+    planner.store(publication_to({P: SEQUENCES_RESERVED // 2}, count=2))
+
+    (put,) = committed(planner).job.cursor_puts
+
+    assert put.next_sequence == SEQUENCES_RESERVED // 2 + 2 + SEQUENCES_RESERVED
+
+
+def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
+    """After a crash it starts at the reserved bound: a second crash must not start there again."""
+    planner = SpoolPlanner(next_record_number=1)
+    planner.register(P, floor=1, next_sequence_reserved=500)
+
+    assert planner.has_work()
+    (put,) = committed(planner).job.cursor_puts
+    assert put.next_sequence == 500 + SEQUENCES_RESERVED
+
+
+def test_pages_of_a_deleted_partition_are_not_written_after_it_was_purged() -> None:
+    planner = planner_with(P, Q)
+    answers: list[bool] = []
+    planner.write_pages(PageRequest([PageWrite(P, b"page"), PageWrite(Q, b"other")], answers.append))
+    planner.forget(P)
+
+    job = committed(planner).job
+
+    assert job.page_writes == [PageWrite(Q, b"other")]
+    assert job.partition_purges == [P]
+
+
+def test_what_comes_late_from_a_deleted_partition_is_ignored() -> None:
+    planner = planner_with(P)
+    planner.forget(P)
+    planner.settle(P, [(1, 2)], written=True)
+    planner.store(publication_to({P: 1}))
+
+    assert record_of(committed(planner)).settlements == []
+
+
+def test_the_head_of_the_journal_is_named_when_the_journal_has_grown_too_long() -> None:
+    planner = planner_with(P)
+    publications = [stored(planner, {P: sequence}) for sequence in (1, 3, 5)]
+    assert planner.oldest_needed(3) is None
+
+    slot = planner.oldest_needed(2)
+
+    assert slot is not None
+    assert slot.number == publications[0].record_number
+    assert slot.partition_ids == {P}
