@@ -9,7 +9,7 @@ from messaging.headers import Headers
 from messaging.publication import Publication
 
 
-class Mailbox:
+class Mailbox(Address):
     """An address that keeps what is left there."""
 
     def __init__(self) -> None:

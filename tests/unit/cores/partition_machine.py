@@ -20,8 +20,6 @@ OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, FAILED, REJE
 class PartitionMachine(RuleBasedStateMachine):
     """Goal: no order of events loses, doubles, reorders or miscounts a message. Method: same steps to both, compare."""
 
-    rules_of_queue = DeliveryRules(redelivery_count_max=2, unacked_count_max=8, respects_expiry=True)
-
     @initialize(
         redelivery_count_max=st.sampled_from([0, 0, 1, 2]),
         unacked_count_max=st.sampled_from([1, 5, 1000]),
@@ -31,14 +29,14 @@ class PartitionMachine(RuleBasedStateMachine):
     def begin(
         self, redelivery_count_max: int, unacked_count_max: int, respects_expiry: bool, expires_once_delivered: bool
     ) -> None:
-        self.rules = DeliveryRules(
+        self.delivery_rules = DeliveryRules(
             redelivery_count_max=redelivery_count_max,
             unacked_count_max=unacked_count_max,
             respects_expiry=respects_expiry,
             expires_once_delivered=expires_once_delivered,
         )
-        self.ledger = Ledger(durable=True, rules=self.rules)
-        self.model = PlainPartition(self.rules)
+        self.ledger = Ledger(durable=True, rules=self.delivery_rules)
+        self.model = PlainPartition(self.delivery_rules)
         self.wall_ms = 0
         self.epoch = 0
         self.flows: dict[int, Flow] = {}
@@ -146,7 +144,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.owed[flow_id] += len(sequences_of(delivery))
         for flow_id, flow in self.flows.items():
             assert flow.window.used <= max(flow.window.limit, used[flow_id]), "credit is not exceeded"
-            assert len(self.model.held_by(flow_id)) <= self.rules.unacked_count_max
+            assert len(self.model.held_by(flow_id)) <= self.delivery_rules.unacked_count_max
         if deliveries:
             last = sequences_of(deliveries[-1])[-1]
             assert [each for each in self.model.ready() if each < last] == [], "nothing is left behind"
@@ -158,7 +156,7 @@ class PartitionMachine(RuleBasedStateMachine):
             for flow_id, flow in self.flows.items()
             if flow_id not in self.paused
             and flow.window.available() > 0
-            and len(self.model.held_by(flow_id)) < self.rules.unacked_count_max
+            and len(self.model.held_by(flow_id)) < self.delivery_rules.unacked_count_max
         ]
 
     def settle_range(self, flow_id: int, first: int, end: int, outcome: int) -> None:

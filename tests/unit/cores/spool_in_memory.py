@@ -262,7 +262,9 @@ class SpoolInMemory:
                     self.promised[Place(match.partition_id, sequence)] = payloads[row]
         for partition_id, first, end in commit.settlements:
             self.promised_settled |= {
-                place for place in self.given_out if place.partition_id == partition_id and first <= place.sequence < end
+                place
+                for place in self.given_out
+                if place.partition_id == partition_id and first <= place.sequence < end
             }
 
     def _withdraw(self, publication: Publication) -> None:

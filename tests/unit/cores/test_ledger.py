@@ -19,7 +19,7 @@ class LedgerMachine(PartitionMachine):
     def deliver_what_can_be_delivered(self, step_ms: int) -> None:
         self.wall_ms += step_ms
         self.deliver_once()
-        assert self.model.ready() == [] or self.flows_with_room() == [], "credit and messages do not wait for each other"
+        assert self.model.ready() == [] or self.flows_with_room() == [], "credit and messages meet"
 
 
 TestLedgerAgreesWithThePlainModel = LedgerMachine.TestCase
@@ -56,7 +56,9 @@ def test_competing_flows_get_even_shares_of_a_batch() -> None:
     ledger = ledger_with(flow_of(1), flow_of(2), flow_of(3))
     append(ledger, numbered(300))
 
-    assert [(each.flow.flow_id, len(sequences_of(each))) for each in ledger.deliver(0)] == [(1, 100), (2, 100), (3, 100)]
+    shares = [(each.flow.flow_id, len(sequences_of(each))) for each in ledger.deliver(0)]
+
+    assert shares == [(1, 100), (2, 100), (3, 100)]
 
 
 def test_what_a_flow_without_credit_cannot_take_goes_to_the_others() -> None:
@@ -79,6 +81,16 @@ def test_single_messages_go_round_flows_that_settle_at_once() -> None:
         served.append(flow_id)
 
     assert served == [1, 2, 3, 1, 2, 3]
+
+
+def test_flows_that_share_a_window_get_no_more_than_it_holds_together() -> None:
+    """The first uses up what the second was promised."""
+    window = window_of(3)
+    ledger = ledger_with(flow_of(1, window=window), flow_of(2, window=window))
+    append(ledger, numbered(10))
+
+    assert delivered(ledger) == [(1, 1), (1, 2), (1, 3)]
+    assert window.available() == 0
 
 
 def test_a_flow_that_shares_an_empty_window_stands_in_line_for_credit() -> None:

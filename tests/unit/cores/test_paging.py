@@ -19,6 +19,12 @@ Runs = list[tuple[int, MessageBatch]]
 class PagingMachine(PartitionMachine):
     """The partition machine beside a store of pages that answers when it likes, and at times not at all."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.planned: list[PagePlan] = []
+        self.stored: dict[int, Runs] = {}
+        self.paged: set[int] = set()
+
     @rule()
     def journal_writes(self) -> None:
         for publication in self.publications:
@@ -81,12 +87,6 @@ class PagingMachine(PartitionMachine):
             self.store_reads_a_page()
             count += self.deliver_once()
         return count
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.planned: list[PagePlan] = []
-        self.stored: dict[int, Runs] = {}
-        self.paged: set[int] = set()
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):

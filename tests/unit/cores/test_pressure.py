@@ -1,11 +1,10 @@
 """Back-pressure of one destination, and its end when the destination is dead."""
 
-from messaging.address import Address
 from messaging.pressure import Pressure
 from unit.cores.messages import Mailbox
 
 
-def pressed() -> tuple[Pressure, Address]:
+def pressed() -> tuple[Pressure, Mailbox]:
     """Return a pressure over its high mark, with one publisher waiting."""
     pressure = Pressure(high_bytes=100, low_bytes=40)
     publisher = Mailbox()

@@ -62,7 +62,9 @@ class SpoolMachine(RuleBasedStateMachine):
                 self.failures[place] = self.failures.get(place, 0) + 1
 
     @rule(
-        partition_id=st.sampled_from(PARTITIONS), page_bytes=st.sampled_from([1, 4, 100]), free=st.sampled_from([1, 5000])
+        partition_id=st.sampled_from(PARTITIONS),
+        page_bytes=st.sampled_from([1, 4, 100]),
+        free=st.sampled_from([1, 5000]),
     )
     def page_out(self, partition_id: int, page_bytes: int, free: int) -> None:
         self.spool.page_out(partition_id, page_bytes=page_bytes, bytes_to_free=free)

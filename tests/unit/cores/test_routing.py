@@ -107,7 +107,8 @@ def test_cached_routes_are_what_a_look_at_every_subscription_says(steps: list[tu
     plain: dict[tuple[str, int], int] = {}
     for text, number, qos in steps:
         if qos is None:
-            assert space.unsubscribe(mqtt(text), clients[number].client) == (plain.pop((text, number), None) is not None)
+            was_there = plain.pop((text, number), None) is not None
+            assert space.unsubscribe(mqtt(text), clients[number].client) == was_there
         else:
             subscribe(space, clients[number], text, qos)
             plain[text, number] = qos
