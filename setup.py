@@ -28,6 +28,7 @@ COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
     "storage/record*.py",  # the at-rest format: one call per message written or read back
     "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
+    "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
     "actors/cell.py",  # what every message between actors costs, whatever it says
     "actors/clock.py",
     "actors/data_messages.py",

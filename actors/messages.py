@@ -210,6 +210,7 @@ class QueueOverview:
     config: QueueConfig
     durable: bool
     rebalance_status: str
+    rebalances_count: int
     partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
     partitions: list[PartitionOverview]
     flows: list[FlowOverview]

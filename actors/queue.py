@@ -187,6 +187,7 @@ class QueueActor(LoopActor):
             config=self._config,
             durable=self._target.durable,
             rebalance_status=self._access.status,
+            rebalances_count=self._access.completed_count,
             partition_statuses=self._access.partition_statuses(len(self._partitions)),
             partitions=partitions,
             flows=flows,

@@ -33,7 +33,9 @@ GroupKey = tuple[str, str]  # share name and filter text: together they are the 
 class RouterActor(LoopActor):
     """Owner of the topic space of one message VPN."""
 
-    def __init__(self, cell: ActorCell, *, space: TopicSpace, group_queue: Callable[[str], QueueDefinition]) -> None:
+    def __init__(
+        self, cell: ActorCell, *, space: TopicSpace, group_queue: Callable[[str, bool], QueueDefinition]
+    ) -> None:
         super().__init__(cell)
         self._space = space
         self._group_queue = group_queue  # how the queue of a shared group is declared
@@ -88,7 +90,7 @@ class RouterActor(LoopActor):
             answer.set(GroupJoined(group, None))
             return answer
         assert self.directory is not None
-        definition = self._group_queue(f"#share/{message.share_name}/{message.topic_filter.text}")
+        definition = self._group_queue(f"#share/{message.share_name}/{message.topic_filter.text}", message.durable)
         asked: LoopFuture[QueueHandle] = self.directory.ask(
             CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
         )

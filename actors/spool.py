@@ -63,7 +63,9 @@ class SpoolActor(LoopActor):
         self._paging_through = 0
         self._idle_callbacks: list[Callable[[], None]] = []
         self.commits_count = 0
-        self.commits_failed_count = 0
+        self.commits_failed: dict[str, int] = {}  # kind of failure -> commits
+        self.commits_ns = 0  # from handing over to the writer's report
+        self._commit_began_ns = 0
         self.damaged_pages_count = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             Store: self._store,
@@ -122,6 +124,7 @@ class SpoolActor(LoopActor):
         commit = self._planner.next_commit()
         self._writing = True
         self._last_commit_ms = self.runtime.clock.now_ms()
+        self._commit_began_ns = self.runtime.clock.now_ns()
         self.commits_count += 1
         self._writer.write(commit.job, self.cell.inbox)
 
@@ -187,6 +190,7 @@ class SpoolActor(LoopActor):
 
     def _commit_done(self, _: CommitDone) -> None:
         self._writing = False
+        self.commits_ns += self.runtime.clock.now_ns() - self._commit_began_ns
         commit = self._planner.committed()
         for publication in commit.publications:
             _confirm(publication)
@@ -202,7 +206,7 @@ class SpoolActor(LoopActor):
 
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
-        self.commits_failed_count += 1
+        self.commits_failed[message.kind] = self.commits_failed.get(message.kind, 0) + 1
         commit = self._planner.failed()
         if not self._gate.blocked:
             log.warning("the spool takes no more messages: %s", message.reason)

@@ -30,6 +30,7 @@ class CommitFailed:
     """Writer -> spool: nothing of the commit was done."""
 
     reason: str
+    kind: str  # "full", "refused" by LMDB or the system, or "mistake" of ours
 
 
 @dataclass(slots=True)
@@ -70,11 +71,13 @@ class WriterThread(pykka.ThreadingActor):
         report: CommitDone | CommitFailed = CommitDone()
         try:
             self._store.commit(message.job)
+        except StoreFull as error:
+            report = CommitFailed(str(error), "full")
         except StorageError as error:
-            report = CommitFailed(str(error))
+            report = CommitFailed(str(error), "refused")
         except Exception as error:  # the spool must hear of it whatever it was, or publishers wait for ever
             log.exception("a commit failed")
-            report = CommitFailed(f"the commit failed: {error!r}")
+            report = CommitFailed(f"the commit failed: {error!r}", "mistake")
         self._runtime.loop.call_soon_threadsafe(message.reply_to.post, report)
 
 

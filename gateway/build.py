@@ -11,7 +11,7 @@ import pkgutil
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
-ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "protocols")
+ROOMS_WITH_COMPILED_MODULES: Final = ("messaging", "storage", "actors", "protocols")
 WITNESS: Final = "messaging.batch"  # the build compiles all of its modules or none, so one can speak for all
 
 

@@ -16,6 +16,7 @@ from protocols import scram
 from protocols.authentication import Authenticator
 from protocols.errors import TlsFilesRefused
 from protocols.listeners import Listener
+from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.connection_actor import MqttConnectionActor
 from protocols.mqtt.directory import SessionDirectory
 from protocols.mqtt.limits import MqttLimits
@@ -137,6 +138,11 @@ class MqttFront:
         assert isinstance(actor, MqttConnectionActor)
         return actor.connection
 
+    def open_connections(self) -> list[MqttConnection]:
+        """Return the connections there are now."""
+        actors = [cell.actor for cell in self._open()]
+        return [actor.connection for actor in actors if isinstance(actor, MqttConnectionActor)]
+
     def _open(self) -> list[ActorCell]:
         return list((self.connections.children or {}).values())
 
@@ -210,6 +216,7 @@ class MqttFront:
             window_v3=mqtt.unacknowledged_window_v3,
             session_expiry_s_max=mqtt.session_expiry_s_max,
             keep_alive_s_max=mqtt.keep_alive_s_max,
+            allows_no_client_id=mqtt.allow_zero_length_client_id,
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
             session_queue=session_queue,

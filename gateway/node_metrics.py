@@ -46,6 +46,11 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (PROTOCOL,))
     for reason, count in counters.dropped.items():
         yield Sample("sluicegate_messages_dropped_total", count, (reason,))
+    connections = node.mqtt.open_connections()
+    slow = [each for each in connections if each.watch is not None and each.watch.paused]
+    yield Sample("sluicegate_slow_subscribers", len(slow))
+    waiting = [each for each in connections if each.gate.waits_for_a_destination()]
+    yield Sample("sluicegate_publishers_paused", len(waiting))
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
     yield Sample("sluicegate_subscriptions", node.space.subscriptions_count)
@@ -70,6 +75,7 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
             "sluicegate_queue_messages_redelivered_total", sum(each.redelivered_count for each in partitions), name
         )
         yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
+        yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
         for each in partitions:
             for reason, count in each.discards.items():
                 yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
@@ -83,6 +89,9 @@ def _spool(node: "Node") -> Iterator[Sample]:
     actor = node.spool.actor
     assert isinstance(actor, SpoolActor)
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
+    yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
+    for kind, count in actor.commits_failed.items():
+        yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
     yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
     yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
     damaged = node.recovered.damaged_count + actor.damaged_pages_count

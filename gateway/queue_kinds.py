@@ -29,8 +29,18 @@ def session_queue(name: str, durable: bool) -> QueueDefinition:
     return QueueDefinition(config)
 
 
-def group_queue(name: str) -> QueueDefinition:
+def group_queue(name: str, durable: bool) -> QueueDefinition:
     """Return the definition of a shared subscription's queue."""
-    return QueueDefinition(
-        QueueConfig(name=name, access_type=NON_EXCLUSIVE, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
+    if durable:
+        return QueueDefinition(
+            QueueConfig(name=name, access_type=NON_EXCLUSIVE, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
+        )
+    config = QueueConfig(
+        name=name,
+        access_type=NON_EXCLUSIVE,
+        respect_ttl_enabled=True,
+        max_msg_size=MESSAGE_BYTES_MAX,
+        max_msg_spool_usage=TEMPORARY_SPOOL_MB,
+        reject_msg_to_sender_on_discard_behavior=REJECT_NEVER,
     )
+    return QueueDefinition(config)

@@ -12,6 +12,7 @@ class Access(Protocol):
     """Decides which flow gets which partition."""
 
     status: str
+    completed_count: int  # rebalances that have come to their end
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow."""
@@ -41,6 +42,7 @@ class ExclusiveAccess:
 
     def __init__(self) -> None:
         self.status: str = READY
+        self.completed_count = 0
         self._epoch = 0
         self._flow_ids: list[int] = []
 
@@ -93,6 +95,7 @@ class SharedAccess:
 
     def __init__(self) -> None:
         self.status: str = READY
+        self.completed_count = 0
         self._epochs: dict[int, int] = {}
         self._epoch = 0
 

@@ -96,7 +96,7 @@ class Rebalancer:
         """Add a flow."""
         self.clients[flow_id] = client
         moves: list[Move] = []
-        if all(slot.status == UNASSIGNED for slot in self.slots):
+        if all(slot.status == UNASSIGNED for slot in self.slots) or self._is_newcomer_alone(client):
             moves = self._rebalance(now_ms)  # the first consumer of an idle queue waits for nobody
         else:
             for partition, slot in enumerate(self.slots):
@@ -104,6 +104,10 @@ class Rebalancer:
                     moves.append(self._give(partition, flow_id))
         self._review(now_ms, anew=False)
         return moves
+
+    def _is_newcomer_alone(self, client: str) -> bool:
+        """Return whether this is the only consumer, and none of those who may come back for their partitions."""
+        return len(self.clients) == 1 and all(slot.last_client != client for slot in self.slots)
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
         """Remove a flow, whether it left or was lost; its partitions are detached."""

@@ -27,6 +27,7 @@ from gateway.cli.mqtt_session import (
 from gateway.cli.output import JsonOption, print_json
 
 QUEUE_PREFIX: Final = "$queue/"
+REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue
 RECEIVE_MAXIMUM: Final = 100  # messages the gateway may send ahead of what is printed
 
 
@@ -124,11 +125,16 @@ class _Subscriber:
 
     def _print(self, message: mqtt.MQTTMessage) -> None:
         marks = [f"{name}={value}" for name, value in _user_properties(message)]
-        marks += ["redelivered"] if message.dup else []
+        marks += ["redelivered"] if _redelivered(message) else []
         marks += ["retained"] if message.retain else []
         self._console.print(message.topic, style="bold", markup=False, end=" ")
         self._console.print(message.payload.decode(errors="backslashreplace"), markup=False, end="")
         self._console.print(f"  {' '.join(marks)}" if marks else "", style="dim", markup=False)
+
+
+def _redelivered(message: mqtt.MQTTMessage) -> bool:
+    """Return whether the message may have come before: resent on this session, or delivered by its queue before."""
+    return message.dup or (REDELIVERED_PROPERTY, "true") in [tuple(each) for each in _user_properties(message)]
 
 
 def _document(message: mqtt.MQTTMessage) -> dict[str, object]:
@@ -137,7 +143,7 @@ def _document(message: mqtt.MQTTMessage) -> dict[str, object]:
         "topic": message.topic,
         "qos": message.qos,
         "retained": message.retain,
-        "redelivered": message.dup,
+        "redelivered": _redelivered(message),
         "key": next((value for name, value in properties if name == KEY_PROPERTY), None),
         "properties": properties,
     }

@@ -59,9 +59,6 @@ class Mqtt(Section):
     reject_control_characters: bool = Field(
         default=False, description="refuse U+0001 to U+001F and the like in topics and ids"
     )
-    queue_qos0_for_offline: bool = Field(
-        default=False, description="keep QoS 0 messages for sessions without a connection"
-    )
 
 
 class Spool(Section):

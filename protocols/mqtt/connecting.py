@@ -59,6 +59,8 @@ async def _refusal(
     connection: "MqttConnection", event: ConnectReceived, proven: Proven | None
 ) -> tuple[int, str] | None:
     """Return reason code and text when the client may not come in."""
+    if not event.client_id and not connection.services.allows_no_client_id:
+        return CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here"
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         return CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session needs a client identifier [311:3.1.3-8]"
     if proven is None and await _principal(connection, event) is None:

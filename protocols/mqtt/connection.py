@@ -68,7 +68,7 @@ class MqttConnection:
         self.delivering: DeliveringSide | None = None
         self.writes: SessionWrites | None = None
         self.watch: WritingWatch | None = None
-        self.gate = ReadingGate(cell.inbox, services)
+        self.gate = ReadingGate(cell.inbox)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None

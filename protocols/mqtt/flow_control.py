@@ -23,9 +23,8 @@ CONNECTION_LOW_BYTES: Final = 64 * 1024
 class ReadingGate:
     """Whether bytes are taken from one client."""
 
-    def __init__(self, address: Address, services: MqttServices) -> None:
+    def __init__(self, address: Address) -> None:
         self._address = address
-        self._services = services
         self._transport: ByteTransport | None = None
         self._waits_for: list[Pressure] = []
         self._busy = False  # a request is being carried out
@@ -60,6 +59,10 @@ class ReadingGate:
         self._waits_for = [pressure for pressure in self._waits_for if pressure.over]
         self._decide()
 
+    def waits_for_a_destination(self) -> bool:
+        """Return whether the client is not read from because somebody else is slow."""
+        return len(self._waits_for) > 0
+
     def _decide(self) -> None:
         stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
         if stop == self.stopped:
@@ -67,8 +70,6 @@ class ReadingGate:
         self.stopped = stop
         transport = self._transport
         if stop:
-            if self._waits_for:
-                self._services.counters.publishers_paused += 1
             if transport is not None:
                 transport.pause_reading()
         elif transport is not None:
@@ -91,7 +92,6 @@ class WritingWatch:
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.paused = True
-        self._services.counters.slow_subscribers += 1
         self.pressure.level(CONNECTION_HIGH_BYTES, self._services.runtime.clock.now_ms())
         self._look_for_progress(-1)
 

@@ -76,8 +76,22 @@ class PublishingSide:
         batch = event.batch
         self.received_count += batch.count
         if _is_reserved(batch):
-            self._refuse(event, NOT_AUTHORIZED)
+            self._publish_unreserved(event)
             return
+        self._publish(batch, event.packet_ids)
+
+    def _publish_unreserved(self, event: PublishReceived) -> None:
+        """Publish a run in which some topics belong to the server: those messages are refused, the others go on."""
+        batch = event.batch
+        ids = _each(event.packet_ids)
+        for row in range(batch.count):
+            its_ids = [(ids[row], ids[row])] if ids else []
+            if batch.topic_of(row).startswith(RESERVED_PREFIXES):
+                self._refuse(batch.qos, its_ids, NOT_AUTHORIZED)
+            else:
+                self._publish(batch.select([row]), its_ids)
+
+    def _publish(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
         if batch.qos == AT_MOST_ONCE:
             result = self.publisher.publish(batch, 0)
             if result.refusal != ADMITTED and batch.count > 1:
@@ -85,9 +99,9 @@ class PublishingSide:
                     self.publisher.publish(batch.select([row]), 0)
             return
         if batch.qos == EXACTLY_ONCE:
-            self._publish_exactly_once(batch, event.packet_ids)
+            self._publish_exactly_once(batch, packet_ids)
         else:
-            self._publish_guaranteed(batch, event.packet_ids)
+            self._publish_guaranteed(batch, packet_ids)
         self.answer()
 
     def confirmed(self, token: int) -> None:
@@ -211,12 +225,12 @@ class PublishingSide:
             for first, last in entry.packet_ids:
                 self._session.received.remove(first, last + 1)
 
-    def _refuse(self, event: PublishReceived, reason_code: int) -> None:
-        """Refuse a whole run. A 3.x client is acknowledged and its messages dropped: it may not publish there."""
-        self.refused_count += event.batch.count
-        if event.batch.qos == AT_MOST_ONCE:
+    def _refuse(self, qos: int, packet_ids: list[tuple[int, int]], reason_code: int) -> None:
+        """Refuse one message. A 3.x client is acknowledged and its message dropped: it may not publish there."""
+        self.refused_count += 1
+        if qos == AT_MOST_ONCE:
             return
-        entry = self.line.add(self.line.next_token(), event.batch.qos, event.packet_ids, event.batch.count, 0)
+        entry = self.line.add(self.line.next_token(), qos, packet_ids, 1, 0)
         if self._level == 5:
             entry.reason_code = reason_code
         self.answer()

@@ -25,8 +25,6 @@ class MqttCounters:
     bytes_sent: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     refused_publishes: int = 0
-    slow_subscribers: int = 0
-    publishers_paused: int = 0
 
     def count(self, counter: dict[str, int], reason: str, number: int = 1) -> None:
         """Count under a reason."""
@@ -48,6 +46,7 @@ class MqttServices:
     window_v3: int  # unacknowledged messages towards a 3.x client, which cannot say what it takes
     session_expiry_s_max: int
     keep_alive_s_max: int
+    allows_no_client_id: bool  # a client without an identifier is given one
     connection_buffer_bytes_max: int  # direct messages beyond it are dropped
     slow_subscriber_stall_ms: int
     session_queue: Callable[[str, bool], QueueDefinition]  # name and durability -> how a session's queue is declared

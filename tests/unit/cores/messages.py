@@ -9,16 +9,6 @@ from messaging.headers import Headers
 from messaging.publication import Publication
 
 
-class Mailbox(Address):
-    """An address that keeps what is left there."""
-
-    def __init__(self) -> None:
-        self.messages: list[object] = []
-
-    def post(self, message: object) -> None:
-        self.messages.append(message)
-
-
 def batch_of(payloads: list[bytes], *, expires_at_ms: list[int] | None = None, topic: str = "t") -> MessageBatch:
     """Return a batch with these payloads; an expiry of 0 is none."""
     return MessageBatch(
@@ -57,7 +47,7 @@ def flow_of(flow_id: int, *, limit: int = 1000, window: CreditWindow[Address] | 
         flow_id=flow_id,
         queue_name="q",
         client=f"c{flow_id}",
-        address=Mailbox(),
+        address=Address(),
         window=window_of(limit) if window is None else window,
         bound_order=flow_id,
     )

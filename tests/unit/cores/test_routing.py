@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.pressure import Pressure
 from messaging.routing import QueueTarget, Route, ShareGroup, Subscriber, Subscription, TopicSpace
 from messaging.topics import Syntax, TopicFilter, matches, parse_filter
-from unit.cores.messages import Mailbox
 
 FILTERS = ["a/b", "a/+", "a/#", "#", "b/+"]
 TOPICS = ["a/b", "a/c", "b/c", "a", "a/b/c"]
@@ -69,7 +69,7 @@ def test_a_shared_group_stands_in_a_route_once_and_its_members_take_turns() -> N
     space.subscribe(mqtt("a/#"), group, group)
     for name in ("c1", "c2", "c3"):
         group.members[name] = Subscriber(name)
-        group.members[name].address = Mailbox()
+        group.members[name].address = Address()
     group.members["c2"].address = None
 
     assert space.route("a/b").groups == [group]

@@ -1,0 +1,77 @@
+"""A certificate authority for one test run, and the server certificate that it signs."""
+
+import datetime
+import ipaddress
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+VALID = datetime.timedelta(days=1)
+
+
+class Certificates(NamedTuple):
+    """PEM files: what clients trust, and what the server shows."""
+
+    authority: Path
+    server: Path
+    server_key: Path
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """Make both in a folder. The server's is for localhost and 127.0.0.1."""
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for tests")])
+    authority = (
+        _certificate(authority_name, authority_name, authority_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))])
+    server = (
+        _certificate(server_name, authority_name, server_key.public_key())
+        .add_extension(names, critical=False)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .sign(authority_key, hashes.SHA256())
+    )
+    files = Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
+    files.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    files.server.write_bytes(server.public_bytes(serialization.Encoding.PEM))
+    files.server_key.write_bytes(
+        server_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    return files
+
+
+def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - VALID)
+        .not_valid_after(now + VALID)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )

@@ -1,0 +1,94 @@
+"""mosquitto_pub and mosquitto_sub: every version, TCP and TLS with an authority of our own."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from certificates import Certificates
+from foreign import program
+from gateway_process import GatewayProcess, wait_until
+
+ANSWER_S = 15
+VERSIONS = {"3.1": "mqttv31", "3.1.1": "mqttv311", "5.0": "mqttv5"}
+
+pytestmark = [pytest.mark.interop]
+each_version = pytest.mark.parametrize("version", VERSIONS)
+
+
+class Mosquitto:
+    """The two programs against one gateway."""
+
+    def __init__(self, node: GatewayProcess, version: str, authority: Path | None = None) -> None:
+        self._node = node
+        port = node.mqtt_port if authority is None else node.tls_port
+        self._common = ["-V", VERSIONS[version], "-h", "127.0.0.1", "-p", str(port)]
+        self._common += [] if authority is None else ["--cafile", str(authority)]
+
+    def publishes(self, topic: str, message: str, *options: str) -> None:
+        command = [program("mosquitto_pub"), *self._common, "-t", topic, "-m", message, *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def subscribes(self, filter_text: str, count: int, *options: str) -> "subprocess.Popen[str]":
+        """Start mosquitto_sub for so many messages, and wait until it has subscribed."""
+        before = self._node.metric("sluicegate_subscriptions")
+        command = [program("mosquitto_sub"), *self._common, "-t", filter_text, "-C", str(count), "-W", str(ANSWER_S)]
+        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        wait_until(
+            lambda: self._node.metric("sluicegate_subscriptions") > before, within_s=ANSWER_S, what="the subscription"
+        )
+        return process
+
+
+def printed(process: "subprocess.Popen[str]") -> list[str]:
+    output, complaints = process.communicate(timeout=ANSWER_S)
+    assert (process.returncode, complaints) == (0, "")
+    return output.splitlines()
+
+
+@each_version
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("tls", [False, True], ids=["TCP", "TLS"])
+def test_topic_payload_and_qos_arrive(
+    node: GatewayProcess, certificates: Certificates, topic: str, version: str, qos: int, tls: bool
+) -> None:
+    mosquitto = Mosquitto(node, version, certificates.authority if tls else None)
+    subscriber = mosquitto.subscribes(f"{topic}/#", 2, "-q", "2", "-F", "%t %q %p")
+    mosquitto.publishes(f"{topic}/a", "one", "-q", str(qos))
+    mosquitto.publishes(f"{topic}/b/c", "two", "-q", str(qos))
+    assert printed(subscriber) == [f"{topic}/a {qos} one", f"{topic}/b/c {qos} two"]
+
+
+@each_version
+def test_a_retained_message_comes_with_its_flag(node: GatewayProcess, topic: str, version: str) -> None:
+    mosquitto = Mosquitto(node, version)
+    mosquitto.publishes(topic, "state", "-q", "1", "-r")
+    assert printed(mosquitto.subscribes(topic, 1, "-q", "1", "-F", "%r %p")) == ["1 state"]
+
+
+def test_properties_of_version_5_are_printed_as_they_were_given(node: GatewayProcess, topic: str) -> None:
+    mosquitto = Mosquitto(node, "5.0")
+    subscriber = mosquitto.subscribes(topic, 1, "-q", "1", "-F", "%C %R %D %P")
+    given = {"content-type": "text/plain", "response-topic": "re/ply", "correlation-data": "c1"}
+    options = [part for name, value in given.items() for part in ("-D", "publish", name, value)]
+    mosquitto.publishes(topic, "x", "-q", "1", *options, "-D", "publish", "user-property", "colour", "red")
+    assert printed(subscriber) == ["text/plain re/ply c1 colour:red"]
+
+
+@each_version
+def test_a_queue_is_read_to_its_end(node: GatewayProcess, topic: str, version: str) -> None:
+    mosquitto = Mosquitto(node, version)
+    name = f"mosquitto-{version}"
+    node.create_queue(name, subscriptions=[f"{topic}/>"])
+    for message in ("first", "second", "third"):
+        mosquitto.publishes(f"{topic}/x", message, "-q", "1")
+    command = [program("mosquitto_sub"), "-V", VERSIONS[version], "-h", "127.0.0.1", "-p", str(node.mqtt_port)]
+    reader = subprocess.run(
+        [*command, "-t", f"$queue/{name}", "-q", "1", "-C", "3", "-W", str(ANSWER_S), "-F", "%t %p"],
+        capture_output=True,
+        text=True,
+        timeout=2 * ANSWER_S,
+    )
+    assert reader.stdout.splitlines() == [f"{topic}/x {message}" for message in ("first", "second", "third")]
+    wait_until(lambda: node.held_count(name) == 0, within_s=ANSWER_S, what="the queue to be empty")

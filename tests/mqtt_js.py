@@ -1,0 +1,57 @@
+"""mqtt.js as the interop tests use it: a node process that publishes, or prints what it receives."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from foreign import node_modules, program
+
+SCRIPT: Final = Path(__file__).with_name("mqtt_js.js")
+ANSWER_S: Final = 20
+# How mqtt.js says which version it speaks.
+VERSIONS: Final[dict[str, dict[str, Any]]] = {
+    "3.1": {"protocolVersion": 3, "protocolId": "MQIsdp"},
+    "3.1.1": {"protocolVersion": 4},
+    "5.0": {"protocolVersion": 5},
+}
+
+
+def publish(url: str, version: str, messages: list[tuple[str, str, dict[str, Any]]], **options: Any) -> None:
+    """Publish messages, given with mqtt.js' options, and wait until all are confirmed."""
+    task = {"url": url, "options": {**VERSIONS[version], **options}, "publish": messages}
+    done = subprocess.run(_command(task), capture_output=True, text=True, timeout=ANSWER_S, env=_environment())
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+class MqttJsSubscriber:
+    """A subscriber that ends after so many messages."""
+
+    def __init__(self, url: str, version: str, filter_text: str, qos: int, count: int, **options: Any) -> None:
+        task = {
+            "url": url,
+            "options": {**VERSIONS[version], **options},
+            "subscribe": [filter_text, qos],
+            "count": count,
+        }
+        self._process = subprocess.Popen(
+            _command(task), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
+        )
+        assert self._process.stdout is not None
+        granted = self._process.stdout.readline()
+        assert granted == json.dumps({"subscribed": [qos]}, separators=(",", ":")) + "\n", granted
+
+    def messages(self) -> list[dict[str, Any]]:
+        """Everything received, once that is all that was asked for."""
+        output, complaints = self._process.communicate(timeout=ANSWER_S)
+        assert (self._process.returncode, complaints) == (0, "")
+        return [json.loads(line) for line in output.splitlines()]
+
+
+def _command(task: dict[str, Any]) -> list[str]:
+    return [program("node"), str(SCRIPT), json.dumps(task)]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "NODE_PATH": str(node_modules("mqtt"))}
