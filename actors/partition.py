@@ -81,6 +81,7 @@ class Partition:
         self._reader = reader
         self._memory_counted = 0
         self._paging = False
+        self._page_out_through = 0  # asked for while pages were on their way; 0: nothing
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._redelivered_count = 0
         self._delivered_count = 0
@@ -138,7 +139,8 @@ class Partition:
         elif isinstance(message, PageRead):
             self._page_read(message)
         elif isinstance(message, PageOut):
-            self._write_pages(bytes_to_free=ledger.memory_bytes, through_record=message.through_record)
+            self._page_out_through = max(self._page_out_through, message.through_record)
+            self._page_out()
         elif isinstance(message, Withdraw):
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
         elif isinstance(message, PurgePartition):
@@ -171,6 +173,8 @@ class Partition:
         if not message.failed:
             for plan in message.plans:
                 pages_written(self._ledger, plan)
+        if self._page_out_through:
+            self._page_out()
 
     def _page_read(self, message: PageRead) -> None:
         if message.damage:
@@ -265,6 +269,12 @@ class Partition:
             self._memory_counted = held
         if self._spool is not None and held > self._memory.share():
             self._write_pages(bytes_to_free=held - self._memory.share() // 2, through_record=None)
+
+    def _page_out(self) -> None:
+        """Move what old journal records hold into pages, as soon as no others are on their way."""
+        if not self._paging:
+            through, self._page_out_through = self._page_out_through, 0
+            self._write_pages(bytes_to_free=self._ledger.memory_bytes, through_record=through)
 
     def _write_pages(self, *, bytes_to_free: int, through_record: int | None) -> None:
         if self._paging or self._spool is None:

@@ -208,6 +208,7 @@ class SpoolActor(LoopActor):
         self._writing = False
         self.commits_failed[message.kind] = self.commits_failed.get(message.kind, 0) + 1
         commit = self._planner.failed()
+        self._paging_through = 0  # pages it had asked for may be among what was not written
         if not self._gate.blocked:
             log.warning("the spool takes no more messages: %s", message.reason)
             self.runtime.after(PROBE_INTERVAL_MS, self._probe)

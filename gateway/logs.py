@@ -38,7 +38,9 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
     root.addHandler(handler)
     root.setLevel(LEVELS[log.level])
     # The admin server reports each start and stop of its own; ours say the same in our words.
-    logging.getLogger("uvicorn").setLevel(max(LEVELS[log.level], logging.WARNING))
+    # WebSocket clients are counted like all others; the library's word on each handshake would be two lines more.
+    for name in ("uvicorn", "websockets"):
+        logging.getLogger(name).setLevel(max(LEVELS[log.level], logging.WARNING))
 
 
 class TextLines(logging.Formatter):

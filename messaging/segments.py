@@ -106,6 +106,9 @@ class SegmentList:
 
     def at_or_after(self, sequence: int) -> Segment | None:
         """Return the segment that holds `sequence`, else the next one, else None."""
+        head = self._chunks[0].segments
+        if head and sequence < head[0].end:  # the oldest: what a consumer that keeps up asks for, without a search
+            return head[0]
         number = self._chunk_of(sequence)
         chunk = self._chunks[number]
         index = bisect_right(chunk.firsts, sequence) - 1
@@ -135,6 +138,14 @@ class SegmentList:
 
     def remove(self, segment: Segment) -> None:
         """Take a segment out."""
+        head = self._chunks[0]
+        if head.segments and head.segments[0] is segment:
+            del head.segments[0]
+            del head.firsts[0]
+            self._count -= 1
+            if not head.firsts:
+                self._drop_empty(0)
+            return
         number = self._chunk_of(segment.first)
         chunk = self._chunks[number]
         index = bisect_right(chunk.firsts, segment.first) - 1

@@ -16,7 +16,7 @@ from typing import Final
 
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import Event
+from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
@@ -113,8 +113,8 @@ class WebSocketConnection:
     # What the connection inside asks for: ByteTransport.
 
     def write(self, data: bytes) -> None:
-        """Send one binary message."""
-        if self._phase is _Phase.OPEN:
+        """Send one binary message, unless the client has said Close: behind that nothing more may be sent."""
+        if self._phase is _Phase.OPEN and self._frames.state is State.OPEN:
             self._frames.send_binary(data)
             self._stream.write(b"".join(self._frames.data_to_send()))
 
@@ -197,6 +197,7 @@ class WebSocketConnection:
         if self._phase is not _Phase.OPEN:
             return False
         self._phase = _Phase.CLOSING
-        self._frames.send_close(code)
+        if self._frames.state is State.OPEN:  # the library has answered a Close that came in the same read
+            self._frames.send_close(code)
         self._stream.write(b"".join(self._frames.data_to_send()))
         return True

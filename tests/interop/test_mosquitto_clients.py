@@ -30,15 +30,22 @@ class Mosquitto:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
         assert (done.returncode, done.stderr) == (0, "")
 
+    def reads(self, filter_text: str, count: int, *options: str) -> list[str]:
+        """Run mosquitto_sub until it has so many messages, which are there already; return its lines."""
+        return printed(self._start(filter_text, count, *options))
+
     def subscribes(self, filter_text: str, count: int, *options: str) -> "subprocess.Popen[str]":
         """Start mosquitto_sub for so many messages, and wait until it has subscribed."""
         before = self._node.metric("sluicegate_subscriptions")
-        command = [program("mosquitto_sub"), *self._common, "-t", filter_text, "-C", str(count), "-W", str(ANSWER_S)]
-        process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = self._start(filter_text, count, *options)
         wait_until(
             lambda: self._node.metric("sluicegate_subscriptions") > before, within_s=ANSWER_S, what="the subscription"
         )
         return process
+
+    def _start(self, filter_text: str, count: int, *options: str) -> "subprocess.Popen[str]":
+        command = [program("mosquitto_sub"), *self._common, "-t", filter_text, "-C", str(count), "-W", str(ANSWER_S)]
+        return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def printed(process: "subprocess.Popen[str]") -> list[str]:
@@ -64,7 +71,7 @@ def test_topic_payload_and_qos_arrive(
 def test_a_retained_message_comes_with_its_flag(node: GatewayProcess, topic: str, version: str) -> None:
     mosquitto = Mosquitto(node, version)
     mosquitto.publishes(topic, "state", "-q", "1", "-r")
-    assert printed(mosquitto.subscribes(topic, 1, "-q", "1", "-F", "%r %p")) == ["1 state"]
+    assert mosquitto.reads(topic, 1, "-q", "1", "-F", "%r %p") == ["1 state"]
 
 
 def test_properties_of_version_5_are_printed_as_they_were_given(node: GatewayProcess, topic: str) -> None:
@@ -83,12 +90,6 @@ def test_a_queue_is_read_to_its_end(node: GatewayProcess, topic: str, version: s
     node.create_queue(name, subscriptions=[f"{topic}/>"])
     for message in ("first", "second", "third"):
         mosquitto.publishes(f"{topic}/x", message, "-q", "1")
-    command = [program("mosquitto_sub"), "-V", VERSIONS[version], "-h", "127.0.0.1", "-p", str(node.mqtt_port)]
-    reader = subprocess.run(
-        [*command, "-t", f"$queue/{name}", "-q", "1", "-C", "3", "-W", str(ANSWER_S), "-F", "%t %p"],
-        capture_output=True,
-        text=True,
-        timeout=2 * ANSWER_S,
-    )
-    assert reader.stdout.splitlines() == [f"{topic}/x {message}" for message in ("first", "second", "third")]
+    lines = mosquitto.reads(f"$queue/{name}", 3, "-q", "1", "-F", "%t %p")
+    assert lines == [f"{topic}/x {message}" for message in ("first", "second", "third")]
     wait_until(lambda: node.held_count(name) == 0, within_s=ANSWER_S, what="the queue to be empty")
