@@ -109,12 +109,12 @@ class Partition:
             self._report_drained()
 
     def close(self, waiting: list[object]) -> None:
-        """End: give back memory, and let go of publications, those still waiting in the inbox too."""
+        """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
         self._memory.count(-self._memory_counted)
         self._memory_counted = 0
         spool = self._spool
-        if spool is None:
-            return
+        if spool is None or not self._gate.ended:
+            return  # what a stopping node, or a partition that failed, holds must stay in the store
         for message in waiting:
             # The other queues of the publish have it, and its publisher waits for an answer.
             if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():

@@ -160,11 +160,10 @@ class QueueDirectory(LoopActor):
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
         del self._queues[handle.name]
         self._router.inbox.post(SetQueueTopics(handle.target, [], []))
-        handle.target.gate.ingress_enabled = False
+        handle.target.gate.close()
         for publisher in handle.target.pressure.close():
             publisher.post(Resume())
         handle.cell.stop()
-        handle.target.gate.close()
         if handle.durable:
             for partition in handle.target.partitions:
                 self._spool.post(PurgeFromStore(partition.partition_id))

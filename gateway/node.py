@@ -78,6 +78,7 @@ class Node:
     async def start(self) -> None:
         """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
         self._bring_back_retained()
+        await self._spool_is_idle()  # sequences are reserved in the store before any is given out
         await self._declare_queues(self.config)
         await self.mqtt.restore(self.recovered.sessions)
         self.recovered.records.clear()

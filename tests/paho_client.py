@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import paho.mqtt.client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -17,7 +17,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 ANSWER_S: Final = 10
 QUIET_S: Final = 0.3  # how long nothing has to come
 
-MQTT_3_1, MQTT_3_1_1, MQTT_5 = mqtt.MQTTv31, mqtt.MQTTv311, mqtt.MQTTv5
+MQTT_3_1, MQTT_3_1_1, MQTT_5 = MQTTProtocolVersion.MQTTv31, MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
 
 
 def properties(packet_type: int, **values: Any) -> Properties:
@@ -35,7 +35,7 @@ class PahoClient:
         self,
         client_id: str,
         *,
-        version: int = MQTT_5,
+        version: MQTTProtocolVersion = MQTT_5,
         transport: str = "tcp",
         authority: Path | None = None,
         persistent: bool = False,
@@ -57,7 +57,7 @@ class PahoClient:
             transport=transport,  # type: ignore[arg-type]  # one of two texts
             manual_ack=manual_ack,
             reconnect_on_failure=False,
-            **clean,  # type: ignore[arg-type]  # a bool
+            **clean,
         )
         if transport == "websockets":
             self.client.ws_set_options("/mqtt")

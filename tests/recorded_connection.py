@@ -17,6 +17,7 @@ class RecordedConnection:
         self.pauses: list[str] = []
         self.ends: list[Exception | None] = []
         self.fails_on: bytes | None = None
+        self.closes_on: bytes | None = None
         self._opened = opened
         self._changed = asyncio.Event()
 
@@ -31,6 +32,9 @@ class RecordedConnection:
         assert type(data) is bytes
         self.data += data
         self._changed.set()
+        if data == self.closes_on:
+            self.transport.write(b"goodbye")
+            self.transport.close()
         if data == self.fails_on:
             raise RuntimeError("as the test asked")
 

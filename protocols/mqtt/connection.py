@@ -1,8 +1,8 @@
 """One MQTT connection: a client's socket, engine and session, brought together.
 
-It holds no rule of MQTT: the engine speaks the protocol, `connecting` and `subscribing` carry out requests that need
-other actors, `publishing` and `delivering` are the two directions of the data path. While a request waits for another
-actor, the packets behind it wait here, and the socket is not read. Its actor is in `connection_actor`.
+It holds no rule of MQTT: the engine speaks the protocol, `connecting` and `subscribing` carry out requests to other
+actors, `publishing` and `delivering` are the two directions of the data path. While a request waits, the packets behind
+it wait here, and the socket is not read. Its actor is in `connection_actor`.
 """
 
 import asyncio
@@ -240,6 +240,8 @@ class MqttConnection:
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held = []
+        if self.delivering is not None:
+            self.delivering.hold()
         self.gate.busy(True)
         task = self.runtime.loop.create_task(request)
         self.runtime.keep(task)
@@ -258,6 +260,8 @@ class MqttConnection:
             return
         if self._closing or self.cell.stopped.is_set():
             return
+        if self.delivering is not None:
+            self._counters.messages_sent += self.delivering.go_on()
         if held:
             self._handle(held)
         self.gate.busy(self._is_carrying_out())
@@ -357,8 +361,6 @@ class MqttConnection:
         self._detach_session()
         return SessionReleased(session, will, self.cell)
 
-    # --- the session ---
-
     def is_open(self) -> bool:
         """Return whether the client is still there."""
         return self._transport is not None and not self._closing
@@ -430,18 +432,16 @@ class MqttConnection:
 
     def _detach_session(self) -> None:
         """Take the session off this connection: flows end, packet ids are remembered."""
-        session, delivering = self.session, self.delivering
+        session, publishing, delivering = self.session, self.publishing, self.delivering
         assert session is not None
         self.session = None
         self.will = None
-        if self.publishing is not None:
-            self.publishing.leave()
         self.publishing = None
         self.delivering = None
         self.writes = None
-        session.subscriber.address = None
-        session.subscriber.pressure = None
-        if delivering is not None:
+        session.subscriber.address = session.subscriber.pressure = None
+        if publishing is not None and delivering is not None:
+            publishing.leave()
             session.remembered = delivering.unanswered_of_session_queue()
             for flow_id, bound in delivering.flows.items():
                 bound.queue.post(UnbindFlow(flow_id))

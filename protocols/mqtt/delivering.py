@@ -54,6 +54,7 @@ class DeliveringSide:
         wall_ms: Callable[[], int],
     ) -> None:
         self._wall_ms = wall_ms
+        self._held: list[Deliveries] | None = None
         self._retained_line: deque[tuple[MessageBatch, int, int]] = deque()  # batch, QoS, identifier
         self._retained_number = max(session.retained_sent, default=0)
         self._engine = engine
@@ -98,8 +99,24 @@ class DeliveringSide:
 
     # --- guaranteed messages ---
 
+    def hold(self) -> None:
+        """Keep what is delivered until `go_on`: it comes behind the answer to a request.
+
+        mosquitto_sub leaves with the last message it wants. An answer written to it then resets the connection, and
+        acknowledgements that we have not read are lost.
+        """
+        self._held = []
+
+    def go_on(self) -> int:
+        """Send what was kept; return how many messages."""
+        held, self._held = self._held, None
+        return 0 if held is None else sum([self.deliver(message) for message in held])
+
     def deliver(self, message: Deliveries) -> int:
         """Send what a partition delivered on one of this connection's flows; return how many messages."""
+        if self._held is not None:
+            self._held.append(message)
+            return 0
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
             return 0  # unbound meanwhile: the partition takes its messages back

@@ -1,6 +1,10 @@
 """Eclipse paho for Python: 3.1, 3.1.1 and 5.0, over TCP, TLS and WebSocket."""
 
+from typing import Any
+
 import pytest
+from paho.mqtt.client import MQTTMessage
+from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
@@ -17,7 +21,9 @@ each_qos = pytest.mark.parametrize("qos", [0, 1, 2])
 
 @each_version
 @each_qos
-def test_a_message_arrives_as_it_was_sent(node: GatewayProcess, topic: str, version: int, qos: int) -> None:
+def test_a_message_arrives_as_it_was_sent(
+    node: GatewayProcess, topic: str, version: MQTTProtocolVersion, qos: int
+) -> None:
     with PahoClient(f"{topic}-s"[-23:], version=version) as subscriber, PahoClient("p", version=version) as publisher:
         subscriber.connect(node.mqtt_port)
         subscriber.subscribe(f"{topic}/+", 2)
@@ -36,7 +42,12 @@ def test_a_message_arrives_as_it_was_sent(node: GatewayProcess, topic: str, vers
     ("transport", "tls"), [("tcp", True), ("websockets", False), ("websockets", True)], ids=["TLS", "WS", "WSS"]
 )
 def test_every_transport_carries_every_version(
-    node: GatewayProcess, certificates: Certificates, topic: str, version: int, transport: str, tls: bool
+    node: GatewayProcess,
+    certificates: Certificates,
+    topic: str,
+    version: MQTTProtocolVersion,
+    transport: str,
+    tls: bool,
 ) -> None:
     port = {
         ("tcp", True): node.tls_port,
@@ -53,7 +64,9 @@ def test_every_transport_carries_every_version(
 
 
 @each_version
-def test_a_retained_message_waits_for_who_subscribes_later(node: GatewayProcess, topic: str, version: int) -> None:
+def test_a_retained_message_waits_for_who_subscribes_later(
+    node: GatewayProcess, topic: str, version: MQTTProtocolVersion
+) -> None:
     with PahoClient("p", version=version) as publisher:
         publisher.connect(node.mqtt_port)
         publisher.publish(topic, b"state", 1, retain=True)
@@ -71,7 +84,7 @@ def test_a_retained_message_waits_for_who_subscribes_later(node: GatewayProcess,
 
 @each_version
 def test_a_will_is_published_when_the_connection_breaks_and_only_then(
-    node: GatewayProcess, topic: str, version: int
+    node: GatewayProcess, topic: str, version: MQTTProtocolVersion
 ) -> None:
     with PahoClient("watcher", version=version) as watcher:
         watcher.connect(node.mqtt_port)
@@ -89,7 +102,7 @@ def test_a_will_is_published_when_the_connection_breaks_and_only_then(
 @each_version
 @pytest.mark.parametrize("qos", [1, 2])
 def test_a_session_collects_messages_while_its_client_is_away(
-    node: GatewayProcess, topic: str, version: int, qos: int
+    node: GatewayProcess, topic: str, version: MQTTProtocolVersion, qos: int
 ) -> None:
     client_id = f"away-{version}-{qos}"
     away = PahoClient(client_id, version=version, persistent=True)
@@ -115,7 +128,7 @@ def test_a_shared_subscription_gives_each_message_to_one_member(node: GatewayPro
         publisher.connect(node.mqtt_port)
         for number in range(40):
             publisher.publish(topic, str(number).encode(), 1)
-        received = []
+        received: list[MQTTMessage] = []
         while len(received) < 40:
             received += [first.messages.get_nowait()] if not first.messages.empty() else []
             received += [second.messages.get(timeout=5)] if len(received) < 40 and first.messages.empty() else []
@@ -141,8 +154,7 @@ def test_properties_of_version_5_arrive_as_they_were_sent(node: GatewayProcess, 
         subscriber.subscribe(topic, 2)
         publisher.connect(node.mqtt_port)
         publisher.publish(topic, b"{}", qos, properties=sent)
-        got = subscriber.next().properties
-        assert got is not None
+        got: Any = subscriber.next().properties  # paho makes up its attributes as it reads
         assert got.PayloadFormatIndicator == 1
         assert 0 < got.MessageExpiryInterval <= 600
         assert got.ContentType == "application/json"
@@ -166,7 +178,7 @@ def test_no_local_and_retain_as_published_are_honoured(node: GatewayProcess, top
 
 @each_version
 def test_a_queue_is_consumed_by_any_version_and_unacknowledged_messages_come_again(
-    node: GatewayProcess, topic: str, version: int
+    node: GatewayProcess, topic: str, version: MQTTProtocolVersion
 ) -> None:
     name = f"q-{version}"
     node.create_queue(name, subscriptions=[f"{topic}/>"])

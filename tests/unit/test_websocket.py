@@ -213,6 +213,19 @@ def test_a_goodbye_from_inside_is_the_last_thing_sent(dialogue: Dialogue) -> Non
     assert dialogue.stream.ending == "lingering"
 
 
+def test_a_goodbye_from_inside_behind_a_close_frame_of_the_same_read_is_no_second_close(dialogue: Dialogue) -> None:
+    """RFC 6455 5.5.1: one Close frame each. mqtt.js sends DISCONNECT and Close in one segment."""
+    dialogue.dial()
+    dialogue.client.send_binary(b"DISCONNECT")
+    dialogue.client.send_close(1000)
+    dialogue.inside.closes_on = b"DISCONNECT"
+
+    dialogue.exchange()
+
+    assert dialogue.close_code() == 1000
+    assert dialogue.stream.ending == "closed"
+
+
 def test_a_peer_that_pings_and_never_reads_is_cut_off(dialogue: Dialogue) -> None:
     dialogue.dial()
     dialogue.stream.waiting_bytes = 9 << 20
