@@ -3,14 +3,13 @@
 from typing import Any
 
 import pytest
-from paho.mqtt.client import MQTTMessage
 from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from certificates import Certificates
-from gateway_process import GatewayProcess
-from paho_client import MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient, properties
+from gateway_process import GatewayProcess, wait_until
+from paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient, properties
 
 pytestmark = [pytest.mark.interop]
 
@@ -128,10 +127,11 @@ def test_a_shared_subscription_gives_each_message_to_one_member(node: GatewayPro
         publisher.connect(node.mqtt_port)
         for number in range(40):
             publisher.publish(topic, str(number).encode(), 1)
-        received: list[MQTTMessage] = []
-        while len(received) < 40:
-            received += [first.messages.get_nowait()] if not first.messages.empty() else []
-            received += [second.messages.get(timeout=5)] if len(received) < 40 and first.messages.empty() else []
+        members = (first, second)
+        wait_until(
+            lambda: sum(member.messages.qsize() for member in members) >= 40, within_s=ANSWER_S, what="40 messages"
+        )
+        received = [member.next() for member in members for _ in range(member.messages.qsize())]
         assert sorted(int(message.payload) for message in received) == list(range(40))
         first.hears_nothing_more()
         second.hears_nothing_more()
