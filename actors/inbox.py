@@ -44,7 +44,6 @@ class Dispatcher:
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
         self._armed = False
-        self.turns_count = 0
 
     def enqueue(self, actor: Scheduled) -> None:
         """Put an actor in line whose inbox has become non-empty."""
@@ -61,7 +60,6 @@ class Dispatcher:
             self._call_soon(self._turn)
 
     def _turn(self) -> None:
-        self.turns_count += 1
         if self._line:
             now_ns = self._clock.now_ns()
             ends_ns = now_ns + TURN_NS_MAX

@@ -14,8 +14,9 @@ import pykka
 
 from actors.cell import ActorCell
 from actors.clock import Clock
-from actors.inbox import Dispatcher, Inbox
+from actors.inbox import Dispatcher
 from actors.supervision import RestartPolicy
+from messaging.address import Address
 
 if TYPE_CHECKING:
     from actors.loop_actor import LoopActor
@@ -90,9 +91,9 @@ class Runtime:
         """Call back after a delay."""
         return self.loop.call_later(delay_ms / 1000, callback)
 
-    def post_from_thread(self, inbox: Inbox, message: object) -> None:
+    def post_from_thread(self, address: Address, message: object) -> None:
         """Leave a message for an actor of the loop from another thread."""
-        self.loop.call_soon_threadsafe(inbox.post, message)
+        self.loop.call_soon_threadsafe(address.post, message)
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
         """Hold a task until it is done: the event loop itself holds tasks weakly."""

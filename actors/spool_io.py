@@ -78,7 +78,7 @@ class WriterThread(pykka.ThreadingActor):
         except Exception as error:  # the spool must hear of it whatever it was, or publishers wait for ever
             log.exception("a commit failed")
             report = CommitFailed(f"the commit failed: {error!r}", "mistake")
-        self._runtime.loop.call_soon_threadsafe(message.reply_to.post, report)
+        self._runtime.post_from_thread(message.reply_to, report)
 
 
 class ReaderThread(pykka.ThreadingActor):
@@ -93,7 +93,7 @@ class ReaderThread(pykka.ThreadingActor):
 
     def on_receive(self, message: ReadPage) -> None:
         """Read a page, and answer."""
-        self._runtime.loop.call_soon_threadsafe(message.partition.post, read_page(self._store, message))
+        self._runtime.post_from_thread(message.partition, read_page(self._store, message))
 
 
 class ThreadedStore:

@@ -1,5 +1,6 @@
 """How the broker's own queues are declared: those of MQTT sessions, and those of shared subscriptions."""
 
+from dataclasses import replace
 from typing import Final
 
 from messaging.queue_attributes import EXCLUSIVE, NON_EXCLUSIVE
@@ -13,34 +14,25 @@ MESSAGE_BYTES_MAX: Final = 30_000_000  # the most the attribute allows
 
 
 def session_queue(name: str, durable: bool) -> QueueDefinition:
-    """Return the definition of an MQTT session's queue. Message expiry counts there [MQTT 3.3.2-5]."""
+    """Return the definition of an MQTT session's queue."""
     if durable:
-        config = QueueConfig(name=name, access_type=EXCLUSIVE, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
-        return QueueDefinition(config)
-    config = QueueConfig(
-        name=name,
-        access_type=EXCLUSIVE,
-        respect_ttl_enabled=True,
-        max_msg_size=MESSAGE_BYTES_MAX,
-        max_msg_spool_usage=TEMPORARY_SPOOL_MB,
-        max_delivered_unacked_msgs_per_flow=65_535,
-        reject_msg_to_sender_on_discard_behavior=REJECT_NEVER,
-    )
-    return QueueDefinition(config)
+        return QueueDefinition(_config(name, EXCLUSIVE))
+    return QueueDefinition(replace(_temporary(name, EXCLUSIVE), max_delivered_unacked_msgs_per_flow=65_535))
 
 
 def group_queue(name: str, durable: bool) -> QueueDefinition:
     """Return the definition of a shared subscription's queue."""
-    if durable:
-        return QueueDefinition(
-            QueueConfig(name=name, access_type=NON_EXCLUSIVE, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
-        )
-    config = QueueConfig(
-        name=name,
-        access_type=NON_EXCLUSIVE,
-        respect_ttl_enabled=True,
-        max_msg_size=MESSAGE_BYTES_MAX,
+    return QueueDefinition(_config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE))
+
+
+def _config(name: str, access_type: str) -> QueueConfig:
+    """Return what all of them have in common: message expiry counts there [MQTT 3.3.2-5]."""
+    return QueueConfig(name=name, access_type=access_type, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
+
+
+def _temporary(name: str, access_type: str) -> QueueConfig:
+    return replace(
+        _config(name, access_type),
         max_msg_spool_usage=TEMPORARY_SPOOL_MB,
         reject_msg_to_sender_on_discard_behavior=REJECT_NEVER,
     )
-    return QueueDefinition(config)

@@ -65,8 +65,6 @@ class DeliveringSide:
         self.ids = OutboundIds()
         self.flows: dict[int, BoundFlow] = {}
         self.sent_exactly_once: dict[int, int] = {}  # sequence -> id, of the session's queue; for the QoS 2 row
-        self.direct_count = 0
-        self.too_large_count = 0
         for packet_id in session.remembered.values():
             self.ids.keep(packet_id)
         for first, end in session.released.ranges():
@@ -78,7 +76,6 @@ class DeliveringSide:
     def direct(self, batch: MessageBatch, wall_ms: int) -> None:
         """Send a batch at most once."""
         table = self._session.table
-        self.direct_count += batch.count
         if table.uniform_qos >= 0 and not self._engine.restricts_output:
             self._engine.publish_direct(encode_at_most_once(batch, self._level, wall_ms))
             return
@@ -94,7 +91,6 @@ class DeliveringSide:
         if extra is None:
             return  # it has left the group meanwhile
         batch = message.batch
-        self.direct_count += batch.count
         self._send(batch, 0, batch.count, 0, 0, _options_of(extra), False, None, wall_ms)
 
     # --- guaranteed messages ---
@@ -225,28 +221,10 @@ class DeliveringSide:
             for step in range(stop - start):
                 self.sent_exactly_once[first_sequence + step] = packet_id + step
             self._before_exactly_once(
-                lambda: self._send_numbered(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
+                lambda: self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
             )
         else:
-            self._send_numbered(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
-
-    def _send_numbered(
-        self,
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        qos: int,
-        packet_id: int,
-        options: DeliveryOptions,
-        dup: bool,
-        properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> None:
-        for row in self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms):
-            # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
-            self.too_large_count += 1
-            its_id = packet_id + row - start
-            self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
+            self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
 
     def _send(
         self,
@@ -259,8 +237,8 @@ class DeliveringSide:
         dup: bool,
         properties: list[tuple[str, str]] | None,
         wall_ms: int,
-    ) -> list[int]:
-        return self._engine.publish(
+    ) -> None:
+        skipped = self._engine.publish(
             batch,
             start,
             stop,
@@ -272,6 +250,11 @@ class DeliveringSide:
             extra_user_properties=properties,
             wall_ms=wall_ms,
         )
+        if qos:
+            for row in skipped:
+                # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
+                its_id = packet_id + row - start
+                self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
 
     def _runs(self, batch: MessageBatch, start: int, stop: int, own: bool) -> list[tuple[int, int, DeliveryOptions]]:
         """Cut rows into runs of equal options."""
@@ -323,22 +306,9 @@ class DeliveringSide:
     def _send_retained(
         self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int
     ) -> None:
-        skipped = self._engine.publish(
-            batch,
-            0,
-            1,
-            qos=qos,
-            first_packet_id=packet_id,
-            dup=dup,
-            retain=True,
-            subscription_identifiers=[identifier] if identifier else None,
-            extra_user_properties=None,
-            wall_ms=wall_ms,
-        )
-        if skipped:
-            self.too_large_count += 1
-            if qos:
-                self._settle_all(self.ids.acknowledge(packet_id, packet_id), ACCEPTED)
+        # What is retained was published with RETAIN, so it goes out with it [3.3.1-8].
+        options = DeliveryOptions(qos, True, [identifier] if identifier else None)
+        self._send(batch, 0, 1, qos, packet_id, options, dup, None, wall_ms)
 
     # --- answers of the client ---
 

@@ -74,10 +74,6 @@ class SubscriptionTable:
             found = cache[topic] = self._resolve(topic, own)
         return found
 
-    def highest_qos(self) -> int:
-        """Return the highest QoS granted, -1 without any subscription."""
-        return max([each.qos for each in self.by_filter.values()], default=-1)
-
     def _resolve(self, topic: str, own: bool) -> DeliveryOptions:
         qos = -1
         retain_as_published = False

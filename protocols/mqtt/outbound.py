@@ -83,11 +83,6 @@ class OutboundIds:
         self._kept: set[int] = set()  # ids the client knows from an earlier connection, not sent again yet
         self._next = FIRST_PACKET_ID
 
-    @property
-    def used_count(self) -> int:
-        """How many ids are in use."""
-        return self._used.total
-
     def allocate(self, count: int, first_sequence: int, qos: int, source: DeliverySource) -> OutboundRun:
         """Take up to `count` ids in a row, as many as are free there. Some id is free: windows see to that."""
         used = self._used

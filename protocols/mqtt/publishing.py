@@ -68,13 +68,11 @@ class PublishingSide:
         self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
         self._forget_received = forget_received  # the same, with ids that the store is to forget
         self.line = PublishesIn(session.received)
-        self.received_count = 0
         self.refused_count = 0
 
     def publish(self, event: PublishReceived) -> None:
         """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
         batch = event.batch
-        self.received_count += batch.count
         if _is_reserved(batch):
             self._publish_unreserved(event)
             return
