@@ -1,6 +1,8 @@
 """`sluicegate sub`: print what arrives on topics, or consume from a queue."""
 
 import base64
+import signal
+from types import FrameType
 from typing import Annotated, Final
 
 import paho.mqtt.client as mqtt
@@ -56,11 +58,8 @@ def sub(
     peer = Peer(host=host, port=port, version=protocol, client_id=client_id, username=username, password=password)
     ahead = min(count, RECEIVE_MAXIMUM) if count else RECEIVE_MAXIMUM
     subscriber = _Subscriber(MqttSession(peer, receive_maximum=ahead), count=count, as_json=as_json)
-    try:
-        finished = subscriber.run(filters, qos=qos, timeout_s=timeout)
-    except KeyboardInterrupt:
-        return
-    if count and not finished:
+    finished = subscriber.run(filters, qos=qos, timeout_s=timeout)
+    if count and not finished and not subscriber.is_interrupted:
         raise CommandFailed(f"{subscriber.printed_count} of {count} messages came in {timeout} s")
 
 
@@ -69,6 +68,7 @@ class _Subscriber:
 
     def __init__(self, session: MqttSession, *, count: int, as_json: bool) -> None:
         self.printed_count = 0
+        self.is_interrupted = False
         self._session = session
         self._count = count
         self._as_json = as_json
@@ -91,12 +91,21 @@ class _Subscriber:
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
             raise CommandFailed("the gateway does not answer SUBSCRIBE")
         self._check_granted(filters)
-        finished = session.run_until(self._has_all, timeout_s=timeout_s)
+        # Ctrl-C ends between two messages: one that was printed is acknowledged, whatever the moment. A second one kills.
+        before = signal.signal(signal.SIGINT, self._on_interrupt)
+        try:
+            session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
+        finally:
+            signal.signal(signal.SIGINT, before)
         session.disconnect()
-        return finished
+        return self._has_all()
 
     def _has_all(self) -> bool:
         return self._count > 0 and self.printed_count >= self._count
+
+    def _on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        self.is_interrupted = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _check_granted(self, filters: list[str]) -> None:
         refused = [
