@@ -91,7 +91,7 @@ class _Subscriber:
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
             raise CommandFailed("the gateway does not answer SUBSCRIBE")
         self._check_granted(filters)
-        # Ctrl-C ends between two messages: one that was printed is acknowledged, whatever the moment. A second one kills.
+        # Ctrl-C ends between two messages: what was printed is acknowledged, whatever the moment. A second one kills.
         before = signal.signal(signal.SIGINT, self._on_interrupt)
         try:
             session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
