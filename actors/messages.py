@@ -1,17 +1,18 @@
 """What the broker's actors say to each other. Each message names who sends it, to whom, and what comes back.
 
-Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages.
+Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages. What is said to
+the directory of queues is in `directory_messages`, the data path in `data_messages`.
 """
 
 from dataclasses import dataclass
 
-from actors.cell import ActorCell
+from actors.directory_messages import QueueHandle
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
 from messaging.paging import PagePlan
-from messaging.queue_config import QueueConfig, QueueDefinition
+from messaging.queue_config import QueueConfig
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
 from messaging.topics import TopicFilter
 from storage.interface import TableWrite
@@ -219,64 +220,6 @@ class QueueOverview:
     accepted_count: int
     refusals: dict[int, int]  # verdict of messaging.admission -> messages
     bind_refusals: int
-
-
-# --- anybody -> queue directory ---
-
-
-@dataclass(slots=True)
-class CreateQueue:
-    """Ask of the directory: make a queue, or find it. Answered with a QueueHandle once it is stored.
-
-    Raises QueueExists when `must_be_new` and there is one by that name.
-    """
-
-    definition: QueueDefinition
-    kind: str
-    durable: bool
-    must_be_new: bool = True
-
-
-@dataclass(slots=True)
-class UpdateQueue:
-    """Ask of the directory: give a queue another definition. Answered with None once it is stored."""
-
-    definition: QueueDefinition
-
-
-@dataclass(slots=True)
-class FindQueue:
-    """Ask of the directory. Answered with a QueueHandle, or None."""
-
-    name: str
-
-
-@dataclass(slots=True)
-class DeleteQueue:
-    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one."""
-
-    name: str
-
-
-@dataclass(slots=True)
-class ListQueues:
-    """Ask of the directory; answered with a list of QueueHandle by name."""
-
-
-class QueueExists(Exception):
-    """There is a queue by that name already."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueHandle:
-    """A queue: its actor, what publishers need of it, and how it was declared."""
-
-    name: str
-    kind: str
-    cell: ActorCell
-    target: QueueTarget
-    durable: bool
-    definition: QueueDefinition
 
 
 # --- anybody -> router ---

@@ -6,7 +6,7 @@ The cores outlive their actors: an actor that its supervisor restarts goes on wi
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
-from actors.messages import QueueHandle
+from actors.directory_messages import QueueHandle
 from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor

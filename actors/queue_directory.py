@@ -10,20 +10,22 @@ import orjson
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Resume
-from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
-from actors.messages import (
+from actors.directory_messages import (
     CreateQueue,
     DeleteQueue,
     FindQueue,
     ListQueues,
-    PurgeFromStore,
     QueueExists,
     QueueHandle,
+    UpdateQueue,
+)
+from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
+from actors.messages import (
+    PurgeFromStore,
     Reconfigure,
     RegisterPartition,
     SetQueueTopics,
-    UpdateQueue,
     WriteTables,
 )
 from actors.queue_assembly import QueueServices, assemble_queue

@@ -8,16 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.cell import ActorCell
+from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import (
     AddSubscription,
-    CreateQueue,
-    DeleteQueue,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
-    QueueHandle,
     RemoveSubscription,
     SetQueueTopics,
     SubscriptionAdded,

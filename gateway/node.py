@@ -13,7 +13,8 @@ import uvloop
 
 from actors.cell import ActorCell
 from actors.clock import Clock, SystemClock
-from actors.messages import ClosedLedger, CloseLedger, CreateQueue, ListQueues, QueueExists, QueueHandle
+from actors.directory_messages import CreateQueue, ListQueues, QueueExists, QueueHandle
+from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
 from actors.queue_directory import QueueDirectory, catalog_queues
 from actors.router import RouterActor

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
-from actors.messages import QueueHandle, QueueOverview
+from actors.directory_messages import QueueHandle
+from actors.messages import QueueOverview
 from actors.queue_assembly import NAMED
 from actors.spool import SpoolActor
 from gateway.build import version

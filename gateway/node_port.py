@@ -4,19 +4,21 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
+from actors.directory_messages import (
+    CreateQueue,
+    DeleteQueue,
+    FindQueue,
+    ListQueues,
+    QueueExists,
+    QueueHandle,
+    UpdateQueue,
+)
 from actors.messages import (
     BrowsedMessage,
     BrowseQueue,
-    CreateQueue,
-    DeleteQueue,
     DescribeQueue,
-    FindQueue,
-    ListQueues,
     PurgeQueue,
-    QueueExists,
-    QueueHandle,
     QueueOverview,
-    UpdateQueue,
 )
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused

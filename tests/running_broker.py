@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from actors.clock import Clock, SystemClock
-from actors.messages import ListQueues
+from actors.directory_messages import ListQueues
 from gateway.config import Config, load
 from gateway.node import Node, open_store
 from raw_client import DEADLINE_S, Clients

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.messages import BindFlow, BindRefused, FindQueue, QueueHandle, UnbindFlow
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import BindFlow, BindRefused, UnbindFlow
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
 from protocols.authentication import Principal, Proven

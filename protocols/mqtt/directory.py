@@ -10,12 +10,11 @@ from typing import Any, final
 import pykka
 
 from actors.cell import ActorCell
+from actors.directory_messages import DeleteQueue, FindQueue
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import (
     AddSubscription,
-    DeleteQueue,
-    FindQueue,
     GroupJoined,
     JoinGroup,
     LeaveGroup,

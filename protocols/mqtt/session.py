@@ -8,7 +8,7 @@ from typing import Any, Final, final
 
 import orjson
 
-from actors.messages import QueueHandle
+from actors.directory_messages import QueueHandle
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from messaging.ranges import RangeSet

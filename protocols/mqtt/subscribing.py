@@ -3,15 +3,13 @@
 import logging
 from typing import TYPE_CHECKING, Final
 
+from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
 from actors.messages import (
     AddSubscription,
     BindRefused,
-    CreateQueue,
-    FindQueue,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
-    QueueHandle,
     RemoveSubscription,
     SubscriptionAdded,
     UnbindFlow,

@@ -1,0 +1,62 @@
+"""What is said to the directory of queues: make, find, change and end one. Anybody may ask."""
+
+from dataclasses import dataclass
+
+from actors.cell import ActorCell
+from messaging.queue_config import QueueDefinition
+from messaging.routing import QueueTarget
+
+
+@dataclass(slots=True)
+class CreateQueue:
+    """Ask of the directory: make a queue, or find it. Answered with a QueueHandle once it is stored.
+
+    Raises QueueExists when `must_be_new` and there is one by that name.
+    """
+
+    definition: QueueDefinition
+    kind: str
+    durable: bool
+    must_be_new: bool = True
+
+
+@dataclass(slots=True)
+class UpdateQueue:
+    """Ask of the directory: give a queue another definition. Answered with None once it is stored."""
+
+    definition: QueueDefinition
+
+
+@dataclass(slots=True)
+class FindQueue:
+    """Ask of the directory. Answered with a QueueHandle, or None."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class DeleteQueue:
+    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class ListQueues:
+    """Ask of the directory; answered with a list of QueueHandle by name."""
+
+
+class QueueExists(Exception):
+    """There is a queue by that name already."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHandle:
+    """A queue: its actor, what publishers need of it, and how it was declared."""
+
+    name: str
+    kind: str
+    cell: ActorCell
+    target: QueueTarget
+    durable: bool
+    definition: QueueDefinition
