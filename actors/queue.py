@@ -34,8 +34,9 @@ from actors.messages import (
 )
 from actors.runtime import TimerHandle
 from messaging.access import Access
+from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
 from messaging.flows import Flow
-from messaging.queue_config import QueueConfig
+from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import ATTACH, PAUSE, Move
 from messaging.routing import QueueTarget
 
@@ -94,15 +95,12 @@ class QueueActor(LoopActor):
     # --- flows ---
 
     def _bind(self, message: BindFlow) -> None:
-        if not self._config.egress_enabled:
+        try:
+            self._may_bind()
+        except BindRefused as refusal:
             self._bind_refusals += 1
-            raise BindRefused(BIND_DISABLED, f"503 Queue Shutdown: egress of {self._config.name!r} is shut down")
-        if len(self._flows) >= self._config.max_bind_count:
-            self._bind_refusals += 1
-            raise BindRefused(
-                BIND_TOO_MANY,
-                f"503 Max clients exceeded for Queue: {self._config.name!r} takes {self._config.max_bind_count} flows",
-            )
+            self._tell(CLIENT_BIND_FAILED, message.client, f"bind to queue {self._config.name} failed: {refusal}")
+            raise
         flow_id = message.flow_id
         flow = Flow(
             flow_id=flow_id,
@@ -113,11 +111,27 @@ class QueueActor(LoopActor):
             bound_order=flow_id,
         )
         self._flows[flow_id] = flow
+        self._tell(CLIENT_BOUND, message.client, f"bound to queue {self._config.name}, flow {flow_id}")
         self._move(self._access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
 
+    def _may_bind(self) -> None:
+        if not self._config.egress_enabled:
+            raise BindRefused(BIND_DISABLED, f"503 Queue Shutdown: egress of {self._config.name!r} is shut down")
+        if len(self._flows) >= self._config.max_bind_count:
+            raise BindRefused(
+                BIND_TOO_MANY,
+                f"503 Max clients exceeded for Queue: {self._config.name!r} takes {self._config.max_bind_count} flows",
+            )
+
+    def _tell(self, kind: EventKind, client: str, description: str) -> None:
+        if is_named(self._config.name):
+            self.runtime.events.emit(kind, description, client=client)
+
     def _unbind(self, message: UnbindFlow) -> None:
-        if self._flows.pop(message.flow_id, None) is None:
+        gone = self._flows.pop(message.flow_id, None)
+        if gone is None:
             return
+        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._config.name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
         moves = self._access.unbind(message.flow_id, self.runtime.clock.now_ms())
         self._move(moves, count_as_failed=message.count_as_failed)

@@ -30,7 +30,8 @@ from actors.messages import (
 )
 from actors.queue_assembly import QueueServices, assemble_queue
 from messaging.address import Address
-from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
+from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.recovery import StoredPartition
 from messaging.topics import Syntax, TopicError, TopicFilter, parse_queue_subscription
 from storage.interface import Table, TableWrite
@@ -105,6 +106,7 @@ class QueueDirectory(LoopActor):
         self._next_partition_id += count
         handle = self._assemble(message.definition, message.kind, message.durable, partition_ids)
         if not message.durable:
+            self._tell(VPN_QUEUE_CREATED, handle, "created")
             self._attract(handle, lambda: answer.set(handle))
             return answer
         for partition in handle.target.partitions:
@@ -116,6 +118,7 @@ class QueueDirectory(LoopActor):
                 error = StoreRefused(reason)
                 answer.set_exception((StoreRefused, error, None))
             else:
+                self._tell(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
 
         counter = TableWrite(Table.CATALOG, COUNTER_ROW, str(self._next_partition_id).encode())
@@ -151,12 +154,17 @@ class QueueDirectory(LoopActor):
             answer.set(False)
             return answer
         self._end(handle)
+        self._tell(VPN_QUEUE_DELETED, handle, "deleted")
         if not handle.durable:
             answer.set(True)
             return answer
         row = TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), None)
         self._write([row], lambda _: answer.set(True))
         return answer
+
+    def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
+        if is_named(handle.name):
+            self.runtime.events.emit(kind, f"Queue {handle.name} {what}")
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""

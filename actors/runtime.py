@@ -14,6 +14,7 @@ import pykka
 
 from actors.cell import ActorCell
 from actors.clock import Clock
+from actors.events import Events
 from actors.inbox import Dispatcher
 from actors.supervision import RestartPolicy
 from messaging.address import Address
@@ -59,6 +60,7 @@ class Runtime:
         self.loop = loop
         self.clock = clock
         self.rng = rng
+        self.events = Events(clock)  # what happens, for operators
         self.dispatcher = Dispatcher(call_soon=loop.call_soon, clock=clock)
         self.roots: list[ActorCell] = []
         self._on_fatal = on_fatal

@@ -26,6 +26,7 @@ from actors.runtime import TimerHandle
 from actors.spool_io import CommitDone, CommitFailed, StoreWriter
 from messaging.address import Address
 from messaging.admission import SpoolGate
+from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED
 from messaging.publication import Publication
 from storage.interface import PageDamage, PageWrite, Table, TableWrite
 from storage.record_page import Run, encode_page
@@ -180,6 +181,8 @@ class SpoolActor(LoopActor):
     def _set_page_aside(self, message: SetPageAside) -> None:
         log.error("a page of partition %d cannot be read: %s", message.partition_id, message.damage)
         self.damaged_pages_count += 1
+        text = f"a page of partition {message.partition_id} cannot be read: {message.damage}"
+        self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         self._planner.quarantine_page(PageDamage(message.partition_id, message.first_sequence, message.damage))
 
     def _purge(self, message: PurgeFromStore) -> None:
@@ -200,8 +203,7 @@ class SpoolActor(LoopActor):
             page.done(True)
         # A commit from the reserve says nothing about room for messages; the probe does.
         if self._gate.blocked and not commit.job.uses_reserve:
-            log.info("the spool takes messages again")
-            self._gate.blocked = ""
+            self._unblock("the spool takes messages again")
         self._page_out_the_oldest()
 
     def _commit_failed(self, message: CommitFailed) -> None:
@@ -211,6 +213,7 @@ class SpoolActor(LoopActor):
         self._paging_through = 0  # pages it had asked for may be among what was not written
         if not self._gate.blocked:
             log.warning("the spool takes no more messages: %s", message.reason)
+            self.runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
             self.runtime.after(PROBE_INTERVAL_MS, self._probe)
         self._gate.blocked = message.reason
         for publication in commit.publications:
@@ -236,11 +239,15 @@ class SpoolActor(LoopActor):
         if not self._gate.blocked:
             return
         if self._writer.has_room():
-            log.info("the spool has room again")
-            self._gate.blocked = ""
+            self._unblock("the spool has room again")
             self.on_drained()
         else:
             self.runtime.after(PROBE_INTERVAL_MS, self._probe)
+
+    def _unblock(self, text: str) -> None:
+        log.info(text)
+        self._gate.blocked = ""
+        self.runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
 
     def _page_out_the_oldest(self) -> None:
         """Keep the journal short: ask whoever holds up its head to move into pages."""

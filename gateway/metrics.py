@@ -73,6 +73,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_spool_used_bytes", GAUGE, "Bytes of the spool in use"),
     Metric("sluicegate_spool_limit_bytes", GAUGE, "Bytes the spool may use"),
     Metric("sluicegate_spool_damaged_records_total", COUNTER, "Records set aside because their checksum was wrong"),
+    Metric("sluicegate_events_total", COUNTER, "Events emitted", ("event",)),
+    Metric("sluicegate_events_suppressed_total", COUNTER, "Events not emitted: too many of a kind", ("event",)),
     Metric("sluicegate_actors", GAUGE, "Actors that run", ("kind",)),
     Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in inboxes", ("kind",)),
     Metric("sluicegate_actor_messages_handled_total", COUNTER, "Messages handled, a batch counted by rows", ("kind",)),

@@ -24,6 +24,7 @@ from actors.spool_io import ThreadedStore
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
 from gateway.config import Config, diff
+from gateway.event_bus import reload_event_log, spawn_event_log
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
@@ -31,8 +32,10 @@ from gateway.queue_kinds import group_queue
 from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.tree import SupervisorActor
+from gateway.version import VERSION
 from messaging.address import Address
 from messaging.admission import SpoolGate
+from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
 from messaging.memory import MemoryBudget
 from messaging.routing import RetainedMessage, TopicSpace
 from storage.errors import StorageError
@@ -69,6 +72,7 @@ class Node:
         self._threads = ThreadedStore(store, self.runtime)
         self.root = self._spawn_root()
         self.spool = self._spawn_spool()
+        self.event_log = spawn_event_log(self)
         self.router = self._spawn_router()
         self.queues = self._spawn_queues()
         self.mqtt = MqttFront(self)
@@ -79,6 +83,9 @@ class Node:
     async def start(self) -> None:
         """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
         self._bring_back_retained()
+        if self.recovered.damaged_count:
+            text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
+            self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
         await self._declare_queues(self.config)
         await self.mqtt.restore(self.recovered.sessions)
@@ -89,6 +96,7 @@ class Node:
             await self._open_admin()
         await self.mqtt.start()
         self.ready = True
+        self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
     async def _open_admin(self) -> None:
         admin = self.config.admin
@@ -107,6 +115,7 @@ class Node:
             log.info("%s", change)
         self.config = config
         set_up_logging(config.log)
+        reload_event_log(self.event_log, config)
         await self._declare_queues(config)
         self.mqtt.reload()
 

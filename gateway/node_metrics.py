@@ -27,6 +27,7 @@ def samples_of(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) ->
         *_front(node),
         *_queues(queues),
         *_spool(node),
+        *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]
 
@@ -100,6 +101,14 @@ def _spool(node: "Node") -> Iterator[Sample]:
     usage = node.store.usage()
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
+
+
+def _events(node: "Node") -> Iterator[Sample]:
+    events = node.runtime.events
+    for name, count in events.counts.items():
+        yield Sample("sluicegate_events_total", count, (name,))
+    for name, count in events.suppressed.items():
+        yield Sample("sluicegate_events_suppressed_total", count, (name,))
 
 
 def _actors(roots: Sequence[ActorOverview]) -> Iterator[Sample]:

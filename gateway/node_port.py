@@ -22,10 +22,12 @@ from actors.messages import (
 )
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
+from gateway.event_bus import event_view
 from gateway.node_metrics import samples_of
 from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused
 from gateway.views import (
     ActorView,
+    EventView,
     FlowView,
     Health,
     MessageView,
@@ -101,6 +103,10 @@ class NodeView(NodePort):
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
         return [_actor_view(root.overview(), "") for root in self._node.runtime.roots]
+
+    async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        """Return recent events, oldest first."""
+        return [event_view(number, event) for number, event in self._node.runtime.events.recent(after, limit)]
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the node's samples."""

@@ -6,7 +6,7 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gateway.views import ActorView, Health, MessageView, QueueView, Sample
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView, Sample
 from messaging.queue_config import QueueDefinition, QueueInvalid
 
 __all__ = ["NodePort", "QueueAlreadyExists", "QueueInvalid", "QueueNotFound", "Refused"]
@@ -68,6 +68,9 @@ class NodePort(Protocol):
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
+
+    async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the samples of `gateway.metrics.METRICS` that have a value."""

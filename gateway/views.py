@@ -175,6 +175,20 @@ class ActorView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EventView:
+    """One thing that happened."""
+
+    number: int  # ascending by one since the start of the node
+    time_ms: int  # wall clock
+    level: str  # info, notice, warning or error
+    scope: str  # SYSTEM, VPN or CLIENT
+    event: str  # its name
+    text: str  # as it is logged and published
+    vpn: str | None = None
+    client: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Whether the process works at all, and whether it should be sent traffic."""
 

@@ -125,6 +125,11 @@ def check_queue_name(name: str, *, durable: bool = True) -> None:
         raise QueueInvalid("name", f"{name!r} starts with '#'", f"'#' starts reserved names; only {DEAD_MESSAGE_QUEUE}")
 
 
+def is_named(name: str) -> bool:
+    """Tell whether people named a queue; the others are the broker's own, and as many as clients."""
+    return not name.startswith("#") or name == DEAD_MESSAGE_QUEUE
+
+
 def checked(config: QueueConfig, *, reserved_name: bool = False) -> QueueConfig:
     """Return the same configuration, or raise QueueInvalid for the first rule it breaks.
 

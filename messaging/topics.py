@@ -8,8 +8,9 @@ Rules of matching, for both syntaxes:
 
 1. Levels are what `/` separates. Empty levels count: `a`, `/a`, `a/` and `a//b` are four different topics. Nothing
    is normalised: topics are equal when their code points are [MQTT 4.7.3-4].
-2. A topic whose first level begins with `$` or `#P2P` is reached only by a filter that names that first level in
-   full, never by a wildcard there [MQTT 4.7.2-1]. In later levels wildcards are free.
+2. A topic whose first level begins with `$`, `#P2P` or `#LOG` is reached only by a filter that names that first level
+   in full, never by a wildcard there [MQTT 4.7.2-1]. In later levels wildcards are free. (SMF lets wildcards reach
+   `#LOG`; but an MQTT client, whose `#` is such a wildcard, must not be sent a topic that has one in it.)
 3. A wildcard stands for one level, or in the last place of a filter for all levels from there on. So matching goes
    once from left to right and never back.
 """
@@ -190,7 +191,7 @@ def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilt
 
 def hidden_from_wildcards(topic: str) -> bool:
     """Return whether only a literal first level reaches this topic (rule 2 above)."""
-    return topic.startswith("$") or topic.startswith("#P2P")
+    return topic.startswith("$") or topic.startswith("#P2P") or topic.startswith("#LOG")
 
 
 def matches(topic_filter: TopicFilter, topic: str) -> bool:

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from gateway.admin.openapi import docs_page, document, index_page
-from gateway.admin.operations import BROWSE_PARAMETERS, Parameter
+from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, Parameter
 from gateway.admin.problems import Unacceptable
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid
-from gateway.views import ActorView, Health, MessageView, QueueView
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView
 from messaging.queue_config import definition_from_dict
 
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
@@ -38,10 +38,16 @@ class _Actors:
     actors: Sequence[ActorView]
 
 
+@dataclass(frozen=True, slots=True)
+class _Events:
+    events: Sequence[EventView]
+
+
 QUEUE: Final = TypeAdapter(QueueView)
 QUEUES: Final = TypeAdapter(_Queues)
 MESSAGES: Final = TypeAdapter(_Messages)
 ACTORS: Final = TypeAdapter(_Actors)
+EVENTS: Final = TypeAdapter(_Events)
 HEALTH: Final = TypeAdapter(Health)
 
 
@@ -83,6 +89,11 @@ class AdminApi:
     async def actors(self, request: Request) -> Response:
         """The tree of actors."""
         return _json(ACTORS.dump_json(_Actors(await self._node.actor_tree())))
+
+    async def events(self, request: Request) -> Response:
+        """What happened lately."""
+        after, limit = (_whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
+        return _json(EVENTS.dump_json(_Events(await self._node.events(after=after or 0, limit=limit or 1))))
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter
 from gateway.version import VERSION
-from gateway.views import QUEUE_CONFIG_SCHEMA, ActorView, Health, MessageView, QueueView, attribute_schema
+from gateway.views import QUEUE_CONFIG_SCHEMA, ActorView, EventView, Health, MessageView, QueueView, attribute_schema
 from messaging.queue_attributes import ATTRIBUTES
 
 Schema = dict[str, object]
@@ -131,8 +131,9 @@ def _schemas() -> Schema:
         "Queues": _list_of("queues", "QueueView"),
         "Messages": _list_of("messages", "MessageView"),
         "Actors": _list_of("actors", "ActorView"),
+        "Events": _list_of("events", "EventView"),
     }
-    for view in (QueueView, MessageView, ActorView, Health):
+    for view in (QueueView, MessageView, ActorView, EventView, Health):
         schema = TypeAdapter(view).json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions

@@ -8,6 +8,7 @@ HTML: Final = "text/html"
 METRICS_TEXT: Final = "text/plain"
 MESSAGES_MAX: Final = 1000  # one page of a browse
 MESSAGES_DEFAULT: Final = 100
+EVENTS_MAX: Final = 1000  # what a node keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,11 @@ BROWSE_PARAMETERS: Final = (
     Parameter("limit", "most messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
 )
 
+EVENTS_PARAMETERS: Final = (
+    Parameter("after", "events with numbers above this one", 0, 2**63 - 1, 0),
+    Parameter("limit", "most events to return; the latest ones", 1, EVENTS_MAX, 100),
+)
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
     Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),
@@ -84,6 +90,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (Answer(200, "Text exposition format", None, METRICS_TEXT),),
     ),
     Operation("actors", "GET", "/actors", "The tree of actors", (Answer(200, "Roots first", "Actors"),)),
+    Operation(
+        "events",
+        "GET",
+        "/events",
+        "What happened lately, oldest first",
+        (Answer(200, "The latest ones", "Events"), Answer(422, "A parameter is not allowed", "Problem")),
+        parameters=EVENTS_PARAMETERS,
+    ),
     Operation("list_queues", "GET", "/queues", "Every queue", (Answer(200, "By name", "Queues"),)),
     Operation(
         "create_queue",

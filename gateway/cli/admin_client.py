@@ -12,7 +12,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
-from gateway.views import ActorView, MessageView, QueueView
+from gateway.views import ActorView, EventView, MessageView, QueueView
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
@@ -25,6 +25,7 @@ _QUEUE: Final = TypeAdapter(QueueView)
 _QUEUES: Final = TypeAdapter(tuple[QueueView, ...])
 _MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
 _ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
+_EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
 class AdminClient:
@@ -69,6 +70,11 @@ class AdminClient:
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
         return _read(_ACTORS, _member(self._ask("GET", "/actors"), "actors"))
+
+    def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        """Return events with numbers above `after`, oldest first."""
+        query = urlencode({"after": after, "limit": limit})
+        return _read(_EVENTS, _member(self._ask("GET", f"/events?{query}"), "events"))
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
         data = None if body is None else orjson.dumps(body)

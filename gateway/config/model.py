@@ -7,7 +7,7 @@ from pydantic import model_validator
 from gateway.config.authentication import Authentication
 from gateway.config.listeners import Listeners
 from gateway.config.section import Section
-from gateway.config.sections import Admin, Backpressure, Data, Log, Metrics, Mqtt, Node, Queues, Spool
+from gateway.config.sections import Admin, Backpressure, Data, Events, Log, Metrics, Mqtt, Node, Queues, Spool
 
 
 class Config(Section):
@@ -22,6 +22,7 @@ class Config(Section):
     spool: Spool = Spool()
     queues: Queues = Queues()
     backpressure: Backpressure = Backpressure()
+    events: Events = Events()
     metrics: Metrics = Metrics()
     log: Log = Log()
 

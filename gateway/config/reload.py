@@ -10,6 +10,7 @@ from gateway.config.model import Config
 RELOADABLE: Final[tuple[str, ...]] = (
     "authentication",  # for the next CONNECT; open connections stay
     "backpressure",
+    "events",
     "listeners.mqtt.max_connections",
     "listeners.mqtt_tls.max_connections",
     "listeners.mqtt_websocket.max_connections",

@@ -157,6 +157,16 @@ class Queues(Section):
         return self
 
 
+class Events(Section):
+    """Which events go on the message bus, and under which topics. All of them are logged and counted."""
+
+    publish_system: bool = Field(default=True, description="events of the node")
+    publish_vpn: bool = Field(default=True, description="events of queues and quotas")
+    publish_client: bool = Field(default=False, description="events of clients: connect, bind, and their ends")
+    smf_topics: bool = Field(default=True, description="as #LOG/..., which queues can collect")
+    mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
+
+
 class Backpressure(Section):
     """What happens to those that send faster than others read."""
 

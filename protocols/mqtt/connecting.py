@@ -6,6 +6,7 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import BindFlow, BindRefused, UnbindFlow
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
+from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED
 from protocols.authentication import Principal, Proven
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.events import ConnectReceived
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
 
 ASSIGNED_PREFIX: Final = "auto-"
+LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
 async def connect(connection: "MqttConnection", event: ConnectReceived, proven: Proven | None = None) -> None:
@@ -50,6 +52,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     session = claimed.session
     connection.adopt(session, event.will)
     _set_up(connection, event, session)
+    _tell_connected(connection, event, session, claimed.present)
     if session.is_durable:
         assert connection.writes is not None
         await connection.writes.store_session(connection.will)
@@ -140,6 +143,19 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
     connection.delivering.resend_retained(connection.runtime.clock.wall_ms())
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
+
+
+def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:
+    level = LEVEL_NAMES[event.level]
+    what = "resumed" if resumed else "new"
+    text = f"MQTT {level} client connected from {connection.peer_name()}, {what} session"
+    connection.runtime.events.emit(CLIENT_CONNECTED, text, client=session.client_id)
+
+
+def tell_disconnected(connection: "MqttConnection", session: Session) -> None:
+    """Tell operators that a client's session has left its connection."""
+    text = f"MQTT client at {connection.peer_name()} disconnected"
+    connection.runtime.events.emit(CLIENT_DISCONNECTED, text, client=session.client_id)
 
 
 async def resume_flows(connection: "MqttConnection", session: Session) -> None:

@@ -16,7 +16,7 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from messaging.batch import MessageBatch
 from protocols.mqtt.authenticating import Authenticating
-from protocols.mqtt.connecting import connect
+from protocols.mqtt.connecting import connect, tell_disconnected
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import (
@@ -440,6 +440,7 @@ class MqttConnection:
         self.delivering = None
         self.writes = None
         session.subscriber.address = session.subscriber.pressure = None
+        tell_disconnected(self, session)
         if publishing is not None and delivering is not None:
             publishing.leave()
             session.remembered = delivering.unanswered_of_session_queue()

@@ -65,7 +65,7 @@ def filter_matches(filter_text: str, syntax: Syntax, topic: str) -> bool:
         ("br*wn", ["br*wn"], ["brown"]),
         ("a/>/b", ["a/>/b"], ["a/x/b"]),
         ("a>", ["a>"], ["ab", "a"]),
-        (">", ["x/y", "x", "/", "#LOG/INFO"], ["$SYS/x", "$", "#P2P/v:r/x/c/i", "#P2P"]),
+        (">", ["x/y", "x", "/", "#LO/INFO"], ["$SYS/x", "$", "#P2P/v:r/x/c/i", "#P2P", "#LOG/INFO"]),
         ("*/x", ["a/x", "/x"], ["$SYS/x", "#P2P/x", "a"]),
         ("*", ["a"], ["a/b", "$a", "#P2P"]),
         ("#P2P/v:r/abcd/c1/>", ["#P2P/v:r/abcd/c1/reply/1"], ["#P2P/v:r/abcd/c1", "#P2P/v:r/abcd/c2/reply/1"]),
@@ -147,7 +147,7 @@ def test_both_syntaxes_come_to_the_same_levels() -> None:
 def pattern_of(filter_text: str, syntax: Syntax) -> str:
     """Translate a filter to a regular expression, with no look at how `matches` works."""
     words = filter_text.split("/")
-    hidden = r"(?!\$|#P2P)"
+    hidden = r"(?!\$|#P2P|#LOG)"
     parts = []
     for index, word in enumerate(words):
         is_last = index == len(words) - 1
@@ -194,13 +194,13 @@ def test_a_literal_filter_matches_its_own_topic_only(topic: str) -> None:
         assert not matches(own, topic + "x")
 
 
-@pytest.mark.parametrize("topic", ["$", "$SYS/x", "#P2P", "#P2P/x", "#P2PQ/x"])
+@pytest.mark.parametrize("topic", ["$", "$SYS/x", "#P2P", "#P2P/x", "#P2PQ/x", "#LOG/x"])
 def test_reserved_topics_are_hidden_from_wildcards(topic: str) -> None:
-    """SMF reserved topics: first levels that begin with `$` or `#P2P`."""
+    """SMF reserved topics: first levels that begin with `$`, `#P2P` or `#LOG`."""
     assert hidden_from_wildcards(topic)
 
 
-@pytest.mark.parametrize("topic", ["a", "/$SYS", "#LOG/x", "#P2", "p/#P2P"])
+@pytest.mark.parametrize("topic", ["a", "/$SYS", "#LO/x", "#P2", "p/#P2P", "p/#LOG"])
 def test_other_topics_are_not_hidden_from_wildcards(topic: str) -> None:
     """Only the first level is special."""
     assert not hidden_from_wildcards(topic)

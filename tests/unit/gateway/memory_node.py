@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
 from gateway.views import (
     ActorView,
+    EventView,
     FlowView,
     Health,
     MessageView,
@@ -24,6 +25,7 @@ class MemoryNode:
 
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
+    happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
     refusal: str = ""  # why it refuses to delete
@@ -114,6 +116,9 @@ class MemoryNode:
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors
+
+    async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        return [event for event in self.happened if event.number > after][-limit:]
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         return self.samples

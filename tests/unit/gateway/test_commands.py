@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gateway.cli import app, main
 from gateway.cli.actors import tree
 from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
-from gateway.views import ActorView, FlowView
+from gateway.views import ActorView, EventView, FlowView
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 
@@ -54,6 +54,26 @@ def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNo
     assert shell.run("queue", "purge", "orders/eu", "--yes") == "removed 1 messages from orders/eu\n"
     assert shell.run("queue", "delete", "orders/eu", "-y") == "deleted orders/eu\n"
     assert node.definitions == {}
+
+
+def test_events_are_printed_oldest_first_and_harmlessly(shell: Shell, node: MemoryNode) -> None:
+    node.happened = [
+        EventView(
+            number=number,
+            time_ms=1_700_000_000_000,
+            level="info",
+            scope="CLIENT",
+            event="CLIENT_CLIENT_CONNECT",
+            text=f"CLIENT: CLIENT_CLIENT_CONNECT: default c{number}\x1b[2J connected",
+        )
+        for number in (1, 2, 3)
+    ]
+    lines = shell.run("events", "--limit", "2").splitlines()
+    assert lines == [
+        f"2023-11-14T22:13:20.000Z info    CLIENT: CLIENT_CLIENT_CONNECT: default c{number}\\x1b[2J connected"
+        for number in (2, 3)
+    ]
+    assert orjson.loads(shell.run("events", "--limit", "1", "--json"))["number"] == 3
 
 
 def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:

@@ -1,0 +1,67 @@
+"""The event log: carries events to the log, and as direct messages to whoever subscribed to them."""
+
+import logging
+from random import Random
+from typing import Any, Final
+
+from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
+from actors.publishing import Publisher
+from messaging.address import Address
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.events import CLIENT, ERROR, INFO, NOTICE, VPN, WARNING, Event
+from messaging.routing import TopicSpace
+
+log = logging.getLogger("sluicegate.events")
+
+LOG_LEVELS: Final = {INFO: logging.INFO, NOTICE: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
+
+
+class EventLog(LoopActor):
+    """Writes each event to the log, and publishes it as a direct message to whoever subscribed."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        space: TopicSpace,
+        spool: Address,
+        router_name: str,
+        rng: Random,
+        prefixes: tuple[str, ...],
+        scopes: tuple[str, ...],
+    ) -> None:
+        super().__init__(cell)
+        self.router_name = router_name
+        self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
+        self.scopes = scopes  # whose events go on the bus
+        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=rng)
+
+    def on_receive(self, event: Any) -> None:
+        """Carry one event out."""
+        assert isinstance(event, Event)
+        values = {"event": event.kind.name}
+        if event.kind.scope in (VPN, CLIENT):
+            values["vpn"] = event.vpn
+        if event.kind.scope == CLIENT:
+            values["client"] = event.client
+        log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
+        if event.kind.scope in self.scopes:
+            for prefix in self.prefixes:
+                self._publish(event, prefix)
+
+    def _publish(self, event: Event, prefix: str) -> None:
+        payload = event.text().encode(errors="replace")
+        batch = MessageBatch(
+            topic=event.topic(prefix, self.router_name),
+            topics=None,
+            payloads=[payload],
+            headers=None,
+            qos=AT_MOST_ONCE,
+            retain=False,
+            publisher="",
+            received_ms=event.wall_ms,
+            payload_bytes=len(payload),
+        )
+        self._publisher.publish(batch, 0)
+        self._publisher.pressures.clear()  # events wait for nobody: who is slow loses them, counted as any drop

@@ -1,0 +1,54 @@
+"""Telling operators what happens: everybody on the loop leaves events here.
+
+An event may be emitted in the middle of a publish, so logging and publishing it is left to `actors.event_log`. Kinds,
+texts and topics are `messaging.events`.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from actors.clock import Clock
+from messaging.address import Address
+from messaging.events import DEFAULT_VPN, NOBODY, SYSTEM, Event, EventAllowance, EventKind
+
+RECENT_MAX: Final = 1000  # about 300 bytes each
+
+
+@final
+class Events:
+    """Where everybody on the loop leaves events. A flood of one kind is cut, and what is cut is counted.
+
+    Recent events have numbers, ascending by one from 1, so that who follows them knows where it stands.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.log: Address | None = None  # the event log; None while the node is being put together
+        self.counts: dict[str, int] = {}  # name -> events emitted
+        self.suppressed: dict[str, int] = {}  # name -> events beyond the allowance
+        self._clock = clock
+        self._allowances: dict[str, EventAllowance] = {}
+        self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_MAX)
+        self._last_number = 0
+
+    def emit(self, kind: EventKind, description: str, *, client: str = NOBODY) -> None:
+        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT."""
+        name = kind.name
+        now_ms = self._clock.now_ms()
+        allowance = self._allowances.get(name)
+        if allowance is None:
+            allowance = self._allowances[name] = EventAllowance(now_ms)
+        if not allowance.take(now_ms):
+            self.suppressed[name] = self.suppressed.get(name, 0) + 1
+            return
+        self.counts[name] = self.counts.get(name, 0) + 1
+        vpn = NOBODY if kind.scope == SYSTEM else DEFAULT_VPN
+        event = Event(kind, description, vpn=vpn, client=client, wall_ms=self._clock.wall_ms())
+        self._last_number += 1
+        self._recent.append((self._last_number, event))
+        if self.log is not None:
+            self.log.post(event)
+
+    def recent(self, after: int, limit: int) -> list[tuple[int, Event]]:
+        """Return events with numbers above `after`, oldest first; the latest ones when there are more than `limit`."""
+        found = [each for each in self._recent if each[0] > after]
+        return found[-limit:]

@@ -1,0 +1,68 @@
+"""A node's event log put together: which events it publishes, under which topics, from the configuration."""
+
+from typing import TYPE_CHECKING
+
+from actors.cell import ActorCell
+from actors.event_log import EventLog
+from actors.supervision import VITAL
+from gateway.config import Config
+from gateway.views import EventView
+from messaging.events import CLIENT, MQTT_PREFIX, NOBODY, SMF_PREFIX, SYSTEM, VPN, Event
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+def spawn_event_log(node: "Node") -> ActorCell:
+    """Start the event log; from then on events that are emitted are carried out."""
+    cell = node.runtime.spawn(
+        lambda cell: EventLog(
+            cell,
+            space=node.space,
+            spool=node.spool.inbox,
+            router_name=node.config.node.name,
+            rng=node.runtime.rng,
+            prefixes=_prefixes(node.config),
+            scopes=_scopes(node.config),
+        ),
+        kind="events",
+        name="events",
+        policy=VITAL,
+        parent=node.root,
+    )
+    node.runtime.events.log = cell.inbox
+    return cell
+
+
+def reload_event_log(cell: ActorCell, config: Config) -> None:
+    """Take over a changed configuration."""
+    actor = cell.actor
+    assert isinstance(actor, EventLog)
+    actor.prefixes = _prefixes(config)
+    actor.scopes = _scopes(config)
+
+
+def event_view(number: int, event: Event) -> EventView:
+    """Return an event as operators see it."""
+    return EventView(
+        number=number,
+        time_ms=event.wall_ms,
+        level=event.kind.level.lower(),
+        scope=event.kind.scope,
+        event=event.kind.name,
+        text=event.text(),
+        vpn=None if event.vpn == NOBODY else event.vpn,
+        client=None if event.client == NOBODY else event.client,
+    )
+
+
+def _prefixes(config: Config) -> tuple[str, ...]:
+    events = config.events
+    chosen = ((SMF_PREFIX, events.smf_topics), (MQTT_PREFIX, events.mqtt_topics))
+    return tuple(prefix for prefix, wanted in chosen if wanted)
+
+
+def _scopes(config: Config) -> tuple[str, ...]:
+    events = config.events
+    chosen = ((SYSTEM, events.publish_system), (VPN, events.publish_vpn), (CLIENT, events.publish_client))
+    return tuple(scope for scope, wanted in chosen if wanted)

@@ -1,0 +1,137 @@
+"""What a broker tells its operators: the kinds of events, their texts and topics, and how many may come at once.
+
+Names, scopes and topics are those that operators know from Solace. Emitting and publishing are `actors.events`; when a
+quantity crosses its threshold is `messaging.thresholds`.
+"""
+
+from typing import Final, final
+
+SYSTEM: Final = "SYSTEM"
+VPN: Final = "VPN"
+CLIENT: Final = "CLIENT"
+SCOPES: Final = (SYSTEM, VPN, CLIENT)
+
+INFO: Final = "INFO"
+NOTICE: Final = "NOTICE"
+WARNING: Final = "WARNING"
+ERROR: Final = "ERROR"
+
+DEFAULT_VPN: Final = "default"  # a node is one message VPN
+NOBODY: Final = "-"
+SMF_PREFIX: Final = "#LOG"
+MQTT_PREFIX: Final = "$SYS/LOG"
+CLIENT_LEVEL_CHARS_MAX: Final = 200  # of a client's name in a topic
+# These have a meaning in topics of some protocol, or none at all in MQTT's.
+ESCAPED_IN_TOPICS: Final = "%/+#*>\0"
+
+RATE_PER_S: Final = 50  # of one kind: a thousand devices that reconnect at once are news once
+BURST: Final = 200
+
+
+@final
+class EventKind:
+    """One kind of event. `name` is unique and begins with its scope."""
+
+    __slots__ = ("level", "name", "scope")
+
+    def __init__(self, name: str, level: str) -> None:
+        self.name = name
+        self.level = level
+        self.scope = name.partition("_")[0]
+        assert self.scope in SCOPES, name
+
+    def __repr__(self) -> str:
+        return f"EventKind({self.name})"
+
+
+SYSTEM_STARTUP_COMPLETE: Final = EventKind("SYSTEM_SYSTEM_STARTUP_COMPLETE", NOTICE)
+SYSTEM_SPOOL_CHANGED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_CHG", WARNING)  # it takes messages no more, or again
+SYSTEM_SPOOL_HIGH: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH", WARNING)
+SYSTEM_SPOOL_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
+SYSTEM_SPOOL_QUOTA_EXCEEDED: Final = EventKind("SYSTEM_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)
+SYSTEM_RECORD_QUARANTINED: Final = EventKind("SYSTEM_AD_RECORD_QUARANTINED", ERROR)  # ours: a record set aside
+SYSTEM_MESSAGES_HIGH: Final = EventKind("SYSTEM_AD_MSG_COUNT_UTILIZATION_HIGH", WARNING)
+SYSTEM_MESSAGES_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_MSG_COUNT_UTILIZATION_HIGH_CLEAR", INFO)
+SYSTEM_MESSAGES_EXCEEDED: Final = EventKind("SYSTEM_AD_MSG_COUNT_UTILIZATION_EXCEEDED", WARNING)
+SYSTEM_UNACKED_HIGH: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH", WARNING)
+SYSTEM_UNACKED_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH_CLEAR", INFO)
+SYSTEM_UNACKED_EXCEEDED: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_EXCEED", WARNING)
+
+VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
+VPN_SPOOL_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
+VPN_SPOOL_QUOTA_EXCEEDED: Final = EventKind("VPN_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)
+VPN_LOW_PRIORITY_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_REJECT_LOW_PRIORITY_MSG_LIMIT_HIGH", WARNING)
+VPN_LOW_PRIORITY_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_REJECT_LOW_PRIORITY_MSG_LIMIT_HIGH_CLEAR", INFO)
+VPN_LOW_PRIORITY_EXCEEDED: Final = EventKind("VPN_AD_MSG_SPOOL_REJECT_LOW_PRIORITY_MSG_LIMIT_EXCEED", WARNING)
+VPN_BINDS_HIGH: Final = EventKind("VPN_AD_BIND_COUNT_HIGH", WARNING)
+VPN_BINDS_HIGH_CLEAR: Final = EventKind("VPN_AD_BIND_COUNT_HIGH_CLEAR", INFO)
+VPN_QUEUE_CREATED: Final = EventKind("VPN_AD_QENDPT_CREATE", INFO)
+VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
+VPN_REBALANCE_STARTED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED", INFO)
+VPN_REBALANCE_COMPLETED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED", INFO)
+
+CLIENT_CONNECTED: Final = EventKind("CLIENT_CLIENT_CONNECT", INFO)
+CLIENT_DISCONNECTED: Final = EventKind("CLIENT_CLIENT_DISCONNECT", INFO)
+CLIENT_BOUND: Final = EventKind("CLIENT_CLIENT_BIND_SUCCESS", INFO)
+CLIENT_BIND_FAILED: Final = EventKind("CLIENT_CLIENT_BIND_FAILED", NOTICE)
+CLIENT_UNBOUND: Final = EventKind("CLIENT_CLIENT_UNBIND", INFO)
+CLIENT_PARTITION_ASSIGNED: Final = EventKind("CLIENT_AD_PARTITIONED_QUEUE_ASSIGNED", INFO)
+
+
+@final
+class Event:
+    """One thing that happened."""
+
+    __slots__ = ("client", "description", "kind", "vpn", "wall_ms")
+
+    def __init__(self, kind: EventKind, description: str, *, vpn: str, client: str, wall_ms: int) -> None:
+        self.kind = kind
+        self.description = description
+        self.vpn = vpn  # NOBODY for what concerns the node
+        self.client = client  # its name, or NOBODY
+        self.wall_ms = wall_ms
+
+    def text(self) -> str:
+        """Return the line that is logged and published: `SCOPE: EVENT: vpn client description`."""
+        return f"{self.kind.scope}: {self.kind.name}: {self.vpn} {self.client} {self.description}"
+
+    def topic(self, prefix: str, router: str) -> str:
+        """Return the topic below SMF_PREFIX or MQTT_PREFIX, as in `#LOG/INFO/CLIENT/router/EVENT/vpn/client`."""
+        kind = self.kind
+        topic = f"{prefix}/{kind.level}/{kind.scope}/{router}/{kind.name}"
+        if kind.scope == SYSTEM:
+            return topic
+        if kind.scope == VPN:
+            return f"{topic}/{self.vpn}"
+        return f"{topic}/{self.vpn}/{topic_level(self.client)}"
+
+    def __repr__(self) -> str:
+        return f"Event({self.text()!r})"
+
+
+def topic_level(name: str) -> str:
+    """Return a client's name as one level of a topic: percent-encoded where it would be more or less than that."""
+    shown = name[:CLIENT_LEVEL_CHARS_MAX]
+    return "".join([f"%{ord(each):02X}" if each in ESCAPED_IN_TOPICS else each for each in shown])
+
+
+@final
+class EventAllowance:
+    """How many events of one kind may still come: BURST at once, RATE_PER_S in the long run.
+
+    Invariant: `0 <= left <= BURST`.
+    """
+
+    __slots__ = ("_filled_ms", "_left_thousandths")
+
+    def __init__(self, now_ms: int) -> None:
+        self._left_thousandths = BURST * 1000
+        self._filled_ms = now_ms
+
+    def take(self, now_ms: int) -> bool:
+        """Use one; return False when there is none left."""
+        refill = (now_ms - self._filled_ms) * RATE_PER_S
+        self._filled_ms = now_ms
+        left = min(BURST * 1000, self._left_thousandths + refill)
+        self._left_thousandths = left - 1000 if left >= 1000 else left
+        return left >= 1000
