@@ -31,6 +31,7 @@ class Headers:
         "message_id",
         "native",
         "native_format",
+        "not_before_ms",
         "partition_key",
         "payload_is_text",
         "priority",
@@ -45,6 +46,7 @@ class Headers:
         partition_key: str | None = None,
         key_hash: int = -1,
         expires_at_ms: int = 0,
+        not_before_ms: int = 0,
         priority: int = PRIORITY_DEFAULT,
         payload_is_text: bool = False,
         content_type: str | None = None,
@@ -62,6 +64,7 @@ class Headers:
         self.partition_key = partition_key  # None: no key, the broker picks a partition at random
         self.key_hash = key_hash  # 16 bits of the key, or -1 without one
         self.expires_at_ms = expires_at_ms  # wall clock; 0: never
+        self.not_before_ms = not_before_ms  # wall clock; no queue delivers it earlier. 0: at once
         self.priority = priority  # 0 (lowest) to 9
         self.payload_is_text = payload_is_text  # the publisher says the payload is UTF-8 text
         self.content_type = content_type
@@ -86,6 +89,7 @@ class Headers:
             self.partition_key == other.partition_key
             and self.key_hash == other.key_hash
             and self.expires_at_ms == other.expires_at_ms
+            and self.not_before_ms == other.not_before_ms
             and self.priority == other.priority
             and self.payload_is_text == other.payload_is_text
             and self.content_type == other.content_type

@@ -8,7 +8,7 @@ from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY, SEQUENCE_MAX,
 from storage.interface import CommitJob, PageKey, PageWrite, Quarantined, TableWrite
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import encode_cursor
-from storage.record_page import PAGE_SUMMARY_BYTES, decode_page_summary
+from storage.record_page import decode_page_summary, directory_row
 from storage.record_table import encode_row, stored_key
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def touched_databases(job: CommitJob) -> set[str]:
 
 
 def _put_page(txn: "Transaction", databases: Databases, write: PageWrite) -> None:
-    row = write.page[:PAGE_SUMMARY_BYTES]
+    row = directory_row(write.page)
     key = PAGE_KEY.pack(write.partition_id, decode_page_summary(row).first_sequence)
     txn.put(key, write.page, db=databases.pages)
     txn.put(key, row, db=databases.directory)

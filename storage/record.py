@@ -1,7 +1,7 @@
 """A batch at rest: the columns of a messaging.batch.MessageBatch, one after the other.
 
     offset  type    field
-    0       u8      format version, 1
+    0       u8      format version, 2
     1       u8      flags: 1 topic table, 2 headers, 4 retain; the others are 0
     2       u8      qos
     3       u8      0
@@ -23,7 +23,8 @@
 Integers are little-endian. Columns are built and cut with calls that run in C, so a row without headers costs about
 four bytes and some tens of nanoseconds (`bench/cores/bench_storage.py`). A table of one topic is written as that
 topic, and a headers column without headers is left out: what is read back is equal row by row. There is no checksum
-here: a batch lies inside a sealed record. Journal records and pages are in `record_journal` and `record_page`.
+here: a batch lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Journal
+records and pages are in `record_journal` and `record_page`.
 """
 
 import struct
@@ -38,7 +39,8 @@ from storage.errors import DamagedRecord, UnsupportedFormat
 from storage.record_fields import decode_text, encode_text
 from storage.record_headers import decode_headers, encode_headers
 
-BATCH_FORMAT: Final = 1
+BATCH_FORMAT: Final = 2
+BATCH_FORMAT_OLDEST: Final = 1
 
 _TOPIC_TABLE: Final = 1
 _HEADERS: Final = 2
@@ -115,8 +117,9 @@ def decode_batch(data: bytes, offset: int, where: str = "batch") -> tuple[Messag
 
 
 def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int]:
-    if data[offset] != BATCH_FORMAT:
-        raise UnsupportedFormat(data[offset], BATCH_FORMAT, where)
+    version = data[offset]
+    if not BATCH_FORMAT_OLDEST <= version <= BATCH_FORMAT:
+        raise UnsupportedFormat(version, BATCH_FORMAT, where)
     head: tuple[int, int, int, int, int, int, int, int, int, int] = _HEAD.unpack_from(data, offset)
     _, flags, qos, zero, count, received_ms, payload_bytes, publisher_bytes, topic_bytes, headers_bytes = head
     _check_head(flags, qos, zero, count, headers_bytes)
@@ -136,7 +139,7 @@ def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int]:
         topic = decode_text(data[topic_start:lengths_start])
     headers: list[Headers | None] | None = None
     if flags & _HEADERS:
-        headers, headers_end = decode_headers(data, headers_start, count)
+        headers, headers_end = decode_headers(data, headers_start, count, version)
         if headers_end != end:
             raise ValueError(f"its headers end at byte {headers_end} instead of {end}")
     batch = MessageBatch(

@@ -7,11 +7,17 @@ bit is a truth value itself (T) or says that its field follows, in the order of 
     2 F key_hash        number      7 F reply_to       text        12 T eliding_eligible
     3 F expires_at_ms   number      8 F message_id     text        13 F user_properties
     4 F priority        u8          9 F timestamp_ms   number      14 F native: u8 format, bytes
-    5 F content_type    text       10 T dmq_eligible               15 T payload_is_text
+    5 F content_type    text       10 T dmq_eligible               15   a second u16 of flags follows the first
 
-User properties are a varint count, then for each: text name, u8 type, value (0 None, 1 false, 2 true, 3 number,
-4 float as f64, 5 text, 6 bytes). Field types are those of `record_fields`. All sixteen bits are taken: the next
-attribute needs a new version of the batch format.
+Second flags; those not named are 0:
+
+    0 T payload_is_text             1 F not_before_ms  number, behind the fields of the first
+
+In version 1 of the batch format bit 15 was payload_is_text, and there were no second flags.
+
+User properties are a varint count, then for each: text name, u8 type, value (0 None, 1 false, 2 true, 3 number, 4
+float as f64, 5 text, 6 bytes). Field types are those of `record_fields`. Once released, a bit that was 0 may get a
+meaning only in a new version of the batch format.
 """
 
 import struct
@@ -46,7 +52,11 @@ _DELIVER_TO_ONE: Final = 1 << 11
 _ELIDING_ELIGIBLE: Final = 1 << 12
 _USER_PROPERTIES: Final = 1 << 13
 _NATIVE: Final = 1 << 14
-_PAYLOAD_IS_TEXT: Final = 1 << 15
+_SECOND_FLAGS: Final = 1 << 15  # version 1: payload_is_text
+
+_PAYLOAD_IS_TEXT: Final = 1 << 0
+_NOT_BEFORE: Final = 1 << 1
+_SECOND_KNOWN: Final = 3
 
 _NO_HASH: Final = -1
 
@@ -72,23 +82,32 @@ def encode_headers(column: list[Headers | None]) -> bytes:
     return b"".join(out)
 
 
-def decode_headers(data: bytes, offset: int, count: int) -> tuple[list[Headers | None], int]:
-    """Return a column of `count` rows and the offset behind it. Raises IndexError, ValueError or struct.error."""
+def decode_headers(data: bytes, offset: int, count: int, version: int) -> tuple[list[Headers | None], int]:
+    """Return a column of `count` rows of a batch of this format version, and the offset behind it.
+
+    Raises IndexError, ValueError or struct.error.
+    """
     column: list[Headers | None] = []
     for _ in range(count):
         if data[offset] == 0:
             column.append(None)
             offset += 1
         else:
-            headers, offset = _take_row(data, offset)
+            headers, offset = _take_row(data, offset, version)
             column.append(headers)
     return column, offset
 
 
 def _put_row(out: list[bytes], headers: Headers) -> None:
     flags = _flags_of(headers)
+    second = _second_flags_of(headers)
+    if second:
+        flags |= _SECOND_FLAGS
     out.append(BYTES[flags & 0xFF])
     out.append(BYTES[flags >> 8])
+    if second:
+        out.append(BYTES[second & 0xFF])
+        out.append(BYTES[second >> 8])
     if headers.partition_key is not None:
         put_text(out, headers.partition_key)
     if flags & _KEY_HASH:
@@ -112,6 +131,8 @@ def _put_row(out: list[bytes], headers: Headers) -> None:
     if flags & _NATIVE:
         put_u8(out, headers.native_format)
         put_bytes(out, headers.native)
+    if second & _NOT_BEFORE:
+        put_number(out, headers.not_before_ms)
 
 
 def _flags_of(headers: Headers) -> int:
@@ -130,20 +151,34 @@ def _flags_of(headers: Headers) -> int:
     flags |= _ELIDING_ELIGIBLE if headers.eliding_eligible else 0
     flags |= 0 if headers.user_properties is None else _USER_PROPERTIES
     flags |= 0 if headers.native_format == NATIVE_NONE and not headers.native else _NATIVE
-    flags |= _PAYLOAD_IS_TEXT if headers.payload_is_text else 0
     return flags
 
 
-def _take_row(data: bytes, offset: int) -> tuple[Headers, int]:
+def _second_flags_of(headers: Headers) -> int:
+    flags = _PAYLOAD_IS_TEXT if headers.payload_is_text else 0
+    flags |= 0 if headers.not_before_ms == 0 else _NOT_BEFORE
+    return flags
+
+
+def _take_row(data: bytes, offset: int, version: int) -> tuple[Headers, int]:
     flags = data[offset] | data[offset + 1] << 8
     if not flags & _PRESENT:
         raise ValueError(f"a headers row with flags {flags:#06x}")
     offset += 2
+    second = 0
+    if flags & _SECOND_FLAGS:
+        if version == 1:
+            second = _PAYLOAD_IS_TEXT
+        else:
+            second = data[offset] | data[offset + 1] << 8
+            offset += 2
+            if second & ~_SECOND_KNOWN:
+                raise ValueError(f"a headers row with second flags {second:#06x}")
     headers = Headers(
         dmq_eligible=flags & _DMQ_ELIGIBLE != 0,
         deliver_to_one=flags & _DELIVER_TO_ONE != 0,
         eliding_eligible=flags & _ELIDING_ELIGIBLE != 0,
-        payload_is_text=flags & _PAYLOAD_IS_TEXT != 0,
+        payload_is_text=second & _PAYLOAD_IS_TEXT != 0,
     )
     if flags & _PARTITION_KEY:
         headers.partition_key, offset = take_text(data, offset)
@@ -168,6 +203,8 @@ def _take_row(data: bytes, offset: int) -> tuple[Headers, int]:
     if flags & _NATIVE:
         headers.native_format, offset = data[offset], offset + 1
         headers.native, offset = take_bytes(data, offset)
+    if second & _NOT_BEFORE:
+        headers.not_before_ms, offset = take_number(data, offset)
     return headers, offset
 
 

@@ -32,10 +32,16 @@ def seal(kind: bytes, version: int, content: bytes) -> bytes:
     return _SEAL.pack(kind, version, len(content), _checksum(kind, version, content)) + content
 
 
-def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str) -> int:
+def sealed_version(data: bytes, offset: int) -> int:
+    """Return the format version that a checked seal at `offset` names."""
+    return data[offset + 3]
+
+
+def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str, *, oldest: int = 0) -> int:
     """Check the seal at `offset` and return where its content ends; the content begins at `offset + SEAL_BYTES`.
 
-    Raises DamagedRecord and UnsupportedFormat.
+    The content is of `version`, or with `oldest` above 0 of one from there on. Raises DamagedRecord and
+    UnsupportedFormat.
     """
     if len(data) - offset < SEAL_BYTES:
         raise DamagedRecord(where, f"{len(data) - offset} bytes are left, a seal has {SEAL_BYTES}")
@@ -49,7 +55,7 @@ def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str) -> i
         raise DamagedRecord(where, f"its seal promises {content_bytes} bytes, {len(data) - start} are there")
     if _checksum(kind, found_version, memoryview(data)[start:end]) != checksum:
         raise DamagedRecord(where, f"the checksum of its {content_bytes} bytes does not match")
-    if found_version != version:
+    if found_version != version and not 0 < oldest <= found_version < version:
         raise UnsupportedFormat(found_version, version, where)
     return end
 

@@ -16,7 +16,7 @@ from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import CursorState, decode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PAGE_SUMMARY_BYTES, PageSummary, decode_page_summary
+from storage.record_page import PageSummary, decode_page_summary, directory_row
 from storage.record_table import decode_row, stored_key
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class RecoveryScan:
             self._set_aside("pages", key, where, "damaged", error.reason)
             return None
         with self._env.begin(write=True) as txn:
-            txn.put(key, page[:PAGE_SUMMARY_BYTES], db=self._databases.directory)
+            txn.put(key, directory_row(page, where), db=self._databases.directory)
         return summary
 
     def _rows(self, database: "_Database", first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:

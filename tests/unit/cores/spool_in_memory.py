@@ -17,7 +17,7 @@ from messaging.settlement import DISCARD_NOT_STORED
 from storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
 from storage.record_cursor import decode_cursor, encode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PAGE_SUMMARY_BYTES, Run, decode_page, decode_page_summary, encode_page
+from storage.record_page import Run, decode_page, decode_page_summary, encode_page
 from storage.spool_plan import Commit, PageRequest, SpoolPlanner
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
@@ -50,7 +50,7 @@ class DictStore:
         for number in [number for number in self.journal if number <= job.journal_delete_through]:
             del self.journal[number]
         for write in job.page_writes:
-            key = PageKey(write.partition_id, decode_page_summary(write.page[:PAGE_SUMMARY_BYTES]).first_sequence)
+            key = PageKey(write.partition_id, decode_page_summary(write.page).first_sequence)
             assert key not in self.pages, "a page is written once"
             self.pages[key] = write.page
         for cursor in job.cursor_puts:
@@ -68,10 +68,7 @@ class DictStore:
             was_clean=self.clean,
             next_record_number=max(self.journal, default=0) + 1,
             cursors={partition_id: decode_cursor(data) for partition_id, data in self.cursors.items()},
-            pages=[
-                StoredPage(key.partition_id, decode_page_summary(page[:PAGE_SUMMARY_BYTES]))
-                for key, page in sorted(self.pages.items())
-            ],
+            pages=[StoredPage(key.partition_id, decode_page_summary(page)) for key, page in sorted(self.pages.items())],
             journal=self._records(),
             tables={table: iter(()) for table in Table},
             quarantined=[],

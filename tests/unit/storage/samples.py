@@ -24,6 +24,7 @@ headers = st.builds(
     partition_key=st.none() | any_text,
     key_hash=st.integers(-1, 0xFFFF),
     expires_at_ms=any_number,
+    not_before_ms=any_number,
     priority=st.integers(0, 255),
     payload_is_text=st.booleans(),
     content_type=st.none() | any_text,

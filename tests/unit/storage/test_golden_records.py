@@ -10,55 +10,68 @@ import pytest
 
 from messaging.batch import MessageBatch
 from messaging.headers import NATIVE_MQTT5, Headers
+from messaging.marks import UNKNOWN_MARKS, Marks
 from storage.record import decode_batch, encode_batch
 from storage.record_cursor import CursorState, decode_cursor, encode_cursor
 from storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
-from storage.record_page import Run, decode_page, encode_page
+from storage.record_page import Run, decode_page, decode_page_summary, directory_row, encode_page
 from storage.record_table import decode_row, encode_row
 from unit.storage.samples import batch, rows_of
 
 GOLDEN = Path(__file__).parents[2] / "data" / "storage"
 
-EVERY_HEADER = Headers(
-    partition_key="pump-é",
-    key_hash=0xBEEF,
-    expires_at_ms=1_700_000_060_000,
-    priority=9,
-    payload_is_text=True,
-    content_type="text/plain",
-    correlation=b"\x00\xff",
-    reply_to="#q/answers",
-    message_id="m-1",
-    timestamp_ms=1_699_999_999_999,
-    dmq_eligible=True,
-    deliver_to_one=True,
-    eliding_eligible=True,
-    user_properties=[("n", None), ("f", False), ("t", True), ("i", -300), ("d", 1.5), ("s", "ü"), ("b", b"\x01")],
-    native_format=NATIVE_MQTT5,
-    native=b"\x26\x00\x01a\x00\x01b",
-)
+
+def every_header(*, not_before_ms: int) -> Headers:
+    """Return headers with every field set; version 1 of the batch format had no time to deliver from."""
+    return Headers(
+        partition_key="pump-é",
+        key_hash=0xBEEF,
+        expires_at_ms=1_700_000_060_000,
+        not_before_ms=not_before_ms,
+        priority=9,
+        payload_is_text=True,
+        content_type="text/plain",
+        correlation=b"\x00\xff",
+        reply_to="#q/answers",
+        message_id="m-1",
+        timestamp_ms=1_699_999_999_999,
+        dmq_eligible=True,
+        deliver_to_one=True,
+        eliding_eligible=True,
+        user_properties=[("n", None), ("f", False), ("t", True), ("i", -300), ("d", 1.5), ("s", "ü"), ("b", b"\x01")],
+        native_format=NATIVE_MQTT5,
+        native=b"\x26\x00\x01a\x00\x01b",
+    )
+
+
+def mixed_with(headers: Headers) -> MessageBatch:
+    """Return a batch in which every column is used."""
+    return MessageBatch(
+        topic="",
+        topics=["a/1", "a/2", "a/1"],
+        payloads=[b"one", b"", b"three"],
+        headers=[None, headers, Headers()],
+        qos=2,
+        retain=True,
+        publisher="meter-17",
+        received_ms=1_700_000_000_000,
+        payload_bytes=8,
+    )
+
+
 PLAIN = batch(2)
-MIXED = MessageBatch(
-    topic="",
-    topics=["a/1", "a/2", "a/1"],
-    payloads=[b"one", b"", b"three"],
-    headers=[None, EVERY_HEADER, Headers()],
-    qos=2,
-    retain=True,
-    publisher="meter-17",
-    received_ms=1_700_000_000_000,
-    payload_bytes=8,
-)
+MIXED = mixed_with(every_header(not_before_ms=1_700_000_030_000))
+MIXED_V1 = mixed_with(every_header(not_before_ms=0))
 CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
 
 WRITTEN: dict[str, bytes] = {
-    "batch_v1_plain": encode_batch(PLAIN),
-    "batch_v1_mixed": encode_batch(MIXED),
-    "journal_v1": encode_journal_record(
+    "batch_v2_plain": encode_batch(PLAIN),
+    "batch_v2_mixed": encode_batch(MIXED),
+    "journal_v1_batch_v2": encode_journal_record(
         [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
     ),
-    "page_v1": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
+    "page_v2": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
     "cursor_v1": encode_cursor(CURSOR),
     "table_row_v1": encode_row(b"plant/7/state", b"on"),
 }
@@ -76,7 +89,15 @@ def test_this_release_writes_the_golden_bytes(name: str) -> None:
     assert WRITTEN[name] == golden(name)
 
 
-@pytest.mark.parametrize(("name", "original"), [("batch_v1_plain", PLAIN), ("batch_v1_mixed", MIXED)])
+@pytest.mark.parametrize(
+    ("name", "original"),
+    [
+        ("batch_v1_plain", PLAIN),
+        ("batch_v1_mixed", MIXED_V1),
+        ("batch_v2_plain", PLAIN),
+        ("batch_v2_mixed", MIXED),
+    ],
+)
 def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
     """Every column, every header, every type of user property."""
     found, _ = decode_batch(golden(name), 0)
@@ -84,20 +105,30 @@ def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
     assert rows_of(found) == rows_of(original)
 
 
-def test_the_golden_journal_record_is_read() -> None:
+@pytest.mark.parametrize(("name", "mixed"), [("journal_v1", MIXED_V1), ("journal_v1_batch_v2", MIXED)])
+def test_golden_journal_records_are_read(name: str, mixed: MessageBatch) -> None:
     """Entries with their matches, and settlements."""
-    record = decode_journal_record(golden("journal_v1"))
+    record = decode_journal_record(golden(name))
 
-    assert [rows_of(entry.batch) for entry in record.entries] == [rows_of(PLAIN), rows_of(MIXED)]
+    assert [rows_of(entry.batch) for entry in record.entries] == [rows_of(PLAIN), rows_of(mixed)]
     assert record.entries[1].matches == [Match(1, 12, [0, 2]), Match(2, 5, [1])]
     assert record.settlements == [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)]
 
 
-def test_the_golden_page_is_read() -> None:
-    """Runs with a gap between them."""
-    runs = decode_page(golden("page_v1"))
+@pytest.mark.parametrize(
+    ("name", "mixed", "marks"),
+    [
+        ("page_v1", MIXED_V1, UNKNOWN_MARKS),
+        ("page_v2", MIXED, Marks(1_700_000_000_000, 1_700_000_060_000, 0, 1 << 4 | 1 << 9)),
+    ],
+)
+def test_golden_pages_are_read(name: str, mixed: MessageBatch, marks: Marks) -> None:
+    """Runs with a gap between them. A page that says nothing of its messages may hold anything."""
+    page = golden(name)
+    runs = decode_page(page)
 
-    assert [(run.first_sequence, rows_of(run.batch)) for run in runs] == [(10, rows_of(PLAIN)), (20, rows_of(MIXED))]
+    assert [(run.first_sequence, rows_of(run.batch)) for run in runs] == [(10, rows_of(PLAIN)), (20, rows_of(mixed))]
+    assert decode_page_summary(directory_row(page)).marks == marks
 
 
 @pytest.mark.parametrize(

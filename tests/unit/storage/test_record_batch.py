@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from storage.errors import DamagedRecord, UnsupportedFormat
-from storage.record import decode_batch, encode_batch, encode_rows
+from storage.record import BATCH_FORMAT, decode_batch, encode_batch, encode_rows
 from unit.storage.samples import attributes_of, batch, batches, rows_of
 
 
@@ -86,7 +86,7 @@ def test_a_batch_of_another_release_is_refused_with_both_versions() -> None:
     with pytest.raises(UnsupportedFormat) as refusal:
         decode_batch(data, 0)
 
-    assert (refusal.value.found, refusal.value.supported) == (9, 1)
+    assert (refusal.value.found, refusal.value.supported) == (9, BATCH_FORMAT)
 
 
 @pytest.mark.parametrize("headers", [Headers(priority=256), Headers(priority=-1), Headers(timestamp_ms=1 << 2048)])

@@ -1,20 +1,22 @@
 """Whole records: read back as written, and no damage goes unnoticed (DESIGN 6)."""
 
 from collections.abc import Callable
+from functools import reduce
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messaging.marks import marks_of, marks_together
 from storage.errors import DamagedRecord, StorageError, UnsupportedFormat
 from storage.record_cursor import CursorState, decode_cursor, encode_cursor
 from storage.record_journal import Entry, Match, Settlement, decode_journal_record, encode_journal_record
 from storage.record_page import (
-    PAGE_SUMMARY_BYTES,
     PageSummary,
     Run,
     decode_page,
     decode_page_summary,
+    directory_row,
     encode_page,
 )
 from storage.record_seal import SEAL_BYTES, seal
@@ -55,7 +57,7 @@ def test_a_page_is_read_back_as_it_was(written: list[Run]) -> None:
 @given(written=page_runs())
 def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
     """DESIGN 6: recovery time grows with pages, not messages, so the directory row stands on its own."""
-    summary = decode_page_summary(encode_page(written)[:PAGE_SUMMARY_BYTES])
+    summary = decode_page_summary(directory_row(encode_page(written)))
 
     assert summary == PageSummary(
         first_sequence=written[0].first_sequence,
@@ -63,6 +65,7 @@ def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
         payload_bytes=sum(run.batch.payload_bytes for run in written),
         message_count=sum(run.batch.count for run in written),
         run_count=len(written),
+        marks=reduce(marks_together, [marks_of(run.batch) for run in written]),
     )
 
 
@@ -112,7 +115,7 @@ def test_every_truncation_and_every_excess_is_noticed(name: str) -> None:
 def test_a_sound_seal_around_nonsense_gives_a_storage_error_and_nothing_else(name: str, content: bytes) -> None:
     """DESIGN 7, fuzz: a record that was written wrong is damaged too."""
     data, decode = SAMPLES[name]
-    front = data[:PAGE_SUMMARY_BYTES] if name == "page" else b""
+    front = directory_row(data) if name == "page" else b""
     kind = data[len(front) : len(front) + 3]
     try:
         decode(front + seal(kind, 1, content))
@@ -125,12 +128,13 @@ def test_a_sound_seal_around_nonsense_gives_a_storage_error_and_nothing_else(nam
 def test_an_intact_record_of_another_release_is_refused_with_both_versions(name: str) -> None:
     """DESIGN 6: an old spool opens in a new release or is refused with a clear message."""
     data, decode = SAMPLES[name]
-    newer = seal(data[:3], 2, data[SEAL_BYTES:])
+    newest = data[3]
+    newer = seal(data[:3], newest + 1, data[SEAL_BYTES:])
 
     with pytest.raises(UnsupportedFormat) as refusal:
         decode(newer)
 
-    assert (refusal.value.found, refusal.value.supported) == (2, 1)
+    assert (refusal.value.found, refusal.value.supported) == (newest + 1, newest)
 
 
 @pytest.mark.parametrize("rows", [[], [3], [0, 17]])

@@ -14,7 +14,7 @@ from storage.errors import DamagedRecord, PageNotFound, UnsupportedFormat
 from storage.interface import CommitJob, PageDamage, PageWrite, Recovery, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import JOURNAL_KIND
-from storage.record_page import PAGE_SUMMARY_BYTES
+from storage.record_page import directory_row
 from storage.record_seal import seal
 from storage.store import SpoolStore
 from unit.storage.samples import page_bytes, publish_job
@@ -104,7 +104,7 @@ def test_a_damaged_directory_row_is_taken_from_its_page(filled: SpoolStore, open
 
 def test_a_damaged_page_is_found_when_read_and_moved_aside_by_a_job(filled: SpoolStore, open_store: OpenStore) -> None:
     """The reader thread cannot write; recovery does not read payloads."""
-    flip_raw(filled.folder, "pages", PAGE_KEY.pack(2, 10), PAGE_SUMMARY_BYTES + 40)
+    flip_raw(filled.folder, "pages", PAGE_KEY.pack(2, 10), len(directory_row(page_bytes(10))) + 40)
     store = open_store()
     assert len(store.recover().pages) == 6
 
