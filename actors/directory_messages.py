@@ -22,9 +22,14 @@ class CreateQueue:
 
 @dataclass(slots=True)
 class UpdateQueue:
-    """Ask of the directory: give a queue another definition. Answered with None once it is stored."""
+    """Ask of the directory: give a queue another definition. Answered with None once it is stored.
+
+    Raises UpdateRefused for a change that cannot be made now, and PermissionDenied: with `modify-topic` a client may
+    change the subscriptions, and with `delete` the attributes as well.
+    """
 
     definition: QueueDefinition
+    user: str | None = None  # the client that asks; None: an administrator, who may
 
 
 @dataclass(slots=True)
@@ -36,14 +41,35 @@ class FindQueue:
 
 @dataclass(slots=True)
 class DeleteQueue:
-    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one."""
+    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one.
+
+    Raises PermissionDenied for a client without the right to delete it.
+    """
 
     name: str
+    user: str | None = None  # the client that asks; None: an administrator or the broker itself, who may
 
 
 @dataclass(slots=True)
 class ListQueues:
     """Ask of the directory; answered with a list of QueueHandle by name."""
+
+
+@dataclass(slots=True)
+class SetPressureLimits:
+    """Node -> directory: from now on queues slow their publishers down at these marks."""
+
+    high_bytes: int
+    low_bytes: int
+    stall_ms: int
+
+
+class UpdateRefused(Exception):
+    """A queue cannot be changed like this as things stand. The text says what would have to change first."""
+
+
+class PermissionDenied(Exception):
+    """A client has not the right that it would need. The text begins with `403 Permission Denied`."""
 
 
 class QueueExists(Exception):

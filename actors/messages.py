@@ -129,12 +129,19 @@ class BindFlow:
 
     flow_id: int
     client: str
+    user: str  # as authentication found it; empty: anonymous
     address: Address
     window: CreditWindow[Address]
 
 
+# Why a bind was refused: the names of the counters, and codes that protocols translate.
+ENDPOINT_DISABLED = "endpoint_disabled"
+MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
+PERMISSION_DENIED = "permission_denied"
+
+
 class BindRefused(Exception):
-    """A queue would not bind a flow. `code` names the reason as management and protocols show it."""
+    """A queue would not bind a flow. `code` is one of the reasons above."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -160,10 +167,14 @@ class FlowState:
 
 @dataclass(slots=True)
 class FlowGone:
-    """Queue -> consumer: the flow has ended because the queue was deleted or its egress shut down."""
+    """Queue -> consumer: the flow has ended because the queue was deleted, its egress shut down, or a right taken away.
+
+    With `may_return` it makes sense to bind again later.
+    """
 
     flow_id: int
     reason: str
+    may_return: bool
 
 
 @dataclass(slots=True)
@@ -219,7 +230,7 @@ class QueueOverview:
     usage_count: int
     accepted_count: int
     refusals: dict[int, int]  # verdict of messaging.admission -> messages
-    bind_refusals: int
+    bind_refusals: dict[str, int]  # reason -> binds refused
 
 
 # --- anybody -> router ---

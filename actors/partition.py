@@ -39,7 +39,7 @@ from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
-from messaging.pressure import Pressure
+from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import redelivered_ranges
 from messaging.settlement import DISCARD_NOT_STORED
 
@@ -60,7 +60,7 @@ class Partition:
         queue: Address,
         gate: QueueGate,
         pressure: Pressure,
-        stall_ms: int,
+        limits: PressureLimits,
         memory: MemoryBudget,
         spool: Address | None,
         reader: StoreReader | None,
@@ -74,7 +74,7 @@ class Partition:
         self._queue = queue
         self._gate = gate
         self._pressure = pressure
-        self._stall_ms = stall_ms  # publishers wait no longer for consumers that settle nothing
+        self._limits = limits
         self._looks_for_progress = False
         self._memory = memory
         self._spool = spool  # None: this partition's messages are never written
@@ -235,12 +235,12 @@ class Partition:
     def _watch_for_stall(self) -> None:
         if self._pressure.over and not self._looks_for_progress:
             self._looks_for_progress = True
-            self._runtime.after(self._stall_ms, self._look_for_progress)
+            self._runtime.after(self._limits.stall_ms, self._look_for_progress)
 
     def _look_for_progress(self) -> None:
         """Let publishers go on when nothing was settled for a while: one dead consumer must not hold up the others."""
         self._looks_for_progress = False
-        for publisher in self._pressure.waive_if_stalled(self._clock.now_ms(), self._stall_ms):
+        for publisher in self._pressure.waive_if_stalled(self._clock.now_ms(), self._limits.stall_ms):
             publisher.post(Resume())
         self._watch_for_stall()
 

@@ -7,10 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.cell import ActorCell
+from actors.data_messages import WAKE
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
 from actors.messages import (
+    ENDPOINT_DISABLED,
+    MAX_BIND_COUNT_EXCEEDED,
+    PERMISSION_DENIED,
     Attach,
     BindFlow,
     BindRefused,
@@ -32,47 +36,29 @@ from actors.messages import (
     Reconfigure,
     UnbindFlow,
 )
+from actors.queue_core import QueueCore
 from actors.runtime import TimerHandle
-from messaging.access import Access
 from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
 from messaging.flows import Flow
-from messaging.queue_config import QueueConfig, is_named
+from messaging.permissions import denial, permits
+from messaging.queue_attributes import CONSUME
+from messaging.queue_config import is_named
 from messaging.rebalance import ATTACH, PAUSE, Move
-from messaging.routing import QueueTarget
-
-BIND_DISABLED = "endpoint_disabled"
-BIND_TOO_MANY = "max_bind_count_exceeded"
 
 
 class QueueActor(LoopActor):
     """One queue. Every decision about flows is made in its Access machine."""
 
-    def __init__(
-        self,
-        cell: ActorCell,
-        *,
-        config: QueueConfig,
-        target: QueueTarget,
-        access: Access,
-        flows: dict[int, Flow],
-        partitions: list[ActorCell],
-        apply_config: Callable[[QueueConfig], None],
-    ) -> None:
+    def __init__(self, cell: ActorCell, core: QueueCore) -> None:
         super().__init__(cell)
-        self._config = config
-        self._target = target
-        self._access = access
-        self._partitions = partitions
-        self._apply_config = apply_config
-        self._flows = flows
+        self._core = core
         self._shown: dict[int, list[int]] = {}  # flow -> partitions it was last told of
         self._timer: TimerHandle | None = None
-        self._bind_refusals = 0
         self._handlers: dict[type, Callable[[Any], Any]] = {
             BindFlow: self._bind,
             UnbindFlow: self._unbind,
             PartitionDrained: lambda message: self._move(
-                self._access.drained(message.partition_number, message.epoch), count_as_failed=True
+                self._core.access.drained(message.partition_number, message.epoch), count_as_failed=True
             ),
             DescribeQueue: lambda _: self._describe(),
             BrowseQueue: self._browse,
@@ -88,59 +74,65 @@ class QueueActor(LoopActor):
         """Tell the consumers that their flows are gone."""
         if self._timer is not None:
             self._timer.cancel()
-        for flow in self._flows.values():
-            flow.address.post(FlowGone(flow.flow_id, "the queue was deleted"))
-        self._flows.clear()
+        for flow in self._core.flows.values():
+            flow.address.post(FlowGone(flow.flow_id, "the queue was deleted", may_return=False))
+        self._core.flows.clear()
 
     # --- flows ---
 
     def _bind(self, message: BindFlow) -> None:
+        core = self._core
+        config = core.config
         try:
-            self._may_bind()
+            self._check_bind(message.user, CONSUME)
         except BindRefused as refusal:
-            self._bind_refusals += 1
-            self._tell(CLIENT_BIND_FAILED, message.client, f"bind to queue {self._config.name} failed: {refusal}")
+            core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
+            self._tell(CLIENT_BIND_FAILED, message.client, f"bind to queue {config.name} failed: {refusal}")
             raise
         flow_id = message.flow_id
         flow = Flow(
             flow_id=flow_id,
-            queue_name=self._config.name,
+            queue_name=config.name,
             client=message.client,
             address=message.address,
             window=message.window,
             bound_order=flow_id,
         )
-        self._flows[flow_id] = flow
-        self._tell(CLIENT_BOUND, message.client, f"bound to queue {self._config.name}, flow {flow_id}")
-        self._move(self._access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
+        core.flows[flow_id] = flow
+        core.users[flow_id] = message.user
+        self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
+        self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
 
-    def _may_bind(self) -> None:
-        if not self._config.egress_enabled:
-            raise BindRefused(BIND_DISABLED, f"503 Queue Shutdown: egress of {self._config.name!r} is shut down")
-        if len(self._flows) >= self._config.max_bind_count:
-            raise BindRefused(
-                BIND_TOO_MANY,
-                f"503 Max clients exceeded for Queue: {self._config.name!r} takes {self._config.max_bind_count} flows",
-            )
+    def _check_bind(self, user: str, needed: str) -> None:
+        """Raise BindRefused unless one more flow may be bound for this user."""
+        config = self._core.config
+        if not permits(config, user, needed):
+            raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
+        if not config.egress_enabled:
+            raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
+        if len(self._core.flows) >= config.max_bind_count:
+            text = f"503 Max clients exceeded for Queue: {config.name!r} takes {config.max_bind_count} flows"
+            raise BindRefused(MAX_BIND_COUNT_EXCEEDED, text)
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
-        if is_named(self._config.name):
+        if is_named(self._core.config.name):
             self.runtime.events.emit(kind, description, client=client)
 
     def _unbind(self, message: UnbindFlow) -> None:
-        gone = self._flows.pop(message.flow_id, None)
+        gone = self._core.flows.pop(message.flow_id, None)
         if gone is None:
             return
-        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._config.name}, flow {gone.flow_id}")
+        self._core.users.pop(message.flow_id, None)
+        self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._core.config.name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
-        moves = self._access.unbind(message.flow_id, self.runtime.clock.now_ms())
+        moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())
         self._move(moves, count_as_failed=message.count_as_failed)
 
     def _move(self, moves: list[Move], *, count_as_failed: bool) -> None:
         for move in moves:
-            partition = self._partitions[move.partition].inbox
+            partition = self._core.partitions[move.partition].inbox
             if move.kind == ATTACH:
-                partition.post(Attach(self._flows[move.flow_id], move.epoch))
+                partition.post(Attach(self._core.flows[move.flow_id], move.epoch))
             elif move.kind == PAUSE:
                 partition.post(Pause(move.flow_id, move.epoch))
             else:
@@ -150,8 +142,8 @@ class QueueActor(LoopActor):
 
     def _show_states(self) -> None:
         """Tell every flow whose partitions changed."""
-        for flow_id, flow in self._flows.items():
-            partitions = self._access.partitions_of(flow_id)
+        for flow_id, flow in self._core.flows.items():
+            partitions = self._core.access.partitions_of(flow_id)
             if self._shown.get(flow_id) != partitions:
                 self._shown[flow_id] = partitions
                 flow.address.post(FlowState(flow_id, bool(partitions), partitions))
@@ -160,7 +152,7 @@ class QueueActor(LoopActor):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline_ms = self._access.deadline_ms()
+        deadline_ms = self._core.access.deadline_ms()
         if deadline_ms:
             delay_ms = max(0, deadline_ms - self.runtime.clock.now_ms())
             self._timer = self.runtime.after(delay_ms, self._timer_ended)
@@ -168,17 +160,26 @@ class QueueActor(LoopActor):
     def _timer_ended(self) -> None:
         self._timer = None
         if not self.cell.stopped.is_set():
-            self._move(self._access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
+            self._move(self._core.access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
 
     # --- configuration ---
 
     def _reconfigure(self, message: Reconfigure) -> None:
-        if self._config.egress_enabled and not message.config.egress_enabled:
-            for flow_id, flow in list(self._flows.items()):
-                self._unbind(UnbindFlow(flow_id))
-                flow.address.post(FlowGone(flow_id, "503 Queue Shutdown: the queue's egress was shut down"))
-        self._config = message.config
-        self._apply_config(message.config)
+        """Put a configuration into force; flows that it does not allow end first."""
+        core, config = self._core, message.config
+        for flow_id, user in list(core.users.items()):
+            if not config.egress_enabled:
+                self._end_flow(flow_id, "503 Queue Shutdown: the queue's egress was shut down", may_return=True)
+            elif not permits(config, user, CONSUME):
+                self._end_flow(flow_id, denial(config, user, CONSUME), may_return=False)
+        core.apply(config)
+        for partition in core.partitions:
+            partition.inbox.post(WAKE)  # a limit that was raised lets messages go that waited for it
+
+    def _end_flow(self, flow_id: int, reason: str, *, may_return: bool) -> None:
+        flow = self._core.flows[flow_id]
+        self._unbind(UnbindFlow(flow_id))
+        flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
 
     # --- what can be seen ---
 
@@ -188,34 +189,34 @@ class QueueActor(LoopActor):
         def combine(overviews: list[PartitionOverview]) -> None:
             answer.set(self._overview(overviews))
 
-        gather([partition.ask(DescribePartition()) for partition in self._partitions], combine, answer)
+        gather([partition.ask(DescribePartition()) for partition in self._core.partitions], combine, answer)
         return answer
 
     def _overview(self, partitions: list[PartitionOverview]) -> QueueOverview:
         flows = []
-        for flow_id, flow in self._flows.items():
-            owned = self._access.partitions_of(flow_id)
+        for flow_id, flow in self._core.flows.items():
+            owned = self._core.access.partitions_of(flow_id)
             unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
             flows.append(FlowOverview(flow_id, flow.client, flow.window.limit, unacked, bool(owned), owned))
         return QueueOverview(
-            config=self._config,
-            durable=self._target.durable,
-            rebalance_status=self._access.status,
-            rebalances_count=self._access.completed_count,
-            partition_statuses=self._access.partition_statuses(len(self._partitions)),
+            config=self._core.config,
+            durable=self._core.target.durable,
+            rebalance_status=self._core.access.status,
+            rebalances_count=self._core.access.completed_count,
+            partition_statuses=self._core.access.partition_statuses(len(self._core.partitions)),
             partitions=partitions,
             flows=flows,
-            usage_bytes=self._target.gate.usage_bytes,
-            usage_count=self._target.gate.usage_count,
-            accepted_count=self._target.gate.accepted_count,
-            refusals=dict(self._target.gate.refusals),
-            bind_refusals=self._bind_refusals,
+            usage_bytes=self._core.target.gate.usage_bytes,
+            usage_count=self._core.target.gate.usage_count,
+            accepted_count=self._core.target.gate.accepted_count,
+            refusals=dict(self._core.target.gate.refusals),
+            bind_refusals=dict(self._core.bind_refusals),
         )
 
     def _browse(self, message: BrowseQueue) -> LoopFuture[list[BrowsedMessage]]:
         answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
         number = message.partition_number
-        chosen = self._partitions if number is None else self._partitions[number : number + 1]
+        chosen = self._core.partitions if number is None else self._core.partitions[number : number + 1]
 
         def combine(found: list[list[BrowsedMessage]]) -> None:
             answer.set([each for messages in found for each in messages][: message.limit])
@@ -229,5 +230,5 @@ class QueueActor(LoopActor):
         def combine(counts: list[int]) -> None:
             answer.set(sum(counts))
 
-        gather([partition.ask(PurgePartition()) for partition in self._partitions], combine, answer)
+        gather([partition.ask(PurgePartition()) for partition in self._core.partitions], combine, answer)
         return answer

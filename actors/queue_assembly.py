@@ -1,6 +1,6 @@
 """Putting a queue together: target, gate, ledgers, access machine, and the actors around them.
 
-The cores outlive their actors: an actor that its supervisor restarts goes on with the same ledger or access machine.
+The cores outlive their actors: an actor that its supervisor restarts goes on with the same ledger or queue core.
 """
 
 from dataclasses import dataclass
@@ -10,19 +10,17 @@ from actors.directory_messages import QueueHandle
 from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
+from actors.queue_core import QueueCore
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.supervision import RESTARTED
-from messaging.access import Access, ExclusiveAccess, SharedAccess
 from messaging.address import Address
-from messaging.admission import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED, QueueGate, SpoolGate
-from messaging.flows import DeliveryRules, Flow
+from messaging.admission import QueueGate, SpoolGate
+from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
-from messaging.pressure import Pressure
-from messaging.queue_attributes import EXCLUSIVE
+from messaging.pressure import Pressure, PressureLimits
 from messaging.queue_config import QueueConfig, QueueDefinition
-from messaging.rebalance import Rebalancer
 from messaging.recovery import StoredPartition, restore
 from messaging.routing import PartitionTarget, QueueTarget
 
@@ -30,8 +28,6 @@ from messaging.routing import PartitionTarget, QueueTarget
 NAMED = "named"
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
-
-REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +39,7 @@ class QueueServices:
     memory: MemoryBudget
     spool: Address
     reader: StoreReader
-    pressure_high_bytes: int
-    pressure_low_bytes: int
-    stall_ms: int  # how long a queue's publishers wait for consumers that settle nothing
+    pressure: PressureLimits
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
 
 
@@ -63,45 +57,19 @@ def assemble_queue(
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions."""
     config = definition.config
     target = _target(services, config, durable=durable)
-    gate = target.gate
     rules = DeliveryRules(expires_once_delivered=kind == NAMED)
-    access = _access(config)
-    flows: dict[int, Flow] = {}
-    partitions: list[ActorCell] = []
-
-    def apply_config(changed: QueueConfig) -> None:
-        gate.usage_bytes_max = changed.spool_bytes_max()
-        gate.message_bytes_max = changed.max_msg_size
-        gate.ingress_enabled = changed.ingress_enabled
-        gate.reject_behavior = REJECT_BEHAVIORS[changed.reject_msg_to_sender_on_discard_behavior]
-        rules.redelivery_count_max = changed.max_redelivery_count
-        rules.unacked_count_max = changed.max_delivered_unacked_msgs_per_flow
-        rules.respects_expiry = changed.respect_ttl_enabled
-
-    apply_config(config)
+    core = QueueCore(config, target=target, rules=rules, limits=services.pressure)
     cell = services.runtime.spawn(
-        lambda cell: QueueActor(
-            cell,
-            config=config,
-            target=target,
-            access=access,
-            flows=flows,
-            partitions=partitions,
-            apply_config=apply_config,
-        ),
-        kind="queue",
-        name=config.name,
-        policy=RESTARTED,
-        parent=parent,
+        lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )
     for number, partition_id in enumerate(partition_ids):
         ledger = Ledger(durable=durable, rules=rules)
         held = stored.get(partition_id)
         if held is not None:
             restore(ledger, held, was_clean=was_clean)
-            gate.restore(ledger.waiting_count, ledger.waiting_bytes)
+            target.gate.restore(ledger.waiting_count, ledger.waiting_bytes)
         partition = _start_partition(services, cell, ledger, number, partition_id, target)
-        partitions.append(partition)
+        core.partitions.append(partition)
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
@@ -114,10 +82,7 @@ def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> Q
         usage_bytes_max=config.spool_bytes_max(),
         message_bytes_max=config.max_msg_size,
     )
-    # A durable queue takes what its quota allows and waits on disk. Only one that is never written slows publishers.
-    high = config.spool_bytes_max() + 1 if durable else min(services.pressure_high_bytes, config.spool_bytes_max())
-    pressure = Pressure(high_bytes=high, low_bytes=min(high, services.pressure_low_bytes))
-    return QueueTarget(config.name, gate, pressure, durable=durable)
+    return QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
 
 
 def _start_partition(
@@ -133,7 +98,7 @@ def _start_partition(
             queue=queue.inbox,
             gate=target.gate,
             pressure=target.pressure,
-            stall_ms=services.stall_ms,
+            limits=services.pressure,
             memory=services.memory,
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,
@@ -147,13 +112,3 @@ def _start_partition(
         policy=RESTARTED,
         parent=queue,
     )
-
-
-def _access(config: QueueConfig) -> Access:
-    if config.partitioned():
-        return Rebalancer(
-            config.partition_count,
-            delay_ms=config.partition_rebalance_delay_s * 1000,
-            handoff_ms=config.partition_rebalance_max_handoff_time_s * 1000,
-        )
-    return ExclusiveAccess() if config.access_type == EXCLUSIVE else SharedAccess()

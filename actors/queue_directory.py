@@ -4,6 +4,7 @@ A durable queue exists once the store has its definition; whoever asked for it i
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,9 +16,12 @@ from actors.directory_messages import (
     DeleteQueue,
     FindQueue,
     ListQueues,
+    PermissionDenied,
     QueueExists,
     QueueHandle,
+    SetPressureLimits,
     UpdateQueue,
+    UpdateRefused,
 )
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
@@ -31,6 +35,8 @@ from actors.messages import (
 from actors.queue_assembly import QueueServices, assemble_queue
 from messaging.address import Address
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
+from messaging.permissions import denial, permits
+from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.recovery import StoredPartition
 from messaging.topics import Syntax, TopicError, TopicFilter, parse_queue_subscription
@@ -74,6 +80,7 @@ class QueueDirectory(LoopActor):
             FindQueue: lambda message: self._queues.get(message.name),
             DeleteQueue: self._delete,
             UpdateQueue: self._update,
+            SetPressureLimits: self._set_pressure_limits,
             ListQueues: lambda _: [self._queues[name] for name in sorted(self._queues)],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
             Refused: lambda message: self._waiting.pop(message.token)(message.reason),
@@ -131,14 +138,24 @@ class QueueDirectory(LoopActor):
         handle = self._queues[config.name]
         if config.partition_count != handle.definition.config.partition_count:
             raise QueueInvalid("partition_count", PARTITIONS_FIXED, str(handle.definition.config.partition_count))
-        if config.access_type != handle.definition.config.access_type:
-            raise QueueInvalid("access_type", "it cannot change", handle.definition.config.access_type)
+        before = handle.definition.config
+        if message.user is not None:
+            others_change = replace(message.definition, subscriptions=handle.definition.subscriptions)
+            needed = MODIFY_TOPIC if others_change == handle.definition else DELETE
+            _check_permission(handle, message.user, needed)
+        if config.access_type != before.access_type and before.egress_enabled:
+            text = f"access_type stays {before.access_type!r} while egress is on; set egress_enabled to false first"
+            raise UpdateRefused(text)
         topics_of(message.definition)
         changed = QueueHandle(handle.name, handle.kind, handle.cell, handle.target, handle.durable, message.definition)
 
         def stored(reason: str) -> None:
             if reason:
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            if handle.name not in self._queues:
+                gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
+                answer.set_exception((UpdateRefused, gone, None))
                 return
             self._queues[handle.name] = changed
             handle.cell.inbox.post(Reconfigure(config))
@@ -153,6 +170,8 @@ class QueueDirectory(LoopActor):
         if handle is None:
             answer.set(False)
             return answer
+        if message.user is not None:
+            _check_permission(handle, message.user, DELETE)
         self._end(handle)
         self._tell(VPN_QUEUE_DELETED, handle, "deleted")
         if not handle.durable:
@@ -165,6 +184,14 @@ class QueueDirectory(LoopActor):
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):
             self.runtime.events.emit(kind, f"Queue {handle.name} {what}")
+
+    def _set_pressure_limits(self, message: SetPressureLimits) -> None:
+        limits = self._services.pressure
+        limits.high_bytes = message.high_bytes
+        limits.low_bytes = message.low_bytes
+        limits.stall_ms = message.stall_ms
+        for handle in self._queues.values():
+            handle.cell.inbox.post(Reconfigure(handle.definition.config))
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
@@ -204,6 +231,12 @@ class QueueDirectory(LoopActor):
         self._tokens += 1
         self._waiting[self._tokens] = done
         self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens))
+
+
+def _check_permission(handle: QueueHandle, user: str, needed: str) -> None:
+    config = handle.definition.config
+    if not permits(config, user, needed):
+        raise PermissionDenied(denial(config, user, needed))
 
 
 def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:

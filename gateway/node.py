@@ -13,7 +13,7 @@ import uvloop
 
 from actors.cell import ActorCell
 from actors.clock import Clock, SystemClock
-from actors.directory_messages import CreateQueue, ListQueues, QueueExists, QueueHandle
+from actors.directory_messages import CreateQueue, ListQueues, QueueExists, QueueHandle, SetPressureLimits
 from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
 from actors.queue_directory import QueueDirectory, catalog_queues
@@ -37,6 +37,7 @@ from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
 from messaging.memory import MemoryBudget
+from messaging.pressure import PressureLimits
 from messaging.routing import RetainedMessage, TopicSpace
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
@@ -117,6 +118,13 @@ class Node:
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
         await self._declare_queues(config)
+        self.queues.inbox.post(
+            SetPressureLimits(
+                high_bytes=config.backpressure.connection_buffer_bytes_max,
+                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
+                stall_ms=config.backpressure.slow_subscriber_stall_ms,
+            )
+        )
         self.mqtt.reload()
 
     def endpoints(self) -> list[str]:
@@ -208,9 +216,11 @@ class Node:
             memory=self.memory,
             spool=self.spool.inbox,
             reader=self._threads,
-            pressure_high_bytes=self.config.backpressure.connection_buffer_bytes_max,
-            pressure_low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
-            stall_ms=self.config.backpressure.slow_subscriber_stall_ms,
+            pressure=PressureLimits(
+                high_bytes=self.config.backpressure.connection_buffer_bytes_max,
+                low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
+                stall_ms=self.config.backpressure.slow_subscriber_stall_ms,
+            ),
             partition_addresses=self._partition_addresses,
         )
         recovered = self.recovered

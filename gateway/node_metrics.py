@@ -78,6 +78,8 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         )
         yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
         yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
+        for reason, count in overview.bind_refusals.items():
+            yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
         for each in partitions:
             for reason, count in each.discards.items():
                 yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))

@@ -12,6 +12,7 @@ from actors.directory_messages import (
     QueueExists,
     QueueHandle,
     UpdateQueue,
+    UpdateRefused,
 )
 from actors.messages import (
     BrowsedMessage,
@@ -65,7 +66,7 @@ class NodeView(NodePort):
         handle = await self._find(name)
         try:
             await self._node.queues.ask(UpdateQueue(changed(handle.definition, dict(changes))))
-        except StoreRefused as refusal:
+        except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
         return await self.show_queue(name)
 
@@ -166,6 +167,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
         delivered_total=sum(each.delivered_count for each in overview.partitions),
         redelivered_total=sum(each.redelivered_count for each in overview.partitions),
         settled_total=sum(each.settled_count for each in overview.partitions),
+        bind_refusals=overview.bind_refusals,
         partitions=tuple(partitions),
         flows=tuple(
             FlowView(

@@ -4,7 +4,7 @@ They are pictures taken at one moment, never live objects. Field names are the J
 """
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -126,6 +126,7 @@ class QueueView:
     delivered_total: int = 0  # deliveries, first ones and repeated ones
     redelivered_total: int = 0
     settled_total: int = 0  # messages a consumer accepted
+    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that might not bind
     partitions: tuple[PartitionView, ...] = ()
     flows: tuple[FlowView, ...] = ()
 

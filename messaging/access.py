@@ -5,7 +5,9 @@ Both machines, and the rebalancer of partitioned queues, answer the same events 
 
 from typing import Protocol, final
 
-from messaging.rebalance import ATTACH, DETACH, NO_FLOW, PARTITION_READY, READY, UNASSIGNED, Move
+from messaging.queue_attributes import EXCLUSIVE
+from messaging.queue_config import QueueConfig
+from messaging.rebalance import ATTACH, DETACH, NO_FLOW, PARTITION_READY, READY, UNASSIGNED, Move, Rebalancer
 
 
 class Access(Protocol):
@@ -40,10 +42,10 @@ class Access(Protocol):
 class ExclusiveAccess:
     """Only the flow that bound first receives; the others stand by in the order they bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0) -> None:
         self.status: str = READY
         self.completed_count = 0
-        self._epoch = 0
+        self._epoch = epoch
         self._flow_ids: list[int] = []
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
@@ -93,11 +95,11 @@ class ExclusiveAccess:
 class SharedAccess:
     """Every flow receives; the ledger gives to whoever holds least."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0) -> None:
         self.status: str = READY
         self.completed_count = 0
         self._epochs: dict[int, int] = {}
-        self._epoch = 0
+        self._epoch = epoch
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow; it receives at once."""
@@ -129,3 +131,14 @@ class SharedAccess:
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
         """Return the state of the queue's one partition."""
         return [(PARTITION_READY if self._epochs else UNASSIGNED, NO_FLOW, self._epoch)]
+
+
+def access_for(config: QueueConfig, *, epoch: int = 0) -> Access:
+    """Return the machine for a queue's kind. `epoch` is the last one that its one partition was given out under."""
+    if config.partitioned():
+        return Rebalancer(
+            config.partition_count,
+            delay_ms=config.partition_rebalance_delay_s * 1000,
+            handoff_ms=config.partition_rebalance_max_handoff_time_s * 1000,
+        )
+    return ExclusiveAccess(epoch) if config.access_type == EXCLUSIVE else SharedAccess(epoch)

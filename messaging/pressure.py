@@ -10,6 +10,16 @@ from messaging.address import Address
 
 
 @final
+class PressureLimits:
+    """When the queues of a node slow their publishers down. All of them share it; a reload changes it."""
+
+    def __init__(self, *, high_bytes: int, low_bytes: int, stall_ms: int) -> None:
+        self.high_bytes = high_bytes  # of a queue that is never written
+        self.low_bytes = low_bytes
+        self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
+
+
+@final
 class Pressure:
     """Whether publishers have to wait for a destination. Shared on the node's loop.
 
@@ -24,6 +34,12 @@ class Pressure:
         self.waived = False  # no progress for too long: publishers must not wait
         self.over_since_ms = 0
         self._waiting: dict[Address, None] = {}
+
+    def set_marks(self, *, high_bytes: int, low_bytes: int) -> None:
+        """Change the marks; who waits is looked at with the next level."""
+        assert low_bytes <= high_bytes
+        self.high_bytes = high_bytes
+        self.low_bytes = low_bytes
 
     def calm(self, held_bytes: int) -> bool:
         """Return whether there is nothing to note: nobody waits, and not much is held."""

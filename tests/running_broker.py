@@ -41,19 +41,18 @@ class RunningBroker(Clients):
         """`accounts` are user names and passwords or hashes; with any, nobody else is let in."""
         super().__init__()
         self.clock = MovableClock()
-        self.config: Config = load(
-            None if not accounts else _file_of_accounts(folder, accounts),
-            settings=(
-                f"data.path={folder}",
-                "listeners.mqtt.port=0",
-                "listeners.mqtt_websocket.port=0",
-                "admin.enabled=false",
-                "spool.map_bytes_max=256MiB",
-                "spool.usage_bytes_max=128MiB",
-                "spool.sync=false",  # a crash of the machine is tests/crash's matter, and an fsync costs most of a test
-                *settings,
-            ),
+        self.settings = (
+            f"data.path={folder}",
+            "listeners.mqtt.port=0",
+            "listeners.mqtt_websocket.port=0",
+            "admin.enabled=false",
+            "spool.map_bytes_max=256MiB",
+            "spool.usage_bytes_max=128MiB",
+            "spool.sync=false",  # a crash of the machine is tests/crash's matter, and an fsync costs most of a test
+            *settings,
         )
+        file = _file_of_accounts(folder, accounts) if accounts else None
+        self.config: Config = load(file, settings=self.settings)
         self._node: Node | None = None
 
     @property

@@ -2,13 +2,12 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import BindFlow, BindRefused, UnbindFlow
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED
-from protocols.authentication import Principal, Proven
-from protocols.mqtt.delivering import BoundFlow, DeliveringSide
+from protocols.authentication import ANONYMOUS, Principal, Proven
+from protocols.mqtt.binding import resume_flows
+from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import ConnectReceived
 from protocols.mqtt.messages import ClaimSession, SessionClaimed
 from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
@@ -18,7 +17,7 @@ from protocols.mqtt.reason_codes import (
     NOT_AUTHORIZED,
     TOPIC_NAME_INVALID,
 )
-from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
 
 if TYPE_CHECKING:
@@ -67,10 +66,12 @@ async def _refusal(
         return CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here"
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
         return CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session needs a client identifier [311:3.1.3-8]"
-    if proven is None and await _principal(connection, event) is None:
+    principal = await _principal(connection, event) if proven is None else proven.principal
+    if principal is None:
         if event.user_name is None:
             return NOT_AUTHORIZED, "this listener wants a user name"
         return BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong"
+    connection.user = principal.user_name
     if event.will is not None and event.will.topic.startswith(RESERVED_PREFIXES):
         return TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server"
     return None
@@ -85,10 +86,10 @@ async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Pr
         if known is not None or not authenticator.admits_anonymous(peer.listener):
             return known
         # Where nobody needs an account, a name that no account has is as good as none.
-        return None if authenticator.knows(event.user_name) else Principal(event.user_name)
+        return None if authenticator.knows(event.user_name) else ANONYMOUS
     if peer.certificate_name:
         return authenticator.certificate(peer.certificate_name)
-    return Principal("") if authenticator.admits_anonymous(peer.listener) else None
+    return ANONYMOUS if authenticator.admits_anonymous(peer.listener) else None
 
 
 def _accept(
@@ -156,41 +157,3 @@ def tell_disconnected(connection: "MqttConnection", session: Session) -> None:
     """Tell operators that a client's session has left its connection."""
     text = f"MQTT client at {connection.peer_name()} disconnected"
     connection.runtime.events.emit(CLIENT_DISCONNECTED, text, client=session.client_id)
-
-
-async def resume_flows(connection: "MqttConnection", session: Session) -> None:
-    """Bind the flows of everything the session is subscribed to; queues that are gone meanwhile are passed over."""
-    if session.queue is not None:
-        await bind_flow(connection, session.queue, None, is_named_queue=False)
-    for extra in session.shares.values():
-        if extra.queue_name:
-            handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
-            if handle is not None:
-                await bind_flow(connection, handle, extra, is_named_queue=False)
-    for extra in session.queues.values():
-        handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
-        if handle is not None:
-            try:
-                await bind_flow(connection, handle, extra, is_named_queue=True)
-            except BindRefused:
-                connection.services.counters.count(connection.services.counters.dropped, "bind_refused")
-
-
-async def bind_flow(
-    connection: "MqttConnection", handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
-) -> None:
-    """Bind a flow of this connection to a queue. Raises BindRefused."""
-    delivering = connection.delivering
-    session = connection.session
-    if delivering is None or session is None:
-        return  # the connection ended meanwhile
-    flow_id = connection.runtime.next_urn()
-    # Known before it is bound: deliveries may be here before the answer.
-    delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, is_named_queue=is_named_queue)
-    try:
-        await handle.cell.ask(BindFlow(flow_id, session.client_id, connection.cell.inbox, delivering.window))
-    except BindRefused:
-        delivering.flows.pop(flow_id, None)
-        raise
-    if connection.delivering is not delivering:
-        handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile

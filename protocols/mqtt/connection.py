@@ -16,6 +16,7 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from messaging.batch import MessageBatch
 from protocols.mqtt.authenticating import Authenticating
+from protocols.mqtt.binding import flow_gone
 from protocols.mqtt.connecting import connect, tell_disconnected
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.engine import MqttEngine
@@ -62,6 +63,7 @@ class MqttConnection:
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.peer: PeerInfo | None = None
         self.level = 0
+        self.user = ""  # from the accepted CONNECT on; empty: anonymous
         self.session: Session | None = None  # from the accepted CONNECT until it is released
         self.will: Will | None = None
         self.publishing: PublishingSide | None = None
@@ -288,8 +290,7 @@ class MqttConnection:
         elif isinstance(message, Refused):
             self._refused(message)
         elif isinstance(message, FlowGone):
-            if self.delivering is not None:
-                self.delivering.flows.pop(message.flow_id, None)
+            flow_gone(self, message)
         elif isinstance(message, TakeOver):
             return self._take_over()
         else:

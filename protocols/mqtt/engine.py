@@ -90,6 +90,7 @@ class MqttEngine:
     def __init__(self, limits: MqttLimits, now_ms: int) -> None:
         self.level = 0  # 3, 4 or 5 once CONNECT has said so
         self.client_packet_bytes_max = 0  # what the client takes; 0: no limit
+        self.tells_reasons = False
         # The client has a limit that only `publish` observes: blocks for everyone may not be for it.
         self.restricts_output = False
         self.has_output = False
@@ -240,10 +241,12 @@ class MqttEngine:
             if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST):
                 self._reader.acknowledged(last - first + 1)
 
-    def suback(self, packet_id: int, codes: list[int]) -> None:
+    def suback(self, packet_id: int, codes: list[int], reason: str = "") -> None:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
         if self._may_send():
-            self._queue(encode_suback(packet_id, codes, self.level))
+            properties = explanation(reason, "") if self.tells_reasons else b""
+            if not self._queue_if_it_fits(encode_suback(packet_id, codes, self.level, properties)):
+                self._queue(encode_suback(packet_id, codes, self.level, b""))  # [3.9.2-1]
 
     def unsuback(self, packet_id: int, codes: list[int]) -> None:
         """Answer an UNSUBSCRIBE: a code of 5.0 for each filter, which 3.x does not get to see."""
@@ -362,6 +365,7 @@ class MqttEngine:
         self._authentication = AuthenticationDialogue(connect.authentication_method)
         self.client_packet_bytes_max = connect.maximum_packet_size
         self.restricts_output = connect.maximum_packet_size > 0
+        self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
         self._reader = PublishReader(self.level, self._limits)
         self._reader.publisher = connect.client_id

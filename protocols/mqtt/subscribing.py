@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
 from actors.messages import (
+    PERMISSION_DENIED,
     AddSubscription,
     BindRefused,
     GroupJoined,
@@ -17,7 +18,7 @@ from actors.messages import (
 from actors.queue_assembly import SESSION
 from messaging.routing import RetainedMessage
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
-from protocols.mqtt.connecting import bind_flow
+from protocols.mqtt.binding import bind_flow
 from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.reason_codes import (
@@ -41,12 +42,22 @@ QUEUE_PREFIX: Final = "$queue/"
 SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
 SEND_IF_NEW: Final = 1
 
+
+class _Refused(Exception):
+    """One filter of a SUBSCRIBE is refused; the others are looked at all the same."""
+
+    def __init__(self, reason_code: int, text: str) -> None:
+        super().__init__(text)
+        self.reason_code = reason_code
+
+
 Retained = list[tuple[str, RetainedMessage]]
 
 
 async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> None:
     """Answer SUBSCRIBE with one code for each filter; a refused one does not undo the others."""
     codes: list[int] = []
+    reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
         session = connection.session
@@ -55,8 +66,13 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         try:
             code, found = await _subscribe(connection, session, request, event.subscription_identifier)
         except TopicError as error:
-            _log_refusal(connection, request.filter_text, str(error))
             code, found = TOPIC_FILTER_INVALID, None
+            reasons.append(str(error))
+        except _Refused as refusal:
+            code, found = refusal.reason_code, None
+            reasons.append(str(refusal))
+        if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients hear no reason, so the log has to tell it
+            log.info("%s refused %r: %s", connection.peer_name(), request.filter_text, reasons[-1])
         if code == PROTOCOL_ERROR:
             connection.end(PROTOCOL_ERROR, "No Local on a shared subscription [3.8.3-4]")
             return
@@ -67,7 +83,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     await _stored(connection)
     if connection.session is None:
         return
-    connection.engine.suback(event.packet_id, codes)
+    connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
     for granted, messages in retained:
         await _send_retained(connection, granted, messages)
     connection.ask_flush()
@@ -154,19 +170,18 @@ async def _subscribe_queue(
     connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int, queue_name: str
 ) -> int:
     if queue_name.startswith("#"):
-        return NOT_AUTHORIZED  # the broker's own queues
+        raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
     if handle is None:
-        _log_refusal(connection, request.filter_text, f"there is no queue {queue_name!r}")
-        return UNSPECIFIED_ERROR
+        raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
     extra = _extra(request, identifier)
     extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
     extra.queue_name = queue_name
     try:
         await _replace_flow(connection, session.queues.get(request.filter_text), extra, handle, is_named_queue=True)
     except BindRefused as refusal:
-        _log_refusal(connection, request.filter_text, str(refusal))
-        return QUOTA_EXCEEDED
+        code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
+        raise _Refused(code, str(refusal)) from None
     session.queues[request.filter_text] = extra
     return extra.qos
 
@@ -239,11 +254,6 @@ async def _send_retained(connection: "MqttConnection", granted: GrantedSubscript
         if granted.no_local and batch.publisher == connection.session.client_id:
             continue
         connection.delivering.retained(batch, granted, wall_ms)
-
-
-def _log_refusal(connection: "MqttConnection", filter_text: str, reason: str) -> None:
-    """Tell the log why a filter was refused, for 3.x clients hear no reason."""
-    log.info("%s refused %r: %s", connection.peer_name(), filter_text, reason)
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

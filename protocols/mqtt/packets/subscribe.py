@@ -4,7 +4,7 @@ from typing import Final
 
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
-from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties
+from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties, section
 from protocols.mqtt.reason_codes import (
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
@@ -83,15 +83,18 @@ def _check_count(count: int, filters_max: int) -> None:
         raise PeerViolation(QUOTA_EXCEEDED, f"more than {filters_max} filters in one packet")
 
 
-def encode_suback(packet_id: int, codes: list[int], level: int) -> bytes:
-    """Encode a SUBACK. Codes are those of 5.0; 3.1.1 knows one refusal, 3.1 none: there the caller grants or closes."""
+def encode_suback(packet_id: int, codes: list[int], level: int, properties: bytes = b"") -> bytes:
+    """Encode a SUBACK. Codes are those of 5.0; 3.1.1 knows one refusal, 3.1 none: there the caller grants or closes.
+
+    `properties` are for 5.0 only.
+    """
     for code in codes:
         if code not in SUBACK_CODES:
             raise LocalMisuse(f"SUBACK with reason code 0x{code:02X} [3.9.3-2]")
         if level == 3 and code >= REFUSAL_FIRST:
             raise LocalMisuse("MQTT 3.1 cannot refuse a subscription: grant the QoS asked for, or close")
     if level == 5:
-        return packet(0x90, packet_id.to_bytes(2, "big") + b"\0" + bytes(codes))
+        return packet(0x90, packet_id.to_bytes(2, "big") + section(properties) + bytes(codes))
     return packet(0x90, packet_id.to_bytes(2, "big") + bytes([min(code, UNSPECIFIED_ERROR) for code in codes]))
 
 

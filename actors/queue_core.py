@@ -1,0 +1,60 @@
+"""What of a queue outlives its actor: configuration, access machine, flows, counters.
+
+A queue actor that its supervisor restarts goes on with the same core, and so under the configuration that is in force
+and not the one it was first started with.
+"""
+
+from actors.cell import ActorCell
+from messaging.access import Access, access_for
+from messaging.admission import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from messaging.flows import DeliveryRules, Flow
+from messaging.pressure import PressureLimits
+from messaging.queue_config import QueueConfig
+from messaging.rebalance import Rebalancer
+from messaging.routing import QueueTarget
+
+REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
+
+
+class QueueCore:
+    """One queue, apart from its messages."""
+
+    def __init__(
+        self, config: QueueConfig, *, target: QueueTarget, rules: DeliveryRules, limits: PressureLimits
+    ) -> None:
+        self.config = config
+        self.target = target
+        self.rules = rules
+        self.limits = limits
+        self.access: Access = access_for(config)
+        self.flows: dict[int, Flow] = {}
+        self.users: dict[int, str] = {}  # flow -> the user name it was bound under
+        self.partitions: list[ActorCell] = []
+        self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
+        self.apply(config)
+
+    def apply(self, config: QueueConfig) -> None:
+        """Put a configuration into force. The access type differs only while no flow is bound."""
+        if config.access_type != self.config.access_type:
+            assert not self.flows, "the access type changes while nobody consumes"
+            _, _, epoch = self.access.partition_statuses(1)[0]
+            self.access = access_for(config, epoch=epoch)
+        self.config = config
+        gate, rules, access = self.target.gate, self.rules, self.access
+        gate.usage_bytes_max = config.spool_bytes_max()
+        gate.message_bytes_max = config.max_msg_size
+        gate.ingress_enabled = config.ingress_enabled
+        gate.reject_behavior = REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior]
+        rules.redelivery_count_max = config.max_redelivery_count
+        rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
+        rules.respects_expiry = config.respect_ttl_enabled
+        if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
+            access.delay_ms = config.partition_rebalance_delay_s * 1000
+            access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000
+        self._set_marks()
+
+    def _set_marks(self) -> None:
+        """A durable queue takes what its quota allows and waits on disk; only one never written slows publishers."""
+        quota = self.config.spool_bytes_max()
+        high = quota + 1 if self.target.durable else min(self.limits.high_bytes, quota)
+        self.target.pressure.set_marks(high_bytes=high, low_bytes=min(high, self.limits.low_bytes))

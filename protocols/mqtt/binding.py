@@ -1,0 +1,100 @@
+"""The flows of a connection: bound when it subscribes or resumes its session, and again after a queue has ended them.
+
+MQTT has no packet that tells a client that its flow is gone, so no client would ever subscribe again on its own: the
+connection does for it what APIs of other brokers do, and asks the queue every three seconds.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
+from protocols.mqtt.delivering import BoundFlow
+from protocols.mqtt.session import ExtraSubscription, Session
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+REBIND_MS: Final = 3000  # what Solace's APIs wait between two attempts
+
+
+async def resume_flows(connection: "MqttConnection", session: Session) -> None:
+    """Bind the flows of everything the session is subscribed to; queues that are gone meanwhile are passed over."""
+    if session.queue is not None:
+        await bind_flow(connection, session.queue, None, is_named_queue=False)
+    for extra in session.shares.values():
+        if extra.queue_name:
+            handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+            if handle is not None:
+                await bind_flow(connection, handle, extra, is_named_queue=False)
+    for extra in session.queues.values():
+        handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+        if handle is not None:
+            try:
+                await bind_flow(connection, handle, extra, is_named_queue=True)
+            except BindRefused as refusal:
+                _not_bound(connection, extra, refusal)
+
+
+async def bind_flow(
+    connection: "MqttConnection", handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
+) -> None:
+    """Bind a flow of this connection to a queue. Raises BindRefused."""
+    delivering = connection.delivering
+    session = connection.session
+    if delivering is None or session is None:
+        return  # the connection ended meanwhile
+    flow_id = connection.runtime.next_urn()
+    # Known before it is bound: deliveries may be here before the answer.
+    delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, is_named_queue=is_named_queue)
+    try:
+        await handle.cell.ask(
+            BindFlow(flow_id, session.client_id, connection.user, connection.cell.inbox, delivering.window)
+        )
+    except BindRefused:
+        delivering.flows.pop(flow_id, None)
+        raise
+    if connection.delivering is not delivering:
+        handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
+
+
+def flow_gone(connection: "MqttConnection", message: FlowGone) -> None:
+    """A queue has ended a flow of this connection."""
+    if connection.delivering is None:
+        return
+    bound = connection.delivering.flows.pop(message.flow_id, None)
+    if bound is not None and bound.extra is not None and message.may_return:
+        _later(connection, bound.extra)
+
+
+def _not_bound(connection: "MqttConnection", extra: ExtraSubscription, refusal: BindRefused) -> None:
+    """A queue that the session is subscribed to would not bind its flow."""
+    counters = connection.services.counters
+    counters.count(counters.dropped, "bind_refused")
+    if refusal.code != PERMISSION_DENIED:
+        _later(connection, extra)
+
+
+def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    def again() -> None:
+        if _is_wanted(connection, extra):
+            connection.runtime.keep(connection.runtime.loop.create_task(_bind_again(connection, extra)))
+
+    connection.runtime.after(REBIND_MS, again)
+
+
+async def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+    if handle is None or not _is_wanted(connection, extra):
+        return
+    try:
+        await bind_flow(connection, handle, extra, is_named_queue=True)
+    except BindRefused as refusal:
+        _not_bound(connection, extra, refusal)
+
+
+def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:
+    """Return whether the client is there, still has the subscription, and has no flow for it."""
+    session, delivering = connection.session, connection.delivering
+    if session is None or delivering is None or session.queues.get(extra.filter_text) is not extra:
+        return False
+    return all(bound.extra is not extra for bound in delivering.flows.values())

@@ -1,0 +1,128 @@
+"""Changing a queue that is in use: access type, egress, limits and times reach what runs (Solace 4.4, 4.5)."""
+
+import asyncio
+
+import pytest
+
+from gateway.config import load
+from gateway.ports import Refused
+from named_queues import change, create, shown, shows
+from running_broker import RunningBroker
+
+
+async def test_the_access_type_changes_only_while_egress_is_off(broker: RunningBroker) -> None:
+    """Solace 4.2: accessType."""
+    await create(broker)
+    with pytest.raises(Refused, match="access_type stays 'exclusive' while egress is on"):
+        await change(broker, access_type="non-exclusive")
+    await change(broker, egress_enabled=False)
+    await change(broker, access_type="non-exclusive")
+    await change(broker, egress_enabled=True)
+    first, second = await broker.connect(level=5), await broker.connect(level=5)
+    for client in (first, second):
+        assert await client.subscribe("$queue/q", qos=1) == [1]
+    assert [flow.active for flow in (await shown(broker)).flows] == [True, True]
+
+
+async def test_an_exclusive_queue_that_was_shared_has_one_active_flow(broker: RunningBroker) -> None:
+    """Solace 4.4; the assignment epoch goes on rising over the change."""
+    await create(broker, access_type="non-exclusive")
+    await (await broker.connect(level=5)).subscribe("$queue/q", qos=1)
+    epoch = (await shown(broker)).partitions[0].assignment_epoch
+    await change(broker, egress_enabled=False)
+    await change(broker, access_type="exclusive", egress_enabled=True)
+    await broker.restart()
+    view = await shown(broker)
+    assert (view.config.access_type, epoch) == ("exclusive", 1)
+    for _ in range(2):
+        await (await broker.connect(level=5)).subscribe("$queue/q", qos=1)
+    view = await shown(broker)
+    assert [flow.active for flow in view.flows] == [True, False]
+
+
+async def test_flows_return_when_egress_does(broker: RunningBroker) -> None:
+    """Solace 4.5: egress shut down ends flows; clients come back by themselves once it is enabled."""
+    await create(broker, subscriptions=["t"])
+    client = await broker.connect(level=5)
+    assert await client.subscribe("$queue/q", qos=1) == [1]
+    await change(broker, egress_enabled=False)
+    await shows(broker, lambda view: not view.flows)
+    await (await broker.connect()).publish("t", b"while it was off")
+    await change(broker, egress_enabled=True)
+    assert (await client.message()).payload == b"while it was off"
+
+
+async def test_a_flow_that_was_unsubscribed_meanwhile_does_not_return(broker: RunningBroker) -> None:
+    """MQTT 3.10.4: the client does not want it any more. Another client's flow shows when everybody has tried again."""
+    await create(broker, access_type="non-exclusive")
+    gone, stays = await broker.connect("gone", level=5), await broker.connect("stays", level=5)
+    for client in (gone, stays):
+        await client.subscribe("$queue/q", qos=1)
+    await change(broker, egress_enabled=False)
+    assert await gone.unsubscribe("$queue/q") == [0]
+    await change(broker, egress_enabled=True)
+    view = await shows(broker, lambda view: bool(view.flows))
+    assert [flow.client for flow in view.flows] == ["stays"]
+
+
+async def test_a_session_that_resumes_too_early_gets_its_flow_later(broker: RunningBroker) -> None:
+    """Solace 4.5: a bind that was refused for now is tried again."""
+    await create(broker, subscriptions=["t"])
+    client = await broker.connect_durable("c")
+    await client.subscribe("$queue/q", qos=1)
+    await client.vanish()
+    await shows(broker, lambda view: not view.flows)
+    await change(broker, egress_enabled=False)
+    client = await broker.connect_durable("c")
+    await shows(broker, lambda view: view.bind_refusals == {"endpoint_disabled": 1})
+    await change(broker, egress_enabled=True)
+    await (await broker.connect()).publish("t", b"late")
+    assert (await client.message()).payload == b"late"
+
+
+async def test_a_raised_limit_lets_waiting_messages_go(broker: RunningBroker) -> None:
+    """max_delivered_unacked_msgs_per_flow: nothing has to be settled first."""
+    await create(broker, subscriptions=["t"], max_delivered_unacked_msgs_per_flow=1)
+    client = await broker.connect(level=5)
+    await client.subscribe("$queue/q", qos=1)
+    publisher = await broker.connect()
+    for payload in (b"one", b"two"):
+        await publisher.publish("t", payload)
+    assert (await client.message()).payload == b"one"
+    await client.is_quiet()
+    await change(broker, max_delivered_unacked_msgs_per_flow=2)
+    assert (await client.message()).payload == b"two"
+
+
+async def test_rebalance_times_reach_a_queue_that_runs(broker: RunningBroker) -> None:
+    """Solace 4.2: partitionRebalanceDelay. With an hour of delay the second consumer would get nothing in this test."""
+    await create(broker, access_type="non-exclusive", partition_count=2, partition_rebalance_delay_s=3600)
+    await change(broker, partition_rebalance_delay_s=0, partition_rebalance_max_handoff_time_s=0)
+    for _ in range(2):
+        await (await broker.connect(level=5)).subscribe("$queue/q", qos=1)
+    view = await shows(broker, lambda view: all(flow.active for flow in view.flows) and len(view.flows) == 2)
+    assert sorted(len(flow.partitions) for flow in view.flows) == [1, 1]
+
+
+async def test_a_reload_moves_the_marks_of_queues_that_exist(broker: RunningBroker) -> None:
+    """docs/configuration.md: backpressure is taken over on SIGHUP."""
+    client = await broker.connect("c")
+    await client.subscribe("t", qos=1)
+    target = broker.node.space.route("t").guaranteed[0].queue
+    assert target is not None
+    before = target.pressure.high_bytes
+    config = load(settings=(*broker.settings, "backpressure.connection_buffer_bytes_max=64KiB"))
+    await broker.node.reload(config)
+    async with asyncio.timeout(8):
+        while target.pressure.high_bytes == before:
+            await asyncio.sleep(0.01)
+    assert target.pressure.high_bytes == 65_536
+
+
+async def test_a_larger_quota_holds_nobody_back(broker: RunningBroker) -> None:
+    """A durable queue never slows its publishers, whatever its quota was when it was made."""
+    await create(broker, subscriptions=["t"], max_msg_spool_usage=1)
+    await change(broker, max_msg_spool_usage=5)
+    publisher = await broker.connect(level=5)
+    for _ in range(4):
+        assert await publisher.publish("t", bytes(600_000)) == 0

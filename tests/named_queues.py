@@ -1,0 +1,33 @@
+"""What whole-broker tests do to named queues: what an operator would, through the same door as the admin port."""
+
+import asyncio
+from collections.abc import Callable
+
+from gateway.node_port import NodeView
+from gateway.views import QueueView
+from messaging.queue_config import definition_from_dict
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+
+async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
+    """Create a durable queue."""
+    return await NodeView(broker.node).create_queue(definition_from_dict({"name": name, **attributes}))
+
+
+async def change(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
+    """Change attributes of a queue."""
+    return await NodeView(broker.node).update_queue(name, attributes)
+
+
+async def shown(broker: RunningBroker, name: str = "q") -> QueueView:
+    """Return a queue as operators see it."""
+    return await NodeView(broker.node).show_queue(name)
+
+
+async def shows(broker: RunningBroker, condition: Callable[[QueueView], bool], name: str = "q") -> QueueView:
+    """Wait until a queue looks as it should."""
+    async with asyncio.timeout(2 * DEADLINE_S):
+        while not condition(view := await shown(broker, name)):
+            await asyncio.sleep(0.01)
+    return view
