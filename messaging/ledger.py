@@ -11,16 +11,15 @@ rest (storage), and the sending itself (the actors).
 from typing import final
 
 from messaging.batch import MessageBatch
-from messaging.effects import Delivery, Effects
-from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room
-from messaging.publication import UNWRITTEN, Publication
-from messaging.ranges import RangeSet
-from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Segment, SegmentList
+from messaging.effects import Delivery
+from messaging.flows import Flow, LedgerFlow, flows_with_room
+from messaging.ledger_state import LedgerState
+from messaging.publication import Publication
+from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Segment
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
-    DISCARD_PURGED,
     DISCARD_REJECTED,
     FAILED,
     REJECTED,
@@ -28,37 +27,8 @@ from messaging.settlement import (
 
 
 @final
-class Ledger:
-    """One partition's messages and their states.
-
-    Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
-    flow, waiting to be delivered again (`requeued`), or never delivered (at or after `ready_from`). Those that are not
-    settled lie in segments.
-
-    Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
-    dense, ascending, never reused.
-    """
-
-    def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
-        self.durable = durable  # settlements are worth persisting
-        self.rules = rules
-        self.next_sequence = next_sequence
-        self.floor = next_sequence
-        self.ready_from = next_sequence
-        self.settled = RangeSet()
-        self.requeued = RangeSet()
-        self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
-        self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
-        self.flows: dict[int, LedgerFlow] = {}
-        self.waiting_count = 0  # unsettled, in flight or not
-        self.waiting_bytes = 0
-        self.memory_bytes = 0  # of the batches that segments hold
-        self.effects = Effects()
-        self.segments = SegmentList()
-        self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
-        self.paged_end = 0  # no page reaches further
-        self._turn = 0
-        self.may_expire = False  # some message had headers, so deliveries have to look at the time
+class Ledger(LedgerState):
+    """One partition's messages on their way to consumers and off. States and invariants: LedgerState."""
 
     # --- messages in ---
 
@@ -106,10 +76,6 @@ class Ledger:
         """Return how many messages a flow holds unsettled."""
         flow = self.flows.get(flow_id)
         return 0 if flow is None else flow.in_flight.total
-
-    def was_delivered(self, sequence: int) -> bool:
-        """Return whether an unsettled message left the queue, or may have."""
-        return sequence < self.ready_from or sequence < self.suspect_end
 
     # --- deliveries out ---
 
@@ -273,73 +239,6 @@ class Ledger:
                 self._requeue(start, stop, 1 if outcome == FAILED else 0)
         return count
 
-    def purge(self) -> int:
-        """Drop every message that no consumer holds; return how many."""
-        return self.give_up(self.floor, self.next_sequence, DISCARD_PURGED)
-
-    def give_up(self, first: int, end: int, reason: str) -> int:
-        """Drop those of `[first, end)` that no consumer holds; return how many."""
-        lost = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
-        for flow in self.flows.values():
-            lost = [part for start, stop in lost for part in flow.in_flight.outside(start, stop)]
-        count = 0
-        for start, stop in lost:
-            count += stop - start
-            self.requeued.remove(start, stop)
-            self._discard(start, stop, reason)
-        return count
-
-    def close(self, publication: Publication, count: int) -> None:
-        """Count rows, settled or paged, that need the publication no more.
-
-        It is not drained while a partition has yet to number its rows.
-        """
-        publication.open_count -= count
-        if publication.open_count == 0 and publication.unsequenced_count == 0:
-            self.effects.drained.append(publication)
-
-    def abandon(self) -> None:
-        """Let go of everything, in flight or not: the queue is gone, and with it what the store has of it.
-
-        Only `effects.drained` is left to be carried out. The ledger is not to be used any more.
-        """
-        for segment in self.segments.all():
-            if segment.publication is not None:
-                self.close(segment.publication, segment.live_count)
-
-    def check(self) -> None:
-        """Assert the invariants, each on its own line."""
-        self.segments.check()
-        self.settled.check()
-        self.requeued.check()
-        assert self.floor <= self.ready_from <= self.next_sequence
-        assert self.settled.total == 0 or self.settled.starts[0] > self.floor, "the floor is as high as it can be"
-        assert self.settled.total == 0 or self.settled.ends[-1] <= self.next_sequence
-        held = RangeSet()
-        held_count = 0
-        for ranges in [self.requeued, *[flow.in_flight for flow in self.flows.values()]]:
-            ranges.check()
-            held_count += ranges.total
-            for first, end in ranges.ranges():
-                held.add(first, end)
-        assert held.total == held_count, "no sequence is held twice"
-        assert held.total == 0 or held.ends[-1] <= self.ready_from, "what was delivered is behind what was not"
-        fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
-        assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
-        for start, end in self.settled.ranges():
-            assert held.count_within(start, end) == 0, "what is settled is held by nobody"
-        segments = self.segments.all()
-        for segment in segments:
-            unsettled_from = max(segment.first, self.floor)
-            settled_count = self.settled.count_within(unsettled_from, segment.end)
-            assert segment.live_count == segment.end - unsettled_from - settled_count
-            assert segment.page is not None or segment.first >= self.pageable_from
-        assert sum([segment.live_count for segment in segments]) == self.waiting_count
-        assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
-        assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
-        for sequence in self.failures:
-            assert sequence in held, "only what was delivered can have failed"
-
     def _requeue(self, first: int, end: int, failed: int) -> None:
         if failed == 0:
             self.requeued.add(first, end)
@@ -355,55 +254,3 @@ class Ledger:
                 run_first = sequence + 1
                 self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY)
         self.requeued.add(run_first, end)
-
-    def _discard(self, first: int, end: int, reason: str) -> None:
-        self.effects.discard(reason, end - first)
-        self._settle(first, end)
-
-    def _settle(self, first: int, end: int) -> None:
-        """Mark `[first, end)`, which is unsettled and which nobody holds any more, as done."""
-        segment = self.segments.at_or_after(first)
-        assert segment is not None, "what is unsettled is in a segment"
-        if end <= segment.end and first >= segment.first:
-            self._settle_in(segment, end - first)
-        else:
-            for each in self.segments.overlapping(first, end):
-                self._settle_in(each, min(end, each.end) - max(first, each.first))
-        if self.failures:
-            for sequence in range(first, end):
-                self.failures.pop(sequence, None)
-        if self.durable:
-            self.effects.settle(first, end)
-        if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
-            self.floor = end
-        else:
-            self.settled.add(first, end)
-            if self.settled.starts[0] == self.floor:
-                self.floor = self.settled.ends[0]
-                self.settled.remove(self.settled.starts[0], self.floor)
-        if self.ready_from < self.floor:
-            self.ready_from = self.floor
-
-    def _settle_in(self, segment: Segment, count: int) -> None:
-        effects = self.effects
-        released = segment.bytes_left * count // segment.live_count
-        segment.bytes_left -= released
-        segment.live_count -= count
-        self.waiting_count -= count
-        self.waiting_bytes -= released
-        effects.released_count += count
-        effects.released_bytes += released
-        publication = segment.publication
-        if publication is None or publication.record_number != UNWRITTEN:
-            effects.settled_written = True
-        if publication is not None:
-            self.close(publication, count)
-        page = segment.page
-        if page is not None:
-            page.live_count -= count
-            if page.live_count == 0:
-                effects.dropped_pages.append(page.first)
-        if segment.live_count == 0:
-            if segment.batch is not None:
-                self.memory_bytes -= segment.batch.memory_bytes()
-            self.segments.remove(segment)
