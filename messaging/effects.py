@@ -39,10 +39,27 @@ class Delivery:
 
 
 @final
+class DeadRange:
+    """Sequences `[first, end)` that leave for the dead message queue, all for one reason."""
+
+    __slots__ = ("client", "end", "first", "reason")
+
+    def __init__(self, first: int, end: int, reason: str, client: str) -> None:
+        self.first = first
+        self.end = end
+        self.reason = reason
+        self.client = client  # the consumer that had them last; empty when none is to blame
+
+    def __repr__(self) -> str:
+        return f"DeadRange({self.first}..{self.end - 1}, {self.reason})"
+
+
+@final
 class Effects:
     """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
 
     __slots__ = (
+        "dead",
         "discards",
         "drained",
         "dropped_pages",
@@ -59,6 +76,7 @@ class Effects:
         self.settled: list[tuple[int, int]] = []  # half-open, to be persisted
         self.settled_written = False  # some of `settled` is in the store, so persisting it is worth a commit
         self.dropped_pages: list[int] = []  # keys of pages in which nothing is unsettled
+        self.dead: list[DeadRange] = []  # on their way to the dead message queue; nobody has seen to it yet
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
         self.discards: dict[str, int] = {}  # reason -> messages dropped
@@ -72,6 +90,15 @@ class Effects:
             settled[-1] = (settled[-1][0], end)
         else:
             settled.append((first, end))
+
+    def die(self, first: int, end: int, reason: str, client: str) -> None:
+        """Note messages for the dead message queue; neighbours with one fate become one range."""
+        if self.dead:
+            last = self.dead[-1]
+            if last.end == first and last.reason == reason and last.client == client:
+                last.end = end
+                return
+        self.dead.append(DeadRange(first, end, reason, client))
 
     def discard(self, reason: str, count: int) -> None:
         """Count messages the ledger dropped."""

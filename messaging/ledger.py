@@ -70,7 +70,7 @@ class Ledger(LedgerState):
         if flow is None:
             return
         for first, end in flow.in_flight.ranges():
-            self._requeue(first, end, 1 if count_as_failed else 0)
+            self._requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
 
     def in_flight_count(self, flow_id: int) -> int:
         """Return how many messages a flow holds unsettled."""
@@ -158,7 +158,7 @@ class Ledger(LedgerState):
                 if run_first < sequence:
                     self._deliver_run(flow, segment, run_first, sequence, redelivered, out)
                 run_first = sequence + 1
-                self._discard(sequence, sequence + 1, DISCARD_EXPIRED)
+                self._discard(sequence, sequence + 1, DISCARD_EXPIRED, "")
         if run_first < end:
             self._deliver_run(flow, segment, run_first, end, redelivered, out)
 
@@ -193,6 +193,11 @@ class Ledger(LedgerState):
             if self.settled.total > 0 and self.settled.ends[-1] > first:
                 # Only after a recovery, or where single messages were deleted, is something settled up here.
                 first, end = self.settled.first_outside(first, end)
+                if first == end:
+                    self.ready_from = end
+                    continue
+            if self.leaving.total > 0 and self.leaving.ends[-1] > first:
+                first, end = self.leaving.first_outside(first, end)
                 if first == end:
                     self.ready_from = end
                     continue
@@ -234,12 +239,12 @@ class Ledger(LedgerState):
             if outcome == ACCEPTED:
                 self._settle(start, stop)
             elif outcome == REJECTED:
-                self._discard(start, stop, DISCARD_REJECTED)
+                self._discard(start, stop, DISCARD_REJECTED, flow.flow.client)
             else:
-                self._requeue(start, stop, 1 if outcome == FAILED else 0)
+                self._requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count
 
-    def _requeue(self, first: int, end: int, failed: int) -> None:
+    def _requeue(self, first: int, end: int, failed: int, client: str) -> None:
         if failed == 0:
             self.requeued.add(first, end)
             return
@@ -252,5 +257,5 @@ class Ledger(LedgerState):
             if maximum and count > maximum:
                 self.requeued.add(run_first, sequence)
                 run_first = sequence + 1
-                self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY)
+                self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY, client)
         self.requeued.add(run_first, end)

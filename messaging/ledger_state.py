@@ -9,15 +9,15 @@ from messaging.flows import DeliveryRules, LedgerFlow
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import Segment, SegmentList
-from messaging.settlement import DISCARD_PURGED
+from messaging.settlement import DEAD_REASONS, DISCARD_PURGED
 
 
 class LedgerState:
     """One partition's messages and their states.
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
-    flow, waiting to be delivered again (`requeued`), or never delivered (at or after `ready_from`). Those that are not
-    settled lie in segments.
+    flow, on its way to another queue (`leaving`, see messaging.departures), waiting to be delivered again
+    (`requeued`), or never delivered (at or after `ready_from`). Those that are not settled lie in segments.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.
@@ -31,6 +31,7 @@ class LedgerState:
         self.ready_from = next_sequence
         self.settled = RangeSet()
         self.requeued = RangeSet()
+        self.leaving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.flows: dict[int, LedgerFlow] = {}
@@ -54,15 +55,20 @@ class LedgerState:
 
     def give_up(self, first: int, end: int, reason: str) -> int:
         """Drop those of `[first, end)` that no consumer holds; return how many."""
-        lost = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
-        for flow in self.flows.values():
-            lost = [part for start, stop in lost for part in flow.in_flight.outside(start, stop)]
         count = 0
-        for start, stop in lost:
+        for start, stop in self.held_by_nobody(first, end):
             count += stop - start
             self.requeued.remove(start, stop)
-            self._discard(start, stop, reason)
+            self._discard(start, stop, reason, "")
         return count
+
+    def held_by_nobody(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return those of `[first, end)` that are unsettled, with no consumer and not on their way elsewhere."""
+        free = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
+        for ranges in [self.leaving, *[flow.in_flight for flow in self.flows.values()]]:
+            if ranges.total > 0:
+                free = [part for start, stop in free for part in ranges.outside(start, stop)]
+        return free
 
     def close(self, publication: Publication, count: int) -> None:
         """Count rows, settled or paged, that need the publication no more.
@@ -82,12 +88,26 @@ class LedgerState:
             if segment.publication is not None:
                 self.close(segment.publication, segment.live_count)
 
-    def _discard(self, first: int, end: int, reason: str) -> None:
+    def _discard(self, first: int, end: int, reason: str, client: str) -> None:
+        """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
+        if self.rules.dead_letters and reason in DEAD_REASONS:
+            self.leaving.add(first, end)
+            self.effects.die(first, end, reason, client)
+        else:
+            self.discard_for_good(first, end, reason)
+
+    def discard_for_good(self, first: int, end: int, reason: str) -> None:
+        """Drop messages that nobody holds."""
         self.effects.discard(reason, end - first)
         self._settle(first, end)
 
     def _settle(self, first: int, end: int) -> None:
-        """Mark `[first, end)`, which is unsettled and which nobody holds any more, as done."""
+        if self.durable:
+            self.effects.settle(first, end)
+        self.remove(first, end)
+
+    def remove(self, first: int, end: int) -> None:
+        """Mark `[first, end)`, which is unsettled and which nobody holds any more, as done; the store knows or will."""
         segment = self.segments.at_or_after(first)
         assert segment is not None, "what is unsettled is in a segment"
         if end <= segment.end and first >= segment.first:
@@ -98,8 +118,6 @@ class LedgerState:
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)
-        if self.durable:
-            self.effects.settle(first, end)
         if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
             self.floor = end
         else:
@@ -146,6 +164,7 @@ class LedgerState:
         assert self.settled.total == 0 or self.settled.ends[-1] <= self.next_sequence
         held = RangeSet()
         held_count = 0
+        self.leaving.check()
         for ranges in [self.requeued, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
             held_count += ranges.total
@@ -153,7 +172,11 @@ class LedgerState:
                 held.add(first, end)
         assert held.total == held_count, "no sequence is held twice"
         assert held.total == 0 or held.ends[-1] <= self.ready_from, "what was delivered is behind what was not"
-        fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
+        for first, end in self.leaving.ranges():
+            assert held.add(first, end) == end - first, "what leaves is held by nobody else"
+        fresh_count = self.next_sequence - self.ready_from
+        for ranges in (self.settled, self.leaving):
+            fresh_count -= ranges.count_within(self.ready_from, self.next_sequence)
         assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
         for start, end in self.settled.ranges():
             assert held.count_within(start, end) == 0, "what is settled is held by nobody"

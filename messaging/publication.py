@@ -42,6 +42,7 @@ class Publication:
         "record_number",
         "refused",
         "session_rows",
+        "settlements",
         "token",
         "unsequenced_count",
     )
@@ -56,7 +57,10 @@ class Publication:
         self.record_number = UNWRITTEN
         self.confirmed = False
         self.refused = False  # the store could not take it
-        self.session_rows: list[tuple[bytes, bytes]] | None = None  # written by the very commit that writes this
+        # Both are written by the very commit that writes the publication.
+        self.session_rows: list[tuple[bytes, bytes]] | None = None
+        # What it takes out of other partitions, for these messages came from there: partition, first, end.
+        self.settlements: list[tuple[int, int, int]] | None = None
 
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
         """Note that a partition numbered its rows; return whether it was the last to do so."""

@@ -4,6 +4,10 @@ Publications and settlements gather here until a commit takes them all. A public
 before that is never written: its publisher is confirmed at once. Journal records go oldest first, once all they held
 is settled or paged; what they said of settlements has then been put into the partitions' cursors.
 
+A publication that moves messages brings the settlements that take them out of where they were. They stand in the
+record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
+or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
+
 Deliberately elsewhere: when to commit (the spool actor), the bytes (storage.record*), LMDB (storage.store).
 """
 
@@ -224,6 +228,8 @@ class SpoolPlanner:
         if elided:
             self._publications = [publication for publication in self._publications if publication.open_count > 0]
             self.elided_count += len(elided)
+            for settlement in _moved(elided):
+                self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
         return elided
 
     def has_work(self) -> bool:
@@ -264,7 +270,8 @@ class SpoolPlanner:
             # Sessions' later rows come behind those of publications, which were made before them.
             table_writes=_session_rows(publications) + [row for request in tables for row in request.writes],
             # What settles, deletes or moves makes room; what publishes needs it.
-            uses_reserve=not publications and all(request.uses_reserve for request in tables),
+            uses_reserve=all(_only_moves(each) for each in publications)
+            and all(request.uses_reserve for request in tables),
         )
         self._out = Commit(job, publications, tables, pages, settlements)
         return self._out
@@ -275,6 +282,11 @@ class SpoolPlanner:
         assert commit is not None
         self._out = None
         self.written_count += len(commit.publications)
+        for settlement in _moved(commit.publications):  # not before: of a commit that fails they must not come true
+            cursor = self.cursors.get(settlement.partition_id)
+            if cursor is not None:  # else its queue was deleted meanwhile
+                cursor.settle(settlement.first, settlement.end)
+                self._changed_cursors.add(settlement.partition_id)
         return commit
 
     def failed(self) -> Commit:
@@ -294,6 +306,8 @@ class SpoolPlanner:
         if not job.uses_reserve:  # then the next commit, without the others, can have it
             self._tables = [request for request in commit.tables if request.uses_reserve] + self._tables
             commit.tables = [request for request in commit.tables if not request.uses_reserve]
+            self._publications = [each for each in commit.publications if _only_moves(each)] + self._publications
+            commit.publications = [each for each in commit.publications if not _only_moves(each)]
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._purged = job.partition_purges + self._purged
@@ -331,7 +345,8 @@ class SpoolPlanner:
             Entry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
             for each in publications
         ]
-        return encode_journal_record(entries, settlements)
+        moved = [each for each in _moved(publications) if each.partition_id in self.cursors]
+        return encode_journal_record(entries, settlements + moved if moved else settlements)
 
     def _trim(self, number: int) -> tuple[int, list[int]]:
         """Let the journal's head go where nothing needs it; return through which record, and which cursors to write."""
@@ -361,3 +376,17 @@ def _session_rows(publications: list[Publication]) -> list[TableWrite]:
         if rows is not None:
             writes += [TableWrite(Table.SESSIONS, key, value) for key, value in rows]
     return writes
+
+
+def _moved(publications: list[Publication]) -> list[Settlement]:
+    """Return what these publications take out of the partitions their messages came from."""
+    settlements: list[Settlement] = []
+    for publication in publications:
+        taken = publication.settlements
+        if taken is not None:
+            settlements += [Settlement(partition_id, first, end) for partition_id, first, end in taken]
+    return settlements
+
+
+def _only_moves(publication: Publication) -> bool:
+    return publication.settlements is not None

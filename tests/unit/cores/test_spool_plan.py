@@ -1,57 +1,11 @@
 """What a commit writes, what it need not write, and what the journal may forget."""
 
-from messaging.publication import UNWRITTEN, Publication
+from messaging.publication import UNWRITTEN
 from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import JournalRecord, Settlement, decode_journal_record
-from storage.spool_plan import SEQUENCES_RESERVED, Commit, PageRequest, SpoolPlanner, TableRequest
-from unit.cores.messages import numbered, published
-
-P, Q = 3, 8  # two partitions
-
-
-def planner_with(*partition_ids: int, records_trimmed_min: int = 1) -> SpoolPlanner:
-    """Return a planner with these partitions; their first reservation is committed."""
-    planner = SpoolPlanner(next_record_number=1, records_trimmed_min=records_trimmed_min)
-    for partition_id in partition_ids:
-        planner.register(partition_id, floor=1, next_sequence_reserved=1)
-    committed(planner)
-    return planner
-
-
-def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Publication:
-    """Return a publication that these partitions have numbered."""
-    publication = published(numbered(count), partitions_count=len(first_by_partition))
-    for partition_id, first in first_by_partition.items():
-        publication.sequenced(partition_id, first, None)
-    return publication
-
-
-def committed(planner: SpoolPlanner) -> Commit:
-    planner.next_commit()
-    return planner.committed()
-
-
-def stored(planner: SpoolPlanner, first_by_partition: dict[int, int]) -> Publication:
-    """Return a publication that was written."""
-    publication = publication_to(first_by_partition)
-    planner.store(publication)
-    committed(planner)
-    return publication
-
-
-def done_with(planner: SpoolPlanner, publication: Publication) -> None:
-    """Settle everything of a publication, as its partitions would."""
-    for match in publication.matches:
-        last = match.first_sequence + publication.batch.count
-        planner.settle(match.partition_id, [(match.first_sequence, last)], written=True)
-    publication.open_count = 0
-    planner.drained(publication)
-
-
-def record_of(commit: Commit) -> JournalRecord:
-    assert commit.job.record is not None
-    return decode_journal_record(commit.job.record)
+from storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
+from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
 def test_a_publication_settled_before_the_commit_is_never_written() -> None:

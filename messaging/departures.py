@@ -1,0 +1,45 @@
+"""Messages on their way from a partition to another queue: given to nobody, and not settled yet.
+
+A message leaves in two steps. First it departs: no consumer gets it any more, no purge drops it, and its place in the
+journal or in a page is kept. When the commit that puts it into the other queue is made, which settles it here in the
+same record, it has left. If the other queue does not take it, it stays and waits for a consumer as before.
+
+Deliberately elsewhere: why a message departs and where to (messaging.dead_letters, the actors), and what is written
+(storage.spool_plan).
+"""
+
+from messaging.ledger import Ledger
+from messaging.settlement import TO_DMQ_FAILED
+
+
+def depart(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
+    """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
+    departing = ledger.held_by_nobody(first, end)
+    for start, stop in departing:
+        ledger.requeued.remove(start, stop)
+        ledger.leaving.add(start, stop)
+    return departing
+
+
+def left(ledger: Ledger, first: int, end: int) -> None:
+    """The other queue has `[first, end)`. Its settlement was written with that: there is nothing to persist."""
+    effects = ledger.effects
+    was_worth_a_commit = effects.settled_written
+    for start, stop in ledger.leaving.remove(first, end):
+        ledger.remove(start, stop)
+    effects.settled_written = was_worth_a_commit
+
+
+def stay(ledger: Ledger, first: int, end: int) -> None:
+    """The other queue did not take `[first, end)`: consumers may have it again.
+
+    What consumers have been given messages behind of waits at the front, flagged as redelivered though it was not.
+    """
+    for start, stop in ledger.leaving.remove(first, end):
+        ledger.requeued.add(start, min(stop, ledger.ready_from))
+
+
+def lost(ledger: Ledger, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
+    """Drop `[first, end)` after all: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
+    for start, stop in ledger.leaving.remove(first, end):
+        ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)

@@ -1,0 +1,190 @@
+"""What is written together or not at all: a move with the settlement of its source, a publish with its session rows.
+
+Beside it, what a full store takes from its reserve, and what is tried once more from there.
+"""
+
+from messaging.publication import UNWRITTEN, Publication
+from storage.interface import Table, TableWrite
+from storage.record_journal import Settlement
+from storage.spool_plan import SEQUENCES_RESERVED, TableRequest
+from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
+
+
+def move_to(first_by_partition: dict[int, int], taken: list[tuple[int, int, int]]) -> Publication:
+    """Return a publication of messages that are taken out of elsewhere: partition, first, end."""
+    publication = publication_to(first_by_partition)
+    publication.settlements = taken
+    return publication
+
+
+def test_a_move_and_the_settlement_of_its_source_are_in_one_record() -> None:
+    """After a crash the message is in exactly one of the two."""
+    planner = planner_with(P, Q)
+    stored(planner, {P: 1})
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.settle(P, [(9, 10)], written=False)
+
+    record = record_of(committed(planner))
+
+    assert [match.partition_id for entry in record.entries for match in entry.matches] == [Q]
+    assert record.settlements == [Settlement(P, 9, 10), Settlement(P, 1, 3)]
+
+
+def test_what_a_move_took_out_is_in_the_cursor_before_its_record_goes() -> None:
+    planner = planner_with(P, Q)
+    source = stored(planner, {P: 1})
+    move = move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(move)
+    committed(planner)
+    source.open_count = 0
+    planner.drained(source)
+    done_with(planner, move)
+
+    job = committed(planner).job
+
+    assert job.journal_delete_through == move.record_number
+    floors = {put.partition_id: put.floor for put in job.cursor_puts}
+    assert floors == {P: 3, Q: 3}
+
+
+def test_a_move_whose_commit_failed_has_taken_nothing_out() -> None:
+    """Not even in a cursor that is written later for another reason."""
+    planner = planner_with(P, Q)
+    stored(planner, {P: 1})
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.next_commit()
+    planner.failed()
+    planner.reserve(P, SEQUENCES_RESERVED)
+
+    assert planner.cursors[P].floor == 1
+    assert planner.cursors[P].settled.ranges() == []
+
+
+def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not_use_it() -> None:
+    """It makes no more of the spool than there was, and emptying a full store must go on."""
+    planner = planner_with(P, Q)
+    publish, move = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(publish)
+    planner.store(move)
+    assert not planner.next_commit().job.uses_reserve
+
+    assert planner.failed().publications == [publish], "only who publishes hears of it"
+    assert move.record_number == UNWRITTEN
+
+    commit = committed(planner)
+    assert commit.publications == [move]
+    assert commit.job.uses_reserve
+    assert record_of(commit).settlements == [Settlement(P, 1, 3)]
+
+
+def test_a_move_that_the_reserve_has_no_room_for_is_given_up() -> None:
+    planner = planner_with(P, Q)
+    move = move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(move)
+    assert planner.next_commit().job.uses_reserve
+
+    assert planner.failed().publications == [move]
+    assert not planner.has_work()
+
+
+def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages_out() -> None:
+    """DESIGN 6: accepted before the flush it needs no disk, but its source has to know."""
+    planner = planner_with(P, Q)
+    move = move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(move)
+    move.open_count = 0
+
+    assert planner.take_elided() == [move]
+    assert planner.has_work()
+    assert record_of(committed(planner)).settlements == [Settlement(P, 1, 3)]
+
+
+def test_a_move_out_of_a_queue_that_was_deleted_meanwhile_is_only_a_publication() -> None:
+    planner = planner_with(P, Q)
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.forget(P)
+
+    assert record_of(committed(planner)).settlements == []
+
+
+def test_a_queue_deleted_while_the_commit_of_a_move_is_out_is_left_alone() -> None:
+    planner = planner_with(P, Q)
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.next_commit()
+    planner.forget(P)
+    planner.committed()
+
+    assert [put.partition_id for put in committed(planner).job.cursor_puts] == []
+
+
+def test_rows_of_a_session_are_written_by_the_very_commit_that_writes_the_publication() -> None:
+    """MQTT QoS 2: the packet id is remembered exactly when the message is safe."""
+    planner = planner_with(P)
+    publication = publication_to({P: 1})
+    publication.session_rows = [(b"received/1", b"\1")]
+    planner.store(publication)
+
+    job = committed(planner).job
+
+    assert job.record is not None
+    assert job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1")]
+
+
+def test_later_rows_of_a_session_come_behind_those_of_publications() -> None:
+    """PUBREL deletes the row that the publish made: in one commit the deletion has to be the last word."""
+    planner = planner_with(P)
+    deletion = TableWrite(Table.SESSIONS, b"received/1", None)
+    planner.write_tables(TableRequest([deletion], lambda _: None, uses_reserve=True))
+    publication = publication_to({P: 1})
+    publication.session_rows = [(b"received/1", b"\1")]
+    planner.store(publication)
+
+    assert committed(planner).job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1"), deletion]
+
+
+def test_rows_of_a_session_go_with_a_publication_that_is_refused() -> None:
+    planner = planner_with(P)
+    publication = publication_to({P: 1})
+    publication.session_rows = [(b"received/1", b"\1")]
+    planner.store(publication)
+    planner.next_commit()
+    planner.failed()
+    planner.settle(P, [(1, 3)], written=True)
+
+    assert committed(planner).job.table_writes == []
+
+
+def test_rows_that_consumers_need_are_tried_again_from_the_reserve() -> None:
+    """What a full store could not take together with a publish, it takes alone."""
+    planner = planner_with(P)
+    planner.store(publication_to({P: 1}))
+    answers: list[str] = []
+    row = TableWrite(Table.SESSIONS, b"sent/1", b"\1")
+    planner.write_tables(TableRequest([row], lambda reason: answers.append(f"row {reason}"), uses_reserve=True))
+    other = TableWrite(Table.CATALOG, b"queue/q", b"{}")
+    planner.write_tables(TableRequest([other], lambda reason: answers.append(f"queue {reason}"), uses_reserve=False))
+    planner.next_commit()
+
+    for request in planner.failed().tables:
+        request.done("full")
+    commit = committed(planner)
+    for request in commit.tables:
+        request.done("")
+
+    assert answers == ["queue full", "row "]
+    assert commit.job.table_writes == [row]
+    assert commit.job.uses_reserve
+
+
+def test_rows_that_the_reserve_has_no_room_for_are_refused() -> None:
+    planner = planner_with(P)
+    answers: list[str] = []
+    row = TableWrite(Table.SESSIONS, b"sent/1", b"\1")
+    planner.write_tables(TableRequest([row], answers.append, uses_reserve=True))
+    planner.next_commit()
+
+    for request in planner.failed().tables:
+        request.done("full")
+
+    assert answers == ["full"]
+    assert not planner.has_work()
