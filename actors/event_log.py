@@ -35,6 +35,7 @@ class EventLog(LoopActor):
         self.router_name = router_name
         self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
         self.scopes = scopes  # whose events go on the bus
+        self._space = space
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=rng)
 
     def on_receive(self, event: Any) -> None:
@@ -48,12 +49,14 @@ class EventLog(LoopActor):
         log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
         if event.kind.scope in self.scopes:
             for prefix in self.prefixes:
-                self._publish(event, prefix)
+                topic = event.topic(prefix, self.router_name)
+                if not self._space.route(topic).is_empty:
+                    self._publish(event, topic)
 
-    def _publish(self, event: Event, prefix: str) -> None:
+    def _publish(self, event: Event, topic: str) -> None:
         payload = event.text().encode(errors="replace")
         batch = MessageBatch(
-            topic=event.topic(prefix, self.router_name),
+            topic=topic,
             topics=None,
             payloads=[payload],
             headers=None,

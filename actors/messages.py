@@ -229,7 +229,8 @@ class QueueOverview:
     usage_bytes: int
     usage_count: int
     accepted_count: int
-    refusals: dict[int, int]  # verdict of messaging.admission -> messages
+    refusals: dict[int, int]  # verdict of messaging.refusals -> messages refused to their publishers
+    drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
     bind_refusals: dict[str, int]  # reason -> binds refused
 
 

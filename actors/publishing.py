@@ -10,10 +10,10 @@ from typing import Final, final
 from actors.data_messages import Append, SharedDirect
 from actors.messages import WriteTables
 from messaging.address import Address
-from messaging.admission import ADMITTED
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.pressure import Pressure
 from messaging.publication import Publication
+from messaging.refusals import ADMITTED, REFUSED_NO_MATCH
 from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
@@ -26,7 +26,9 @@ class PublishResult:
     """What became of a publish at once.
 
     `confirmations_pending` answers (Confirmed or Refused) will come to the publisher's address; with none pending and
-    no refusal the publish is done. A refusal means that no queue took anything. `routed` is False with nobody there.
+    no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
+    some of them and is not counted, for then the caller publishes them again one by one. `routed` is False with nobody
+    there.
     """
 
     def __init__(self) -> None:
@@ -75,6 +77,10 @@ class Publisher:
         groups: dict[ShareGroup, list[int]] = {}
         guaranteed = batch.qos != AT_MOST_ONCE
         for route, rows in rows_by_route.items():
+            if route.is_empty:
+                self._nobody_there(batch, len(rows), result)
+                if result.refusal != ADMITTED:
+                    return
             for subscriber in route.direct:
                 direct.setdefault(subscriber, []).extend(rows)
             for subscriber in route.guaranteed:
@@ -125,15 +131,28 @@ class Publisher:
         for group in route.groups:
             if not guaranteed or group.queue is None:
                 self._post_shared(group, batch)
-        if not (route.direct or route.guaranteed or route.queues or route.groups):
+        if route.is_empty:
             result.routed = False
+            self._nobody_there(batch, batch.count, result)
+
+    def _nobody_there(self, batch: MessageBatch, count: int, result: PublishResult) -> None:
+        """Drop the `count` rows that nobody subscribes to; guaranteed ones are refused where that is configured."""
+        space = self._space
+        if batch.retain:
+            return  # it is kept for those to come
+        if not space.refuses_unmatched or batch.qos == AT_MOST_ONCE:
+            space.unmatched_count += count
+            return
+        result.refusal = REFUSED_NO_MATCH
+        if batch.count == 1:  # else they are counted one by one
+            space.unmatched_refused_count += 1
 
     # --- direct messages ---
 
     def _post_direct(self, subscriber: Subscriber, batch: MessageBatch) -> None:
         address = subscriber.address
         if address is None:
-            subscriber.offline_discards += batch.count
+            self._space.offline_count += batch.count
             return
         address.post(batch)
         pressure = subscriber.pressure
@@ -144,6 +163,7 @@ class Publisher:
         """Deal the rows out to the members, one after the other; members that are away get none."""
         members = [member for member in group.members.values() if member.address is not None]
         if not members:
+            self._space.offline_count += batch.count
             return
         if batch.count == 1 or len(members) == 1:
             member = group.next_member()
@@ -170,10 +190,7 @@ class Publisher:
         gate = target.gate
         verdict = gate.verdict(batch)
         if verdict != ADMITTED:
-            gate.refuse(verdict, batch.count)
-            if gate.refuses_publisher(verdict):
-                result.refusal = verdict
-                result.refused_by = target.name
+            _not_taken(target, verdict, batch, result)
             return
         gate.reserve(batch)
         publication: Publication | None = None
@@ -200,10 +217,8 @@ class Publisher:
             if verdict == ADMITTED:
                 taken.append((target, None if part is batch else rows, part))
                 continue
-            target.gate.refuse(verdict, part.count)
-            if target.gate.refuses_publisher(verdict):
-                result.refusal = verdict
-                result.refused_by = target.name
+            _not_taken(target, verdict, part, result)
+            if result.refusal != ADMITTED:
                 return False
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for target, rows, part in taken:
@@ -266,6 +281,18 @@ class Publisher:
             return 0
         self._spool.post(WriteTables(writes, self._address, token))
         return 1
+
+
+def _not_taken(target: QueueTarget, verdict: int, batch: MessageBatch, result: PublishResult) -> None:
+    """Count messages that a queue does not take, and note the refusal if their publisher hears of it."""
+    gate = target.gate
+    refuses = gate.refuses_publisher(verdict)
+    if refuses:
+        result.refusal = verdict
+        result.refused_by = target.name
+        if batch.count > 1:
+            return  # counted one by one
+    gate.refuse(verdict, batch.count, hears=refuses and batch.qos != AT_MOST_ONCE)
 
 
 def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:

@@ -99,6 +99,7 @@ class QueueActor(LoopActor):
             bound_order=flow_id,
         )
         core.flows[flow_id] = flow
+        core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
         self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
@@ -123,6 +124,7 @@ class QueueActor(LoopActor):
         if gone is None:
             return
         self._core.users.pop(message.flow_id, None)
+        self._core.watch.binds(len(self._core.flows))
         self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._core.config.name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())
@@ -210,6 +212,7 @@ class QueueActor(LoopActor):
             usage_count=self._core.target.gate.usage_count,
             accepted_count=self._core.target.gate.accepted_count,
             refusals=dict(self._core.target.gate.refusals),
+            drops=dict(self._core.target.gate.drops),
             bind_refusals=dict(self._core.bind_refusals),
         )
 

@@ -11,6 +11,7 @@ from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
 from actors.queue_core import QueueCore
+from actors.quota_watch import QueueWatch
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.supervision import RESTARTED
@@ -35,7 +36,8 @@ class QueueServices:
     """What every queue of a node uses."""
 
     runtime: Runtime
-    spool_gate: SpoolGate
+    spool_gate: SpoolGate  # of the message VPN
+    queue_messages_max: int
     memory: MemoryBudget
     spool: Address
     reader: StoreReader
@@ -58,7 +60,8 @@ def assemble_queue(
     config = definition.config
     target = _target(services, config, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind == NAMED)
-    core = QueueCore(config, target=target, rules=rules, limits=services.pressure)
+    watch = QueueWatch(services.runtime.events, config.name, target.gate)
+    core = QueueCore(config, target=target, rules=rules, limits=services.pressure, watch=watch)
     cell = services.runtime.spawn(
         lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )
@@ -81,6 +84,7 @@ def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> Q
         services.spool_gate if durable else None,
         usage_bytes_max=config.spool_bytes_max(),
         message_bytes_max=config.max_msg_size,
+        usage_count_max=services.queue_messages_max,
     )
     return QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
 

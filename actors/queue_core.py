@@ -5,12 +5,13 @@ and not the one it was first started with.
 """
 
 from actors.cell import ActorCell
+from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
-from messaging.admission import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from messaging.flows import DeliveryRules, Flow
 from messaging.pressure import PressureLimits
 from messaging.queue_config import QueueConfig
 from messaging.rebalance import Rebalancer
+from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from messaging.routing import QueueTarget
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
@@ -20,12 +21,19 @@ class QueueCore:
     """One queue, apart from its messages."""
 
     def __init__(
-        self, config: QueueConfig, *, target: QueueTarget, rules: DeliveryRules, limits: PressureLimits
+        self,
+        config: QueueConfig,
+        *,
+        target: QueueTarget,
+        rules: DeliveryRules,
+        limits: PressureLimits,
+        watch: QueueWatch,
     ) -> None:
         self.config = config
         self.target = target
         self.rules = rules
         self.limits = limits
+        self.watch = watch
         self.access: Access = access_for(config)
         self.flows: dict[int, Flow] = {}
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under
@@ -51,6 +59,7 @@ class QueueCore:
         if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
             access.delay_ms = config.partition_rebalance_delay_s * 1000
             access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000
+        self.watch.configure(config)
         self._set_marks()
 
     def _set_marks(self) -> None:

@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from actors.event_log import EventLog
+from actors.quota_watch import watch_node, watch_vpn
 from actors.supervision import VITAL
 from gateway.config import Config
 from gateway.views import EventView
 from messaging.events import CLIENT, MQTT_PREFIX, NOBODY, SMF_PREFIX, SYSTEM, VPN, Event
+from messaging.thresholds import ThresholdPair
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -32,6 +34,18 @@ def spawn_event_log(node: "Node") -> ActorCell:
     )
     node.runtime.events.log = cell.inbox
     return cell
+
+
+def watch_gates(node: "Node") -> None:
+    """Have the gates of the node and its VPN tell when they fill up."""
+    config, events = node.config, node.runtime.events
+    watch_node(
+        events,
+        node.spool_gate,
+        usage=ThresholdPair(config.spool.usage_threshold),
+        messages=ThresholdPair(config.limits.messages_threshold),
+    )
+    watch_vpn(events, node.vpn_gate, usage=ThresholdPair(config.vpn.usage_threshold))
 
 
 def reload_event_log(cell: ActorCell, config: Config) -> None:

@@ -47,7 +47,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),
     Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent to consumers", ("protocol",)),
     Metric("sluicegate_bytes_sent_total", COUNTER, "Bytes written to clients", ("protocol",)),
-    Metric("sluicegate_messages_dropped_total", COUNTER, "Direct messages not delivered", ("reason",)),
+    Metric("sluicegate_messages_dropped_total", COUNTER, "Messages gone without a word to anybody", ("reason",)),
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
     Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),

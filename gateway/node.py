@@ -24,7 +24,7 @@ from actors.spool_io import ThreadedStore
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
 from gateway.config import Config, diff
-from gateway.event_bus import reload_event_log, spawn_event_log
+from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
@@ -38,6 +38,7 @@ from messaging.admission import SpoolGate
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
 from messaging.memory import MemoryBudget
 from messaging.pressure import PressureLimits
+from messaging.refusals import REFUSED_VPN_FULL
 from messaging.routing import RetainedMessage, TopicSpace
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
@@ -65,12 +66,19 @@ class Node:
         self.space = TopicSpace()
         self.recovered: Recovered = read_store(store)
         self.planner: SpoolPlanner = self.recovered.planner
-        self.spool_gate = SpoolGate(usage_bytes_max=config.spool.usage_bytes_max)
+        self.spool_gate = SpoolGate(
+            usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
+        )
+        self.vpn_gate = SpoolGate(
+            usage_bytes_max=config.vpn.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=self.spool_gate
+        )
+        self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
         self._threads = ThreadedStore(store, self.runtime)
+        watch_gates(self)
         self.root = self._spawn_root()
         self.spool = self._spawn_spool()
         self.event_log = spawn_event_log(self)
@@ -117,6 +125,7 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
+        self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
         await self._declare_queues(config)
         self.queues.inbox.post(
             SetPressureLimits(
@@ -212,7 +221,8 @@ class Node:
     def _spawn_queues(self) -> ActorCell:
         services = QueueServices(
             runtime=self.runtime,
-            spool_gate=self.spool_gate,
+            spool_gate=self.vpn_gate,
+            queue_messages_max=self.config.limits.queue_messages_max,
             memory=self.memory,
             spool=self.spool.inbox,
             reader=self._threads,

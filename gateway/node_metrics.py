@@ -10,7 +10,7 @@ from actors.queue_assembly import NAMED
 from actors.spool import SpoolActor
 from gateway.build import version
 from gateway.views import Sample
-from messaging.admission import REFUSAL_COUNTERS
+from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -26,6 +26,7 @@ def samples_of(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) ->
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
         *_front(node),
         *_queues(queues),
+        *_losses(node, queues),
         *_spool(node),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
@@ -40,14 +41,14 @@ def _front(node: "Node") -> Iterator[Sample]:
         yield Sample("sluicegate_connections_refused_total", count, (PROTOCOL, reason))
     over_limit = sum(listener.refused_count for listener in node.mqtt.listeners.values())
     yield Sample("sluicegate_connections_refused_total", over_limit, (PROTOCOL, "max_connections"))
+    handshakes = sum(listener.handshake_failed_count for listener in node.mqtt.listeners.values())
+    yield Sample("sluicegate_connections_refused_total", handshakes, (PROTOCOL, "tls_handshake_failed"))
     for reason, count in counters.violated.items():
         yield Sample("sluicegate_connections_failed_total", count, (PROTOCOL, reason))
     yield Sample("sluicegate_messages_received_total", counters.messages_received, (PROTOCOL,))
     yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (PROTOCOL,))
     yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (PROTOCOL,))
     yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (PROTOCOL,))
-    for reason, count in counters.dropped.items():
-        yield Sample("sluicegate_messages_dropped_total", count, (reason,))
     connections = node.mqtt.open_connections()
     slow = [each for each in connections if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))
@@ -61,7 +62,6 @@ def _front(node: "Node") -> Iterator[Sample]:
 
 def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
     yield Sample("sluicegate_queues", len(queues))
-    refused: dict[str, int] = {}
     for handle, overview in queues:
         name = (handle.name if handle.kind == NAMED else SESSIONS_LABEL,)
         partitions = overview.partitions
@@ -83,10 +83,22 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         for each in partitions:
             for reason, count in each.discards.items():
                 yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
+
+
+def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
+    """Messages that publishers were refused, and those that went without a word to anybody."""
+    refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
+    unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
+    yield Sample(refused, node.space.unmatched_refused_count, (unmatched,))
+    yield Sample(dropped, node.space.unmatched_count, (unmatched,))
+    yield Sample(dropped, node.space.offline_count, ("client_away",))
+    for reason, count in node.mqtt.counters.dropped.items():
+        yield Sample(dropped, count, (reason,))
+    for _, overview in queues:
         for verdict, count in overview.refusals.items():
-            refused[REFUSAL_COUNTERS[verdict]] = refused.get(REFUSAL_COUNTERS[verdict], 0) + count
-    for reason, count in refused.items():
-        yield Sample("sluicegate_messages_refused_total", count, (reason,))
+            yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
+        for verdict, count in overview.drops.items():
+            yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
 
 
 def _spool(node: "Node") -> Iterator[Sample]:

@@ -10,8 +10,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from messaging.queue_attributes import ATTRIBUTES, CHOICE, FLAG, NUMBER, Attribute, AttributeValue
+from messaging.queue_attributes import ATTRIBUTES, CHOICE, FLAG, NUMBER, THRESHOLD, Attribute, AttributeValue
 from messaging.queue_config import QueueConfig, config_from_dict
+from messaging.thresholds import PAIR_FORM
 
 PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
 
@@ -50,6 +51,8 @@ def attribute_schema(attribute: Attribute) -> dict[str, object]:
         return {"type": "boolean", **schema}
     if attribute.kind == CHOICE:
         return {"type": "string", "enum": list(attribute.choices), **schema}
+    if attribute.kind == THRESHOLD:
+        return {"type": "string", "pattern": f"^{PAIR_FORM.pattern}$", **schema}
     return {"type": "string", "maxLength": attribute.high, **schema}
 
 

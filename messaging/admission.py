@@ -1,54 +1,113 @@
-"""The gate of a queue: may this be spooled here? Asked for every target of a publish before any of them takes it.
+"""The gates: may this be spooled here? Asked for every target of a publish before any of them takes it.
 
 A publish to several queues is all or nothing. So admission is not a message to the queue's actor but a look at its
 gate, which publishers and the queue share on the node's loop: all gates are asked, then all reserve, or none does.
-The checks and their order are those of the spool the product's semantics come from; each refusal is a counter.
+The gates of one publish form a chain, node, message VPN, queue. The checks and their order are those of the spool the
+product's semantics come from; each refusal is a counter. What the verdicts mean is `messaging.refusals`.
 """
 
 from typing import Final, final
 
 from messaging.batch import MessageBatch
-
-ADMITTED: Final = 0
-REFUSED_SPOOL_FULL: Final = 1  # the node's spool quota, the disk, or the LMDB map
-REFUSED_QUEUE_FULL: Final = 2  # the queue's own quota
-REFUSED_MESSAGE_TOO_LARGE: Final = 3
-REFUSED_SHUT_DOWN: Final = 4  # the queue's ingress is off
-REFUSED_NOT_FOUND: Final = 5
-
-REFUSAL_TEXTS: Final = (
-    "",
-    "503 Spool Over Quota: the broker's message spool is full",
-    "503 Spool Over Quota: the queue's message spool quota is used up",
-    "400 Document Is Too Large: the message is larger than the queue takes",
-    "503 Queue Shutdown: the queue's ingress is shut down",
-    "400 Queue Not Found",
+from messaging.refusals import (
+    ADMITTED,
+    REFUSED_LOW_PRIORITY,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_QUEUE_COUNT,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_COUNT,
+    REFUSED_SPOOL_FULL,
+    REJECT_WHEN_ENABLED,
+    refuses_publisher,
 )
-REFUSAL_COUNTERS: Final = (
-    "",
-    "spool_usage_exceeded",
-    "endpoint_usage_exceeded",
-    "max_msg_size_exceeded",
-    "endpoint_disabled",
-    "queue_not_found",
-)
+from messaging.thresholds import NEVER_REACHED, Exceedance, Threshold, nobody_hears, nobody_minds
 
-REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher
-REJECT_WHEN_ENABLED: Final = 1  # refuse for every reason but a shut-down ingress
-REJECT_ALWAYS: Final = 2
+LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is what a message has whose publisher named none
+NO_LIMIT: Final = NEVER_REACHED
 
 
 @final
 class SpoolGate:
-    """The node's spool: what all durable queues use of it together.
+    """What all durable queues below use of the spool together: of the node, or of one message VPN, its child.
 
     `blocked` says why the store takes no more (disk or map full), or is empty. The spool actor sets and clears it.
+    Invariant: what a child uses, its parent uses too.
     """
 
-    def __init__(self, *, usage_bytes_max: int) -> None:
+    def __init__(
+        self,
+        *,
+        usage_bytes_max: int,
+        usage_count_max: int = NO_LIMIT,
+        refusal: int = REFUSED_SPOOL_FULL,
+        parent: "SpoolGate | None" = None,
+    ) -> None:
         self.usage_bytes_max = usage_bytes_max
+        self.usage_count_max = usage_count_max
+        self.refusal = refusal  # what is said when the bytes are used up
+        self.parent = parent
         self.usage_bytes = 0
+        self.usage_count = 0
+        self.accepted_bytes = 0
+        self.accepted_count = 0
         self.blocked = ""
+        self.usage_threshold = Threshold(nobody_hears)
+        self.count_threshold = Threshold(nobody_hears)
+        self.usage_exceeded = Exceedance(nobody_minds)
+        self.count_exceeded = Exceedance(nobody_minds)
+
+    def verdict_on_bytes(self, size: int) -> int:
+        """Return ADMITTED, or whose quota is used up: the outermost is asked first."""
+        parent = self.parent
+        if parent is not None:
+            verdict = parent.verdict_on_bytes(size)
+            if verdict != ADMITTED:
+                return verdict
+        if self.blocked or self.usage_bytes + size > self.usage_bytes_max:
+            return self.refusal
+        return ADMITTED
+
+    def verdict_on_count(self, count: int) -> int:
+        """Return ADMITTED, or REFUSED_SPOOL_COUNT."""
+        if self.usage_count + count > self.usage_count_max:
+            return REFUSED_SPOOL_COUNT
+        return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
+
+    def count_in(self, count: int, size: int) -> None:
+        """Count messages in, here and above."""
+        self.accepted_bytes += size
+        self.accepted_count += count
+        self.usage_bytes += size
+        self.usage_count += count
+        if self.usage_bytes >= self.usage_threshold.raise_at:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count >= self.count_threshold.raise_at:
+            self.count_threshold.cross(self.usage_count)
+        if self.parent is not None:
+            self.parent.count_in(count, size)
+
+    def count_out(self, count: int, size: int) -> None:
+        """Count settled messages out, here and above."""
+        self.usage_bytes -= size
+        self.usage_count -= count
+        if self.usage_bytes < self.usage_threshold.clear_below:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count < self.count_threshold.clear_below:
+            self.count_threshold.cross(self.usage_count)
+        if self.parent is not None:
+            self.parent.count_out(count, size)
+
+    def refused(self, verdict: int) -> None:
+        """Note a refusal that came from here or from above."""
+        parent = self.parent
+        if verdict == self.refusal:
+            if not self.blocked:  # that the store is full is told when it becomes so
+                self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+        elif parent is not None:
+            parent.refused(verdict)
+        elif verdict == REFUSED_SPOOL_COUNT:
+            self.count_exceeded.refused(taken=self.accepted_count, limit=self.usage_count_max)
 
 
 @final
@@ -61,58 +120,69 @@ class QueueGate:
         *,
         usage_bytes_max: int,
         message_bytes_max: int,
+        usage_count_max: int = NO_LIMIT,
         reject_behavior: int = REJECT_WHEN_ENABLED,
     ) -> None:
-        self.spool = spool  # None: the queue's messages are never written
+        self.spool = spool  # of the queue's VPN. None: the queue's messages are never written
         self.usage_bytes_max = usage_bytes_max
         self.message_bytes_max = message_bytes_max
+        self.usage_count_max = usage_count_max
+        self.low_priority_count_max = NO_LIMIT  # messages of low priority are refused while the queue holds as many
         self.reject_behavior = reject_behavior
         self.ingress_enabled = True
         self.ended = False  # the queue was deleted: what it holds is nobody's any more
         self.usage_bytes = 0
         self.usage_count = 0
+        self.accepted_bytes = 0
         self.accepted_count = 0
-        self.refusals: dict[int, int] = {}  # reason -> messages refused or dropped here
+        self.refusals: dict[int, int] = {}  # reason -> messages refused to their publishers
+        self.drops: dict[int, int] = {}  # reason -> messages dropped here, and nobody heard of it
+        self.usage_threshold = Threshold(nobody_hears)
+        self.low_priority_threshold = Threshold(nobody_hears)
+        self.usage_exceeded = Exceedance(nobody_minds)
+        self.low_priority_exceeded = Exceedance(nobody_minds)
 
     def verdict(self, batch: MessageBatch) -> int:
-        """Return ADMITTED, or why not one of these messages may be taken."""
+        """Return ADMITTED, or why not all of these messages may be taken."""
         size = batch.payload_bytes
+        count = batch.count
         spool = self.spool
-        if spool is not None and (spool.blocked or spool.usage_bytes + size > spool.usage_bytes_max):
-            return REFUSED_SPOOL_FULL
+        if spool is not None:
+            verdict = spool.verdict_on_bytes(size)
+            if verdict != ADMITTED:
+                return verdict
         if self.usage_bytes + size > self.usage_bytes_max:
             return REFUSED_QUEUE_FULL
-        if (
-            size > self.message_bytes_max
-            and max([len(payload) for payload in batch.payloads()]) > self.message_bytes_max
-        ):
+        if size > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
             return REFUSED_MESSAGE_TOO_LARGE
         if not self.ingress_enabled:
             return REFUSED_SHUT_DOWN
-        return ADMITTED
+        if self.usage_count + count > self.low_priority_count_max and has_low_priority(batch):
+            return REFUSED_LOW_PRIORITY
+        if self.usage_count + count > self.usage_count_max:
+            return REFUSED_QUEUE_COUNT
+        return ADMITTED if spool is None else spool.verdict_on_count(count)
 
     def refuses_publisher(self, verdict: int) -> bool:
         """Return whether the publisher hears of the verdict, or the message is only dropped here."""
-        if verdict == REFUSED_SPOOL_FULL:
-            return True
-        if verdict == REFUSED_SHUT_DOWN:
-            return self.reject_behavior == REJECT_ALWAYS
-        return self.reject_behavior != REJECT_NEVER
+        return refuses_publisher(verdict, self.reject_behavior)
 
     def reserve(self, batch: MessageBatch) -> None:
         """Count a batch in, once every gate has admitted it."""
-        self.usage_bytes += batch.payload_bytes
-        self.usage_count += batch.count
+        self.accepted_bytes += batch.payload_bytes
         self.accepted_count += batch.count
-        if self.spool is not None:
-            self.spool.usage_bytes += batch.payload_bytes
+        self.restore(batch.count, batch.payload_bytes)
 
     def restore(self, count: int, size: int) -> None:
         """Count in what a recovery found."""
         self.usage_bytes += size
         self.usage_count += count
+        if self.usage_bytes >= self.usage_threshold.raise_at:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count >= self.low_priority_threshold.raise_at:
+            self.low_priority_threshold.cross(self.usage_count)
         if self.spool is not None:
-            self.spool.usage_bytes += size
+            self.spool.count_in(count, size)
 
     def release(self, count: int, size: int) -> None:
         """Count settled messages out."""
@@ -120,8 +190,12 @@ class QueueGate:
         self.usage_count -= count
         assert self.usage_bytes >= 0, "more bytes released than reserved"
         assert self.usage_count >= 0, "more messages released than reserved"
+        if self.usage_bytes < self.usage_threshold.clear_below:
+            self.usage_threshold.cross(self.usage_bytes)
+        if self.usage_count < self.low_priority_threshold.clear_below:
+            self.low_priority_threshold.cross(self.usage_count)
         if self.spool is not None:
-            self.spool.usage_bytes -= size
+            self.spool.count_out(count, size)
 
     def close(self) -> None:
         """Give back everything: the queue is gone. Told before its actors stop."""
@@ -129,6 +203,25 @@ class QueueGate:
         self.ingress_enabled = False
         self.release(self.usage_count, self.usage_bytes)
 
-    def refuse(self, verdict: int, count: int) -> None:
-        """Count messages that were refused or dropped here."""
-        self.refusals[verdict] = self.refusals.get(verdict, 0) + count
+    def refuse(self, verdict: int, count: int, *, hears: bool) -> None:
+        """Count messages that were refused, or dropped here when their publisher does not hear of it."""
+        counts = self.refusals if hears else self.drops
+        counts[verdict] = counts.get(verdict, 0) + count
+        if verdict == REFUSED_QUEUE_FULL:
+            self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+        elif verdict == REFUSED_LOW_PRIORITY:
+            self.low_priority_exceeded.refused(taken=self.accepted_count, limit=self.low_priority_count_max)
+        elif self.spool is not None:
+            self.spool.refused(verdict)
+
+
+def has_low_priority(batch: MessageBatch) -> bool:
+    """Return whether a message of the batch was published with less than the ordinary priority."""
+    headers = batch.headers()
+    if headers is None:
+        return False
+    return any(each is not None and each.priority < LOW_PRIORITY_BELOW for each in headers)
+
+
+def _largest(batch: MessageBatch) -> int:
+    return max([len(payload) for payload in batch.payloads()])

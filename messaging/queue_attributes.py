@@ -7,6 +7,8 @@ all read this table, so a new attribute is one row here and one field in `QueueC
 
 from typing import Final, final
 
+from messaging.thresholds import PAIR_ALLOWED, ThresholdInvalid, ThresholdPair
+
 AttributeValue = str | int | bool
 
 EXCLUSIVE: Final = "exclusive"  # one flow receives, the next one bound takes over
@@ -31,6 +33,7 @@ TEXT: Final = "text"
 FLAG: Final = "flag"
 NUMBER: Final = "number"
 CHOICE: Final = "choice"
+THRESHOLD: Final = "threshold"  # a pair, as `80/60%` or `1250/900`
 
 
 @final
@@ -51,7 +54,7 @@ class Attribute:
         choices: tuple[str, ...] = (),
     ) -> None:
         self.name = name
-        self.kind = kind  # TEXT, FLAG, NUMBER or CHOICE
+        self.kind = kind  # TEXT, FLAG, NUMBER, CHOICE or THRESHOLD
         self.default = default
         self.meaning = meaning
         self.low = low  # NUMBER: smallest value allowed
@@ -66,6 +69,8 @@ class Attribute:
             return f"a whole number from {self.low} to {self.high}"
         if self.kind == CHOICE:
             return "one of: " + ", ".join(self.choices)
+        if self.kind == THRESHOLD:
+            return PAIR_ALLOWED
         return f"a text of at most {self.high} characters"
 
     def accepts(self, value: object) -> bool:
@@ -76,7 +81,17 @@ class Attribute:
             return isinstance(value, int) and not isinstance(value, bool) and self.low <= value <= self.high
         if not isinstance(value, str):
             return False
+        if self.kind == THRESHOLD:
+            return _is_pair(value)
         return value in self.choices if self.kind == CHOICE else len(value) <= self.high
+
+
+def _is_pair(text: str) -> bool:
+    try:
+        ThresholdPair(text)
+    except ThresholdInvalid:
+        return False
+    return True
 
 
 def _flag(name: str, default: bool, meaning: str) -> Attribute:
@@ -93,6 +108,10 @@ def _choice(name: str, default: str, choices: tuple[str, ...], meaning: str) -> 
 
 def _text(name: str, default: str, chars_max: int, meaning: str) -> Attribute:
     return Attribute(name, TEXT, default, meaning, high=chars_max)
+
+
+def _threshold(name: str, default: str, meaning: str) -> Attribute:
+    return Attribute(name, THRESHOLD, default, meaning)
 
 
 ATTRIBUTES: Final[tuple[Attribute, ...]] = (
@@ -115,6 +134,13 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
         (REJECT_NEVER, REJECT_WHEN_ENABLED, REJECT_ALWAYS),
         "when a publisher is refused for a message that this queue cannot take",
     ),
+    _flag("reject_low_priority_msg_enabled", False, "messages of a priority below 4 have a limit of their own"),
+    _number(
+        "reject_low_priority_msg_limit", 0, 0, SECONDS_MAX, "they are refused while the queue holds so many messages"
+    ),
+    _threshold("event_bind_count_threshold", "80/60%", "flows bound at which an event is raised and cleared"),
+    _threshold("event_msg_spool_usage_threshold", "25/18%", "the same for spool usage; values are MB"),
+    _threshold("event_reject_low_priority_msg_limit_threshold", "80/60%", "the same for the limit of low priority"),
     _text("owner", "", NAME_CHARS_MAX, "user with every right on the queue; empty: nobody"),
     # Solace: no-access. There every client has a profile that an administrator wrote; here a fresh queue is usable.
     _choice(

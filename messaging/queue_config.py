@@ -15,6 +15,7 @@ from messaging.queue_attributes import (
     EXCLUSIVE,
     NAME_CHARS_MAX,
     NON_EXCLUSIVE,
+    REJECT_NEVER,
     REJECT_WHEN_ENABLED,
     AttributeValue,
 )
@@ -60,6 +61,11 @@ class QueueConfig:
     max_ttl: int = 0
     dead_msg_queue: str = DEAD_MESSAGE_QUEUE
     reject_msg_to_sender_on_discard_behavior: str = REJECT_WHEN_ENABLED
+    reject_low_priority_msg_enabled: bool = False
+    reject_low_priority_msg_limit: int = 0
+    event_bind_count_threshold: str = "80/60%"
+    event_msg_spool_usage_threshold: str = "25/18%"
+    event_reject_low_priority_msg_limit_threshold: str = "80/60%"
     owner: str = ""
     permission: str = CONSUME
     partition_rebalance_delay_s: int = 5
@@ -147,6 +153,12 @@ def checked(config: QueueConfig, *, reserved_name: bool = False) -> QueueConfig:
             f"{config.partition_count} partitions on an {config.access_type} queue",
             f"0, or access_type {NON_EXCLUSIVE}",
         )
+    if config.reject_low_priority_msg_enabled and config.reject_msg_to_sender_on_discard_behavior == REJECT_NEVER:
+        raise QueueInvalid(
+            "reject_low_priority_msg_enabled",
+            "nobody would be told: reject_msg_to_sender_on_discard_behavior is never",
+            "false, or another behavior",
+        )
     if config.dead_msg_queue == config.name:
         raise QueueInvalid("dead_msg_queue", "a queue cannot be its own dead message queue", "another queue, or empty")
     return config
@@ -179,6 +191,13 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False) 
             max_ttl=_number(values, "max_ttl"),
             dead_msg_queue=_text(values, "dead_msg_queue"),
             reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
+            reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
+            reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),
+            event_bind_count_threshold=_text(values, "event_bind_count_threshold"),
+            event_msg_spool_usage_threshold=_text(values, "event_msg_spool_usage_threshold"),
+            event_reject_low_priority_msg_limit_threshold=_text(
+                values, "event_reject_low_priority_msg_limit_threshold"
+            ),
             owner=_text(values, "owner"),
             permission=_text(values, "permission"),
             partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),

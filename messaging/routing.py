@@ -63,7 +63,6 @@ class Subscriber:
         self.address: Address | None = None  # None while the client is away
         self.pressure: Pressure | None = None  # of its connection
         self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
-        self.offline_discards = 0  # direct messages that came while it was away
 
     def __repr__(self) -> str:
         return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
@@ -112,7 +111,7 @@ Destination = Subscription | QueueTarget | ShareGroup
 class Route:
     """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once."""
 
-    __slots__ = ("direct", "groups", "guaranteed", "only_queue", "queues")
+    __slots__ = ("direct", "groups", "guaranteed", "is_empty", "only_queue", "queues")
 
     def __init__(
         self,
@@ -125,6 +124,7 @@ class Route:
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
+        self.is_empty = not (direct or guaranteed or queues or groups)
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
         if not direct and not groups and len(guaranteed) + len(queues) == 1:
@@ -150,6 +150,10 @@ class TopicSpace:
 
     def __init__(self) -> None:
         self.retained: RetainedTopics[RetainedMessage] = RetainedTopics()
+        self.refuses_unmatched = False  # guaranteed messages that nobody subscribes to
+        self.offline_count = 0  # direct messages dropped because their client, or their whole group, was away
+        self.unmatched_count = 0  # messages dropped because nobody subscribes to their topic
+        self.unmatched_refused_count = 0  # and refused
         self.generation = 0  # rises with every change of a subscription
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}

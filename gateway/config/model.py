@@ -7,7 +7,20 @@ from pydantic import model_validator
 from gateway.config.authentication import Authentication
 from gateway.config.listeners import Listeners
 from gateway.config.section import Section
-from gateway.config.sections import Admin, Backpressure, Data, Events, Log, Metrics, Mqtt, Node, Queues, Spool
+from gateway.config.sections import (
+    Admin,
+    Backpressure,
+    Data,
+    Events,
+    Limits,
+    Log,
+    Metrics,
+    Mqtt,
+    Node,
+    Queues,
+    Spool,
+    Vpn,
+)
 
 
 class Config(Section):
@@ -20,6 +33,8 @@ class Config(Section):
     mqtt: Mqtt = Mqtt()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
+    vpn: Vpn = Vpn()
+    limits: Limits = Limits()
     queues: Queues = Queues()
     backpressure: Backpressure = Backpressure()
     events: Events = Events()

@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from gateway.config.errors import seen
@@ -12,8 +20,10 @@ from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from messaging.thresholds import ThresholdPair
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
+COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds of the smallest
 QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the attribute
 
 
@@ -61,6 +71,15 @@ class Mqtt(Section):
     )
 
 
+def _pair(given: str) -> str:
+    ThresholdPair(given)
+    return given
+
+
+# A pair of levels at which an event is raised, and below which it is cleared.
+Pair = Annotated[str, AfterValidator(_pair)]
+
+
 class Spool(Section):
     """The store of guaranteed messages."""
 
@@ -69,6 +88,7 @@ class Spool(Section):
     )
     usage_bytes_max: Size = Field(default=12 * GIB, ge=MIB, le=64 * TIB, description="quota of all queues together")
     memory_bytes_max: Size = Field(default=256 * MIB, ge=MIB, le=TIB, description="message bytes kept in memory")
+    usage_threshold: Pair = Field(default="80/60%", description="event for the usage; values are MB")
     commit_interval_ms: int = Field(
         default=2, ge=0, le=1000, description="shortest time between two commits under load"
     )
@@ -81,6 +101,26 @@ class Spool(Section):
         if self.usage_bytes_max > self.map_bytes_max:
             raise ValueError("usage_bytes_max is larger than map_bytes_max, which has to hold it")
         return self
+
+
+class Vpn(Section):
+    """The message VPN. A node is one."""
+
+    usage_bytes_max: Size = Field(
+        default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
+    )
+    usage_threshold: Pair = Field(default="80/60%", description="event for its usage; values are MB")
+    reject_msg_to_sender_on_no_subscription_match: bool = Field(
+        default=False, description="refuse guaranteed messages that nobody subscribes to, instead of dropping them"
+    )
+
+
+class Limits(Section):
+    """Numbers of messages that the node holds at most."""
+
+    messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of all durable queues")
+    messages_threshold: Pair = Field(default="80/60%", description="event for their number")
+    queue_messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of one queue")
 
 
 def _queue_problem(problem: QueueInvalid) -> PydanticCustomError:

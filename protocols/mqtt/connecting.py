@@ -116,6 +116,7 @@ def _accept(
 
 def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Session) -> None:
     services = connection.services
+    counters = services.counters
     limit = event.receive_maximum if event.level == 5 else services.window_v3
     watch = connection.watch_writing()
     writes = connection.writes = SessionWrites(connection.cell, services)
@@ -129,6 +130,7 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         publisher=publisher,
         before_answer=writes.before_exactly_once,
         forget_received=writes.forget_received,
+        explains=event.request_problem_information,
     )
     connection.delivering = DeliveringSide(
         engine=connection.engine,
@@ -137,6 +139,7 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         window=CreditWindow(limit),
         before_exactly_once=writes.before_exactly_once,
         wall_ms=connection.runtime.clock.wall_ms,
+        too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),
     )
     writes.session = session
     writes.delivering = connection.delivering

@@ -340,7 +340,7 @@ class MqttConnection:
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {message.reason}")
         elif self.publishing is not None:
             try:
-                self.publishing.refused(message.token)
+                self.publishing.refused(message.token, message.reason)
             except PublishRefused as refusal:
                 self.end(QUOTA_EXCEEDED, str(refusal))
 

@@ -52,7 +52,9 @@ class DeliveringSide:
         window: CreditWindow[Address],
         before_exactly_once: Callable[[Callable[[], None]], None],
         wall_ms: Callable[[], int],
+        too_large: Callable[[int], None],
     ) -> None:
+        self._too_large = too_large  # hears how many messages this client cannot take
         self._wall_ms = wall_ms
         self._held: list[Deliveries] | None = None
         self._retained_line: deque[tuple[MessageBatch, int, int]] = deque()  # batch, QoS, identifier
@@ -250,6 +252,8 @@ class DeliveringSide:
             extra_user_properties=properties,
             wall_ms=wall_ms,
         )
+        if skipped:
+            self._too_large(len(skipped))
         if qos:
             for row in skipped:
                 # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].

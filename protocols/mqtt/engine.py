@@ -234,10 +234,11 @@ class MqttEngine:
 
     # --- commands: answers and messages ---
 
-    def acknowledge(self, kind: int, first: int, last: int, reason_code: int = SUCCESS) -> None:
+    def acknowledge(self, kind: int, first: int, last: int, reason_code: int = SUCCESS, text: str = "") -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP for the packet ids from `first` to `last`, both included."""
         if self._may_send():
-            self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level))
+            room = self.client_packet_bytes_max
+            self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
             if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST):
                 self._reader.acknowledged(last - first + 1)
 

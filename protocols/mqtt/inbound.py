@@ -16,7 +16,7 @@ SUCCESS: Final = 0
 class Unanswered:
     """One batch of publishes: its packet ids, and how many confirmations it still waits for."""
 
-    __slots__ = ("count", "packet_ids", "pending", "publication", "qos", "reason_code", "token")
+    __slots__ = ("count", "packet_ids", "pending", "publication", "qos", "reason_code", "reason_text", "token")
 
     def __init__(self, token: int, qos: int, packet_ids: list[tuple[int, int]], count: int, pending: int) -> None:
         self.token = token
@@ -25,6 +25,7 @@ class Unanswered:
         self.count = count
         self.pending = pending
         self.reason_code = SUCCESS
+        self.reason_text = ""  # explains a refusal
         self.publication: Publication | None = None  # of a QoS 2 publish whose session outlives the connection
 
 
@@ -56,7 +57,7 @@ class PublishesIn:
         self.unanswered_count += count
         return entry
 
-    def confirmed(self, token: int, reason_code: int) -> None:
+    def confirmed(self, token: int, reason_code: int, reason_text: str = "") -> None:
         """Note one confirmation of a batch, or a refusal."""
         entry = self._by_token.get(token)
         if entry is None:
@@ -64,6 +65,7 @@ class PublishesIn:
         entry.pending -= 1
         if reason_code:
             entry.reason_code = reason_code
+            entry.reason_text = reason_text
         if entry.pending == 0:
             del self._by_token[token]
 

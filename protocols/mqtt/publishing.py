@@ -4,17 +4,17 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.publishing import Publisher, PublishResult
-from messaging.admission import (
-    ADMITTED,
-    REFUSED_MESSAGE_TOO_LARGE,
-    REFUSED_NOT_FOUND,
-    REFUSED_QUEUE_FULL,
-    REFUSED_SHUT_DOWN,
-    REFUSED_SPOOL_FULL,
-)
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
+from messaging.refusals import (
+    ADMITTED,
+    REFUSED_NO_MATCH,
+    REFUSED_NOT_FOUND,
+    REFUSED_NOT_STORED,
+    REFUSED_SHUT_DOWN,
+    refusal_text,
+)
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
@@ -26,16 +26,16 @@ from protocols.mqtt.reason_codes import (
     PACKET_IDENTIFIER_NOT_FOUND,
     QUOTA_EXCEEDED,
     SUCCESS,
+    UNSPECIFIED_ERROR,
 )
 from protocols.mqtt.session import Session, received_key
 
+# Every other refusal is a quota. PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to
+# packets, in DISCONNECT only. Nor has it one that refuses because nobody is there: 0x10 is a success.
 REASON_CODES: Final = {
-    REFUSED_SPOOL_FULL: QUOTA_EXCEEDED,
-    REFUSED_QUEUE_FULL: QUOTA_EXCEEDED,
-    # PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to packets, in DISCONNECT only.
-    REFUSED_MESSAGE_TOO_LARGE: QUOTA_EXCEEDED,
     REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NOT_FOUND: NO_MATCHING_SUBSCRIBERS,
+    REFUSED_NO_MATCH: UNSPECIFIED_ERROR,
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
 RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
@@ -60,6 +60,7 @@ class PublishingSide:
         publisher: Publisher,
         before_answer: Callable[[Callable[[], None]], None],
         forget_received: Callable[[int, int, Callable[[], None]], None],
+        explains: bool,
     ) -> None:
         self._engine = engine
         self._level = level
@@ -67,6 +68,7 @@ class PublishingSide:
         self.publisher = publisher
         self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
         self._forget_received = forget_received  # the same, with ids that the store is to forget
+        self._explains = explains  # the client wants to read why [3.1.2-29]
         self.line = PublishesIn(session.received)
         self.refused_count = 0
 
@@ -107,14 +109,14 @@ class PublishingSide:
         self.line.confirmed(token, SUCCESS)
         self.answer()
 
-    def refused(self, token: int) -> None:
+    def refused(self, token: int, reason: str) -> None:
         """Note that a publish could not be stored."""
-        self.line.confirmed(token, QUOTA_EXCEEDED)
+        self.line.confirmed(token, QUOTA_EXCEEDED, f"{refusal_text(REFUSED_NOT_STORED, '')}: {reason}")
         self.answer()
 
     def answer(self) -> None:
         """Answer what can be answered, in the order published. Raises PublishRefused."""
-        refusal = SUCCESS
+        refusal, refusal_reason = SUCCESS, ""
         for entry in self.line.take_answerable():
             code = entry.reason_code
             refused = code >= 0x80
@@ -122,14 +124,15 @@ class PublishingSide:
                 self.refused_count += entry.count
                 self._free_ids(entry)
                 if self._level < 5:
-                    refusal = code
+                    refusal, refusal_reason = code, entry.reason_text
             if refusal:
                 continue  # nothing behind it is answered: the client sends it again
             kind = PUBACK if entry.qos == AT_LEAST_ONCE else PUBREC
+            text = entry.reason_text if self._explains else ""
             for first, last in entry.packet_ids:
-                self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS)
+                self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
         if refusal:
-            raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}")
+            raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
 
     def leave(self) -> None:
         """The connection ends: what is refused is not received, what is undecided is the next connection's to find."""
@@ -162,8 +165,7 @@ class PublishingSide:
             for row, packet_id in enumerate(_each(packet_ids)):
                 self._publish_guaranteed(batch.select([row]), [(packet_id, packet_id)])
             return
-        entry = self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending)
-        entry.reason_code = _reason_code(result)
+        _note(result, self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending))
 
     def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
         """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
@@ -189,7 +191,7 @@ class PublishingSide:
                 self._publish_new(batch.select([row]), [(packet_id, packet_id)])
             return
         entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, result.confirmations_pending)
-        entry.reason_code = _reason_code(result)
+        _note(result, entry)
         publication = result.publication
         if self._session.is_durable and publication is not None:
             # One commit for both. The message without its ids would come twice after a crash, the ids without it never.
@@ -213,7 +215,7 @@ class PublishingSide:
     def _decided(self, token: int, publication: Publication) -> None:
         """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""
         if publication.refused:
-            self.refused(token)
+            self.refused(token, "an earlier copy was refused")
         else:
             self.confirmed(token)
 
@@ -234,10 +236,13 @@ class PublishingSide:
         self.answer()
 
 
-def _reason_code(result: PublishResult) -> int:
+def _note(result: PublishResult, entry: Unanswered) -> None:
+    """Keep what the publisher is to be told."""
     if result.refusal != ADMITTED:
-        return REASON_CODES[result.refusal]
-    return SUCCESS if result.routed or result.confirmations_pending else NO_MATCHING_SUBSCRIBERS
+        entry.reason_code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
+        entry.reason_text = refusal_text(result.refusal, result.refused_by)
+    elif not (result.routed or result.confirmations_pending):
+        entry.reason_code = NO_MATCHING_SUBSCRIBERS
 
 
 def _is_reserved(batch: MessageBatch) -> bool:

@@ -13,9 +13,9 @@ from protocols.mqtt.events import AcknowledgementReceived, MqttEvent
 from protocols.mqtt.first_bytes import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
 from protocols.mqtt.limits import PACKET_ID_MAX
 from protocols.mqtt.packets.subscribe import read_packet_id
-from protocols.mqtt.properties import IN_ACKNOWLEDGEMENT, read_properties
+from protocols.mqtt.properties import IN_ACKNOWLEDGEMENT, REASON_STRING, read_properties, section, text_property
 from protocols.mqtt.reason_codes import MALFORMED_PACKET, PACKET_TOO_LARGE, PUBLISH_ANSWER_CODES, RELEASE_CODES, SUCCESS
-from protocols.mqtt.wire import is_padded, read_length
+from protocols.mqtt.wire import fits_string, is_padded, packet, read_length
 
 _PACKET_BYTES: Final = 4  # fixed header and packet id
 _TRIAL_FIRST: Final = 8  # packets in the first comparison of a run; each that succeeds is followed by a larger one
@@ -141,14 +141,26 @@ def _reason_code(data: bytes, pos: int, end: int, kind: int) -> int:
     return reason_code
 
 
-def encode_acknowledgements(kind: int, first: int, last: int, reason_code: int, level: int) -> bytes:
-    """Encode one packet for each id from `first` to `last`, both included. 3.x has no reason codes."""
+def encode_acknowledgements(
+    kind: int, first: int, last: int, reason_code: int, level: int, text: str = "", packet_bytes_max: int = 0
+) -> bytes:
+    """Encode one packet for each id from `first` to `last`, both included. 3.x has no reason codes.
+
+    `text` explains a refusal; it is left out where a packet with it were larger than `packet_bytes_max` (0: no limit)
+    [3.4.2-2].
+    """
     if not 0 < first <= last <= PACKET_ID_MAX:
         raise LocalMisuse(f"{NAMES[kind]} for packet ids {first} to {last}")
     if reason_code == SUCCESS or level < 5:
         return _table(kind)[first * _PACKET_BYTES : (last + 1) * _PACKET_BYTES]
     if reason_code not in CODES[kind]:
         raise LocalMisuse(f"{NAMES[kind]} with reason code 0x{reason_code:02X} [3.4.2-1]")
+    if text and fits_string(text):
+        tail = bytes((reason_code,)) + section(text_property(REASON_STRING, text))
+        whole = packet(FIRST_BYTES[kind], b"\0\0" + tail)
+        if not 0 < packet_bytes_max < len(whole):
+            head = whole[: len(whole) - len(tail) - 2]
+            return b"".join([head + packet_id.to_bytes(2, "big") + tail for packet_id in range(first, last + 1)])
     head = bytes((FIRST_BYTES[kind], 3))
     tail = bytes((reason_code,))
     return b"".join([head + packet_id.to_bytes(2, "big") + tail for packet_id in range(first, last + 1)])

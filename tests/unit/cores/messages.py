@@ -26,6 +26,21 @@ def batch_of(payloads: list[bytes], *, expires_at_ms: list[int] | None = None, t
     )
 
 
+def with_priority(batch: MessageBatch, priority: int) -> MessageBatch:
+    """Return the same messages, published with this priority."""
+    return MessageBatch(
+        topic=batch.topic,
+        topics=batch.topics,
+        payloads=batch.payloads(),
+        headers=[Headers(priority=priority) for _ in range(batch.count)],
+        qos=batch.qos,
+        retain=batch.retain,
+        publisher=batch.publisher,
+        received_ms=batch.received_ms,
+        payload_bytes=batch.payload_bytes,
+    )
+
+
 def numbered(count: int, *, start: int = 1) -> MessageBatch:
     """Return a batch of `count` messages that carry consecutive numbers."""
     return batch_of([b"%d" % number for number in range(start, start + count)])

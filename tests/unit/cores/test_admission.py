@@ -4,19 +4,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from messaging.admission import (
+from messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
+from messaging.refusals import (
     ADMITTED,
+    REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_QUEUE_COUNT,
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
+    REFUSED_SPOOL_COUNT,
     REFUSED_SPOOL_FULL,
+    REFUSED_VPN_FULL,
     REJECT_ALWAYS,
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
-    QueueGate,
-    SpoolGate,
 )
-from unit.cores.messages import batch_of
+from unit.cores.messages import batch_of, with_priority
 
 
 def gate_with(
@@ -49,21 +52,55 @@ def test_the_size_limit_is_for_each_message_of_a_batch() -> None:
     assert gate.verdict(batch_of([b"1", b"12345"])) == REFUSED_MESSAGE_TOO_LARGE
 
 
-def test_the_spool_is_asked_before_the_queue_and_the_queue_before_the_ingress() -> None:
-    """Solace 6.3: the checks in their order."""
-    spool = SpoolGate(usage_bytes_max=5)
-    gate = gate_with(spool=spool, usage_bytes_max=5, message_bytes_max=5)
+def test_the_checks_are_made_in_their_order() -> None:
+    """Solace 6.3. Method: everything is wrong at first, and put right from the outermost check on."""
+    node = SpoolGate(usage_bytes_max=5, usage_count_max=0)
+    vpn = SpoolGate(usage_bytes_max=5, refusal=REFUSED_VPN_FULL, parent=node)
+    gate = QueueGate(vpn, usage_bytes_max=5, message_bytes_max=5, usage_count_max=0)
     gate.ingress_enabled = False
-    large = batch_of([b"123456"])
-    verdicts = [gate.verdict(large)]
-    spool.usage_bytes_max = 1000
-    verdicts.append(gate.verdict(large))
+    gate.low_priority_count_max = 0
+    message = with_priority(batch_of([b"123456"]), LOW_PRIORITY_BELOW - 1)
+    verdicts = [gate.verdict(message)]
+    node.usage_bytes_max = 1000
+    verdicts.append(gate.verdict(message))
+    vpn.usage_bytes_max = 1000
+    verdicts.append(gate.verdict(message))
     gate.usage_bytes_max = 1000
-    verdicts.append(gate.verdict(large))
+    verdicts.append(gate.verdict(message))
     gate.message_bytes_max = 1000
-    verdicts.append(gate.verdict(large))
+    verdicts.append(gate.verdict(message))
+    gate.ingress_enabled = True
+    verdicts.append(gate.verdict(message))
+    gate.low_priority_count_max = NO_LIMIT
+    verdicts.append(gate.verdict(message))
+    gate.usage_count_max = 1000
+    verdicts.append(gate.verdict(message))
+    node.usage_count_max = 1000
+    verdicts.append(gate.verdict(message))
 
-    assert verdicts == [REFUSED_SPOOL_FULL, REFUSED_QUEUE_FULL, REFUSED_MESSAGE_TOO_LARGE, REFUSED_SHUT_DOWN]
+    assert verdicts == [
+        REFUSED_SPOOL_FULL,
+        REFUSED_VPN_FULL,
+        REFUSED_QUEUE_FULL,
+        REFUSED_MESSAGE_TOO_LARGE,
+        REFUSED_SHUT_DOWN,
+        REFUSED_LOW_PRIORITY,
+        REFUSED_QUEUE_COUNT,
+        REFUSED_SPOOL_COUNT,
+        ADMITTED,
+    ]
+
+
+@pytest.mark.parametrize(("priority", "verdict"), [(0, REFUSED_LOW_PRIORITY), (3, REFUSED_LOW_PRIORITY), (4, ADMITTED)])
+def test_the_limit_for_low_priority_counts_all_messages_of_the_queue(priority: int, verdict: int) -> None:
+    """Solace 4.2: rejectLowPriorityMsgLimit."""
+    gate = gate_with()
+    gate.low_priority_count_max = 2
+    gate.reserve(batch_of([b"1"]))
+    assert gate.verdict(with_priority(batch_of([b"2"]), priority)) == ADMITTED
+    gate.reserve(batch_of([b"2"]))
+    assert gate.verdict(with_priority(batch_of([b"3"]), priority)) == verdict
+    assert gate.verdict(batch_of([b"3"])) == ADMITTED
 
 
 def test_a_store_without_room_refuses_for_all_durable_queues_and_for_no_other() -> None:
@@ -78,6 +115,10 @@ def test_a_store_without_room_refuses_for_all_durable_queues_and_for_no_other() 
     ("verdict", "never", "when_enabled", "always"),
     [
         (REFUSED_SPOOL_FULL, True, True, True),
+        (REFUSED_VPN_FULL, True, True, True),
+        (REFUSED_SPOOL_COUNT, True, True, True),
+        (REFUSED_QUEUE_COUNT, False, True, True),
+        (REFUSED_LOW_PRIORITY, False, True, True),
         (REFUSED_QUEUE_FULL, False, True, True),
         (REFUSED_MESSAGE_TOO_LARGE, False, True, True),
         (REFUSED_SHUT_DOWN, False, False, True),
@@ -99,7 +140,8 @@ SIZES = st.lists(st.integers(0, 9), min_size=1, max_size=4)
 @given(steps=st.lists(st.tuples(st.integers(0, 1), st.booleans(), SIZES), max_size=30))
 def test_the_spool_counts_what_its_queues_count(steps: list[tuple[int, bool, list[int]]]) -> None:
     """Goal: usage is what was reserved and not released, for each queue and for all. Method: keep the batches."""
-    spool = SpoolGate(usage_bytes_max=60)
+    node = SpoolGate(usage_bytes_max=1000)
+    spool = SpoolGate(usage_bytes_max=60, refusal=REFUSED_VPN_FULL, parent=node)
     gates = [gate_with(spool=spool, usage_bytes_max=40) for _ in range(2)]
     held: list[list[tuple[int, int]]] = [[], []]
     for number, takes, sizes in steps:
@@ -113,7 +155,8 @@ def test_the_spool_counts_what_its_queues_count(steps: list[tuple[int, bool, lis
         for gate, batches in zip(gates, held, strict=True):
             assert gate.usage_count == sum(count for count, _ in batches)
             assert gate.usage_bytes == sum(size for _, size in batches) <= gate.usage_bytes_max
+        assert (node.usage_bytes, node.usage_count) == (spool.usage_bytes, spool.usage_count)
         assert spool.usage_bytes == gates[0].usage_bytes + gates[1].usage_bytes <= spool.usage_bytes_max
     for gate in gates:
         gate.close()
-    assert spool.usage_bytes == 0
+    assert (spool.usage_bytes, node.usage_bytes, node.usage_count) == (0, 0, 0)

@@ -34,7 +34,7 @@ def test_every_problem_is_named_at_once_in_the_order_of_the_file(tmp_path: Path)
     assert problems_of(text, tmp_path) == [
         "gate.yaml:1:15: log.format: 'xml' is not allowed; allowed: one of: text, json",
         "gate.yaml:2:8: spool: 5 is not allowed; allowed: a mapping with some of the keys map_bytes_max, "
-        "usage_bytes_max, memory_bytes_max, commit_interval_ms, sync",
+        "usage_bytes_max, memory_bytes_max, usage_threshold, commit_interval_ms, sync",
         "gate.yaml:4:24: mqtt.maximum_packet_size: '16 gigs' is not allowed; allowed: a size from 1 KiB to "
         "268435455 B, such as '1 MiB'",
         "gate.yaml:5:35: authentication.allow_anonymous: 'maybe' is not allowed; allowed: true, false or on-loopback",

@@ -10,6 +10,8 @@ from messaging.queue_attributes import (
     FLAG,
     NON_EXCLUSIVE,
     NUMBER,
+    REJECT_ALWAYS,
+    THRESHOLD,
     Attribute,
     AttributeValue,
 )
@@ -70,6 +72,8 @@ def _values(attribute: Attribute) -> st.SearchStrategy[AttributeValue]:
         return st.booleans()
     if attribute.kind == CHOICE:
         return st.sampled_from(attribute.choices)
+    if attribute.kind == THRESHOLD:
+        return st.sampled_from(["80/60%", "1/1%", "1250/900"])
     return st.text(max_size=attribute.high)
 
 
@@ -79,6 +83,8 @@ def test_every_definition_survives_the_catalog(attributes: dict[str, AttributeVa
     values: dict[str, object] = {**attributes, "name": "q", "access_type": NON_EXCLUSIVE, "subscriptions": ["a/>", "b"]}
     if attributes.get("dead_msg_queue") == "q":
         return
+    if attributes.get("reject_low_priority_msg_enabled"):
+        values["reject_msg_to_sender_on_discard_behavior"] = REJECT_ALWAYS
     definition = definition_from_dict(values)
     assert definition_from_dict(definition.to_dict()) == definition
 

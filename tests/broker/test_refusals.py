@@ -1,0 +1,238 @@
+"""What a queue or the node will not take: each check through MQTT, with its words, its counter and its event."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from gateway.node_port import NodeView
+from messaging.queue_config import definition_from_dict
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+QUOTA_EXCEEDED = 0x97
+IMPLEMENTATION_SPECIFIC_ERROR = 0x83
+NO_MATCHING_SUBSCRIBERS = 0x10
+UNSPECIFIED_ERROR = 0x80
+MB = 1 << 20
+LOW = mqtt.user_property("priority", "3")
+
+
+async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
+    definition = definition_from_dict({"name": name, "subscriptions": ["t"], **attributes})
+    await NodeView(broker.node).create_queue(definition)
+
+
+async def answer_to(
+    client: RawClient, payload: bytes = b"m", *, topic: str = "t", properties: bytes = b""
+) -> tuple[int, str]:
+    """Publish with QoS 1; return reason code and Reason String of the PUBACK."""
+    packet_id = client.next_packet_id()
+    client.send(mqtt.publish(topic, payload, level=5, qos=1, packet_id=packet_id, properties=properties))
+    body = (await client.awaited(mqtt.PUBACK)).body
+    if len(body) == 2:
+        return 0, ""
+    if len(body) == 3:
+        return body[2], ""
+    length, start = mqtt.varint_at(body, 3)
+    [(_, text)] = mqtt.properties_of(body[start : start + length])
+    return body[2], str(text)
+
+
+async def counted(broker: RunningBroker, metric: str) -> dict[str, float]:
+    """The values of a metric by reason."""
+    found: dict[str, float] = {}
+    for sample in await NodeView(broker.node).metrics_snapshot():
+        if sample.name == metric and sample.value:
+            found[sample.labels[-1]] = found.get(sample.labels[-1], 0) + sample.value
+    return found
+
+
+async def event_texts(broker: RunningBroker, name: str) -> list[str]:
+    events = await NodeView(broker.node).events(after=0, limit=1000)
+    return [each.text for each in events if each.event == name]
+
+
+@pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")
+async def test_the_nodes_quota(broker: RunningBroker) -> None:
+    """Solace 6.3, row 1: refused whatever the queue says."""
+    await create(broker, reject_msg_to_sender_on_discard_behavior="never")
+    client = await broker.connect(level=5)
+    assert await answer_to(client, bytes(MB * 9 // 10)) == (0, "")
+    code, text = await answer_to(client, bytes(MB // 4))
+    assert (code, text) == (QUOTA_EXCEEDED, "503 Spool Over Quota: the broker's message spool is full (q)")
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"spool_usage_exceeded": 1}
+    assert await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_QUOTA_EXCEED") == [
+        "SYSTEM: SYSTEM_AD_MSG_SPOOL_QUOTA_EXCEED: - - Message spool usage quota 1024 kB exceeded"
+    ]
+    assert len(await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_HIGH")) == 1
+
+
+@pytest.mark.settings("vpn.usage_bytes_max=1MiB")
+async def test_the_quota_of_the_message_vpn(broker: RunningBroker) -> None:
+    """Solace 6.3, row 2."""
+    await create(broker, reject_msg_to_sender_on_discard_behavior="never")
+    client = await broker.connect(level=5)
+    code, text = await answer_to(client, bytes(2 * MB))
+    assert (code, text) == (QUOTA_EXCEEDED, "503 Spool Over Quota: the message VPN's spool quota is used up (q)")
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"vpn_usage_exceeded": 1}
+
+
+async def test_the_quota_of_a_queue_and_its_threshold(broker: RunningBroker) -> None:
+    """Solace 6.3, row 3, and 13.5."""
+    await create(broker, max_msg_spool_usage=1, event_msg_spool_usage_threshold="50/20%")
+    client = await broker.connect(level=5)
+    assert (await answer_to(client, bytes(MB * 3 // 4)))[0] == 0
+    code, text = await answer_to(client, bytes(MB // 2))
+    assert (code, text) == (
+        QUOTA_EXCEEDED,
+        "503 Spool Over Quota: the queue's message spool quota is used up (q)",
+    )
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"endpoint_usage_exceeded": 1}
+    assert await event_texts(broker, "VPN_AD_MSG_SPOOL_HIGH") == [
+        "VPN: VPN_AD_MSG_SPOOL_HIGH: default - Queue q message spool threshold 512 kB exceeded: 768 kB"
+    ]
+    assert await event_texts(broker, "VPN_AD_MSG_SPOOL_QUOTA_EXCEED") == [
+        "VPN: VPN_AD_MSG_SPOOL_QUOTA_EXCEED: default - Queue q message spool quota 1024 kB exceeded"
+    ]
+    await NodeView(broker.node).purge_queue("q")
+    assert await event_texts(broker, "VPN_AD_MSG_SPOOL_HIGH_CLEAR") == [
+        "VPN: VPN_AD_MSG_SPOOL_HIGH_CLEAR: default - Queue q message spool threshold 204 kB cleared: 0 kB"
+    ]
+
+
+async def test_the_size_of_a_message(broker: RunningBroker) -> None:
+    """Solace 6.3, rows 4 and 5."""
+    await create(broker, max_msg_size=10)
+    client = await broker.connect(level=5)
+    code, text = await answer_to(client, b"x" * 11)
+    assert (code, text) == (
+        QUOTA_EXCEEDED,
+        "400 Document Is Too Large: the message is larger than the queue takes (q)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("behavior", "answer"),
+    [
+        ("never", (0, "")),
+        ("when-queue-enabled", (0, "")),
+        ("always", (IMPLEMENTATION_SPECIFIC_ERROR, "503 Queue Shutdown: the queue's ingress is shut down (q)")),
+    ],
+)
+async def test_ingress_that_is_shut_down(broker: RunningBroker, behavior: str, answer: tuple[int, str]) -> None:
+    """Solace 6.3, row 6, and 13.3."""
+    await create(broker, ingress_enabled=False, reject_msg_to_sender_on_discard_behavior=behavior)
+    assert await answer_to(await broker.connect(level=5)) == answer
+    metric = "sluicegate_messages_refused_total" if answer[0] else "sluicegate_messages_dropped_total"
+    assert await counted(broker, metric) == {"endpoint_disabled": 1}
+
+
+async def test_the_limit_for_low_priority(broker: RunningBroker) -> None:
+    """Solace 6.3, row 7."""
+    await create(broker, reject_low_priority_msg_enabled=True, reject_low_priority_msg_limit=2)
+    client = await broker.connect(level=5)
+    for _ in range(2):
+        assert await answer_to(client, properties=LOW) == (0, "")
+    code, text = await answer_to(client, properties=LOW)
+    assert (code, text.partition(":")[0]) == (QUOTA_EXCEEDED, "503 Low Priority Msg Congestion")
+    assert await answer_to(client) == (0, "")
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"low_priority_msg_congestion": 1}
+    prefix = "VPN_AD_MSG_SPOOL_REJECT_LOW_PRIORITY_MSG_LIMIT"
+    assert len(await event_texts(broker, f"{prefix}_HIGH")) == 1
+    assert len(await event_texts(broker, f"{prefix}_EXCEED")) == 1
+
+
+@pytest.mark.settings("limits.queue_messages_max=2", "limits.messages_max=3")
+async def test_the_number_of_messages(broker: RunningBroker) -> None:
+    """Solace 6.3: the maximum of a queue, and that of the broker."""
+    await create(broker)
+    await create(broker, "r", subscriptions=["r"])
+    client = await broker.connect(level=5)
+    assert [(await answer_to(client))[0] for _ in range(2)] == [0, 0]
+    text = "503 Max message usage exceeded: the queue holds the most messages it may (q)"
+    assert await answer_to(client) == (QUOTA_EXCEEDED, text)
+    assert await answer_to(client, topic="r") == (0, "")
+    text = "503 Max message usage exceeded: the broker holds the most messages it may (r)"
+    assert await answer_to(client, topic="r") == (QUOTA_EXCEEDED, text)
+    assert len(await event_texts(broker, "SYSTEM_AD_MSG_COUNT_UTILIZATION_EXCEEDED")) == 1
+
+
+async def test_messages_that_nobody_subscribes_to_are_dropped_and_counted(broker: RunningBroker) -> None:
+    """Solace 6.3: no subscription match. MQTT 5 says so with a success code [3.4.2.1]."""
+    client = await broker.connect(level=5)
+    assert await answer_to(client) == (NO_MATCHING_SUBSCRIBERS, "")
+    await client.publish("t", qos=0)
+    assert await counted(broker, "sluicegate_messages_dropped_total") == {"no_subscription_match": 2}
+
+
+@pytest.mark.settings("vpn.reject_msg_to_sender_on_no_subscription_match=true")
+async def test_messages_that_nobody_subscribes_to_are_refused_where_that_is_wanted(broker: RunningBroker) -> None:
+    """Solace 6.3: rejectMsgToSenderOnNoSubscriptionMatchEnabled."""
+    await create(broker)
+    client = await broker.connect(level=5)
+    assert await answer_to(client, topic="nobody") == (UNSPECIFIED_ERROR, "503 No Subscription Match")
+    ids = [client.next_packet_id() for _ in range(3)]
+    topics = ["t", "nobody", "t"]
+    client.send(*[mqtt.publish(topic, level=5, qos=1, packet_id=each) for topic, each in zip(topics, ids, strict=True)])
+    assert [await client.answered(mqtt.PUBACK, each) for each in ids] == [0, UNSPECIFIED_ERROR, 0]
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"no_subscription_match": 2}
+
+
+async def test_a_refusal_in_a_run_of_publishes_is_counted_once(broker: RunningBroker) -> None:
+    await create(broker, max_msg_size=1)
+    client = await broker.connect(level=5)
+    ids = [client.next_packet_id() for _ in range(4)]
+    payloads = zip([b"1", b"22", b"3", b"44"], ids, strict=True)
+    client.send(*[mqtt.publish("t", payload, level=5, qos=1, packet_id=each) for payload, each in payloads])
+    assert [await client.answered(mqtt.PUBACK, each) for each in ids] == [0, QUOTA_EXCEEDED, 0, QUOTA_EXCEEDED]
+    assert await counted(broker, "sluicegate_messages_refused_total") == {"max_msg_size_exceeded": 2}
+
+
+async def test_a_client_that_wants_no_reasons_gets_none(broker: RunningBroker) -> None:
+    """[3.1.2-29]: Request Problem Information."""
+    await create(broker, max_msg_size=1)
+    client = await broker.connect(level=5, properties=mqtt.request_problem_information(0))
+    assert await answer_to(client, b"22") == (QUOTA_EXCEEDED, "")
+
+
+async def test_a_reason_that_is_too_long_for_the_client_is_left_out(broker: RunningBroker) -> None:
+    """[3.4.2-2]."""
+    await create(broker, max_msg_size=1)
+    client = await broker.connect(level=5, properties=mqtt.maximum_packet_size(40))
+    assert await answer_to(client, b"22") == (QUOTA_EXCEEDED, "")
+
+
+async def test_a_refused_direct_message_is_counted_as_dropped(broker: RunningBroker) -> None:
+    await create(broker, max_msg_size=1)
+    client = await broker.connect()
+    await client.publish("t", b"22", qos=0)
+    assert await counted(broker, "sluicegate_messages_refused_total") == {}
+    assert await counted(broker, "sluicegate_messages_dropped_total") == {"max_msg_size_exceeded": 1}
+
+
+async def test_what_a_client_cannot_get_is_counted(broker: RunningBroker) -> None:
+    """A direct message for a client that is away; one above a client's Maximum Packet Size [3.1.2-25]."""
+    small = await broker.connect("small", level=5, properties=mqtt.maximum_packet_size(30))
+    await small.subscribe("t")
+    away = await broker.connect_durable("away")
+    await away.subscribe("u")
+    await away.leave()
+    client = await broker.connect()
+    await client.publish("t", bytes(100), qos=0)
+    await client.publish("u", qos=0)
+    await small.round_trip()
+    assert await counted(broker, "sluicegate_messages_dropped_total") == {"packet_too_large": 1, "client_away": 1}
+
+
+async def test_flows_near_their_maximum_are_an_event(broker: RunningBroker) -> None:
+    """Solace 6.8: bind count, 80/60 %."""
+    await create(broker, access_type="non-exclusive", max_bind_count=2)
+    first, second = await broker.connect(level=5), await broker.connect(level=5)
+    await first.subscribe("$queue/q", qos=1)
+    assert await event_texts(broker, "VPN_AD_BIND_COUNT_HIGH") == []
+    await second.subscribe("$queue/q", qos=1)
+    assert await event_texts(broker, "VPN_AD_BIND_COUNT_HIGH") == [
+        "VPN: VPN_AD_BIND_COUNT_HIGH: default - Queue q bind count threshold 2 flows exceeded: 2 flows"
+    ]
+    await second.unsubscribe("$queue/q")
+    await second.round_trip()
+    assert len(await event_texts(broker, "VPN_AD_BIND_COUNT_HIGH_CLEAR")) == 1
