@@ -61,8 +61,8 @@ def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_r
 def _is_stored(segment: Segment, through_record: int | None) -> bool:
     """Return whether the journal has the segment, and nothing but the journal, in a record up to `through_record`."""
     publication = segment.publication
-    if publication is None or publication.record_number == UNWRITTEN:
-        return False
+    if publication is None or publication.record_number == UNWRITTEN or not publication.confirmed:
+        return False  # with a number and no confirmation its record is being written, and that may fail
     return through_record is None or publication.record_number <= through_record
 
 

@@ -1,12 +1,19 @@
 """Fixtures that every kind of test may use."""
 
 import functools
+import os
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from loops import LOOPS, RunOnLoop, run_on
+
+# Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
+hypothesis.settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    hypothesis.settings.load_profile("ci")
 
 # bench/ is not installed, and its tests import it. At the end of the path, the folder cannot hide what is installed.
 sys.path.append(str(Path(__file__).resolve().parent.parent))

@@ -51,6 +51,13 @@ def published(batch: MessageBatch, *, partitions_count: int = 1) -> Publication:
     return Publication(batch, publisher=None, token=0, partitions_count=partitions_count)
 
 
+def written(publication: Publication, record_number: int = 1) -> Publication:
+    """Return the publication as it is once the journal has it."""
+    publication.record_number = record_number
+    publication.confirmed = True
+    return publication
+
+
 def window_of(limit: int) -> CreditWindow[Address]:
     """Return a consumer's window."""
     return CreditWindow(limit)

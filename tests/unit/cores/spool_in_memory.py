@@ -216,6 +216,8 @@ class SpoolInMemory:
             commit = self.planner.committed()
             self.store.commit(commit.job)
             self._promise(commit)
+            for publication in commit.publications:
+                publication.confirmed = True
             self.confirmed += commit.publications
         else:
             commit = self.planner.failed()

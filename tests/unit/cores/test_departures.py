@@ -10,7 +10,7 @@ from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, TO_DMQ_FAILED
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of
+from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
 from unit.cores.plain_partition import PlainPartition
 
@@ -183,7 +183,7 @@ def test_what_left_needs_no_commit_of_its_own() -> None:
     ledger = Ledger(durable=True, rules=DeliveryRules())
     publication = published(numbered(2))
     publication.sequenced(PARTITION_ID, ledger.append(publication.batch, publication), None)
-    publication.record_number = 5
+    written(publication, 5)
     depart(ledger, 1, 3)
 
     left(ledger, 1, 3)
@@ -200,7 +200,7 @@ def test_messages_in_a_page_leave_like_others_and_the_page_goes_with_the_last(lo
     ledger = Ledger(durable=True, rules=DeliveryRules())
     publication = published(batch_of([b"x" * 10] * 3))
     publication.sequenced(PARTITION_ID, ledger.append(publication.batch, publication), None)
-    publication.record_number = 1
+    written(publication)
     (plan,) = plan_pages(ledger, page_bytes=100, bytes_to_free=10_000, through_record=None)
     pages_written(ledger, plan)
     if loaded:

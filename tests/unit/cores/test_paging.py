@@ -10,7 +10,7 @@ from messaging.ledger import Ledger
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.publication import UNWRITTEN, Publication
 from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of
+from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
 
 Runs = list[tuple[int, MessageBatch]]
@@ -29,7 +29,7 @@ class PagingMachine(PartitionMachine):
     def journal_writes(self) -> None:
         for publication in self.publications:
             if publication.record_number == UNWRITTEN and publication.open_count > 0:
-                publication.record_number = len(self.publications)
+                written(publication, len(self.publications))
 
     @precondition(lambda self: not self.planned)
     @rule(page_bytes=st.sampled_from([1, 20, 60]), bytes_to_free=st.sampled_from([1, 1500, 10_000]), all_=st.booleans())
@@ -113,7 +113,7 @@ class PagedPartition:
     def append(self, batch: MessageBatch) -> Publication:
         publication = published(batch)
         publication.sequenced(PARTITION_ID, self.ledger.append(batch, publication), None)
-        publication.record_number = 1
+        written(publication)
         return publication
 
     def page_out(self, *, bytes_to_free: int = 1 << 30, page_bytes: int = 10) -> None:
@@ -187,7 +187,7 @@ def test_batches_that_the_journal_has_not_got_are_not_paged() -> None:
 def test_only_what_old_journal_records_hold_is_paged_to_free_the_journals_head() -> None:
     partition = PagedPartition()
     for record_number in (1, 2, 3):
-        partition.append(numbered(1)).record_number = record_number
+        written(partition.append(numbered(1)), record_number)
 
     (plan,) = plan_pages(partition.ledger, page_bytes=100, bytes_to_free=1 << 30, through_record=2)
 
