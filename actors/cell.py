@@ -42,7 +42,7 @@ class ActorOverview:
 
     name: str
     kind: str
-    state: str  # "running" or "stopped"
+    state: str  # "running", "suspended" (its state is being made anew) or "stopped"
     inbox_depth: int
     handled_count: int
     batches_count: int
@@ -77,6 +77,7 @@ class ActorCell(Scheduled):
         self.children: dict[int, ActorCell] | None = None  # most actors have none
         self.inbox = Inbox(runtime.dispatcher, self)
         self.stopped = StopFlag()
+        self.suspended = False  # nothing is handled until the actor's state was made anew
         self.handled_count = 0
         self.batches_count = 0
         self.batch_size_max = 0
@@ -99,7 +100,7 @@ class ActorCell(Scheduled):
 
         One actor's end is the next one's start, so each drain reads the clock once.
         """
-        if self.stopped.is_set():
+        if self.stopped.is_set() or self._is_suspended():
             return started_ns
         items = self.inbox.swap()
         count = len(items)
@@ -118,6 +119,9 @@ class ActorCell(Scheduled):
                 self._failed(error)
             if self.stopped.is_set():
                 self._refuse(items[handled:])
+                return started_ns
+            if self._is_suspended():
+                self.inbox.put_back(items[handled:])
                 return started_ns
         self.handled_count += count
         self.batches_count += 1
@@ -150,6 +154,14 @@ class ActorCell(Scheduled):
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(id(self), None)
 
+    def resume(self) -> None:
+        """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
+        self.suspended = False
+        self._restarts = None if self._restarts is None else self._restarts.anew()
+        self._install()
+        self.actor.on_start()
+        self.inbox.go_on()
+
     def path(self) -> str:
         """Return the names from the root down to this actor."""
         return self.name if self.parent is None else f"{self.parent.path()}/{self.name}"
@@ -159,7 +171,7 @@ class ActorCell(Scheduled):
         return ActorOverview(
             name=self.name,
             kind=self.kind,
-            state="stopped" if self.stopped.is_set() else "running",
+            state="stopped" if self.stopped.is_set() else "suspended" if self.suspended else "running",
             inbox_depth=len(self.inbox.items),
             handled_count=self.handled_count,
             batches_count=self.batches_count,
@@ -200,12 +212,24 @@ class ActorCell(Scheduled):
             self.actor.on_start()
         elif self.policy.on_failure is OnFailure.STOP:
             self.stop()
+        elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
+            self._suspend()
         else:
             self.stop()
             if self.parent is not None:
                 self.parent._failed(error)
             else:
                 runtime.fatal(error)
+
+    def _is_suspended(self) -> bool:
+        return self.suspended  # asked by a call, where mypy, and compiled code, would go by an older value
+
+    def _suspend(self) -> None:
+        self.suspended = True
+        try:
+            self.actor.on_failing_too_often()
+        except Exception as error:
+            self._failed(error)  # there is nothing left to try: the parent counts as failed
 
     def _refuse(self, items: list[object]) -> None:
         for item in items:

@@ -117,6 +117,16 @@ class Inbox(Address):
         self._dispatcher.enqueue(self._actor)
         return items[:MESSAGES_PER_DRAIN_MAX]
 
+    def put_back(self, items: list[object]) -> None:
+        """Leave messages that could not be handled before those that came since."""
+        self.items = items + self.items
+
+    def go_on(self) -> None:
+        """Put the actor in line again when messages wait: while it was suspended it was passed over."""
+        if self.items:
+            self._enqueued = True
+            self._dispatcher.enqueue(self._actor)
+
     def get(self) -> Envelope[Any]:
         """Return the oldest message; part of pykka's inbox protocol."""
         item = self.items.pop(0)

@@ -42,3 +42,7 @@ class LoopActor(pykka.Actor):
 
     def on_drained(self) -> None:
         """Do what is done once after the messages of a turn."""
+
+    def on_failing_too_often(self) -> None:
+        """Ask for a new state; whoever supplies it resumes the cell. For actors under the policy RELOAD."""
+        raise RuntimeError(f"{self.cell.path()} has nothing that its state could be made anew from")

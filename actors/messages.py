@@ -12,7 +12,9 @@ from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
 from messaging.paging import PagePlan
+from messaging.publication import Publication
 from messaging.queue_config import QueueConfig
+from messaging.recovery import StoredPartition
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
 from messaging.topics import TopicFilter
 from storage.interface import TableWrite
@@ -50,6 +52,14 @@ class PartitionDrained:
 
     partition_number: int
     epoch: int
+
+
+@dataclass(slots=True)
+class PartitionStored:
+    """Spool -> queue: what the store has of a partition that asked for it; None when it could not be read."""
+
+    partition_number: int
+    stored: StoredPartition | None
 
 
 @dataclass(slots=True)
@@ -395,6 +405,22 @@ class RegisterPartition:
     partition_id: int
     partition: Address
     next_sequence: int
+
+
+@dataclass(slots=True)
+class ReloadPartition:
+    """Partition -> spool: its memory is lost. Answered to the queue with PartitionStored when all before is written."""
+
+    partition_id: int
+    partition_number: int
+    queue: Address
+
+
+@dataclass(slots=True)
+class Readopted:
+    """Partition -> spool: these publications, read from the journal, are needed again as objects of their own."""
+
+    publications: list[Publication]
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A partition: one ledger's place among the actors. It holds no rule of messaging.
+"""A partition: one ledger's place among the actors. It holds no rule of messaging, and outlives restarts of its actor.
 
 Everything that comes in a turn is applied to the ledger first; then, once, it delivers, and what the ledger left to do
 outside is carried out. Its actor is in `partition_actor`.
@@ -23,9 +23,12 @@ from actors.messages import (
     PagesWritten,
     PartitionDrained,
     PartitionOverview,
+    PartitionStored,
     Pause,
     PurgePartition,
+    Readopted,
     ReadPage,
+    ReloadPartition,
     SetPageAside,
     Withdraw,
     WritePages,
@@ -38,10 +41,10 @@ from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
-from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
+from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.pressure import Pressure, PressureLimits
-from messaging.recovery import redelivered_ranges
-from messaging.settlement import DISCARD_NOT_STORED
+from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
+from messaging.settlement import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
@@ -80,7 +83,7 @@ class Partition:
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
         self._memory_counted = 0
-        self._paging = False
+        self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
         self._page_out_through = 0  # asked for while pages were on their way; 0: nothing
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._redelivered_count = 0
@@ -121,6 +124,49 @@ class Partition:
                 spool.post(Store(message.publication))
         self._ledger.abandon()
         spool.post(Settled(self._partition_id, [], self._ledger.effects.drained, [], True))
+
+    # --- a new ledger ---
+
+    def ask_for_a_new_ledger(self) -> None:
+        """Have what the store holds brought to the queue, which calls `reload`: this ledger cannot be trusted."""
+        spool = self._spool
+        if spool is None:
+            self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
+            return
+        self._tell_the_spool(spool)  # what consumers have settled is settled
+        spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
+
+    def reload(self, stored: StoredPartition) -> None:
+        """Go on with a ledger made from what the store holds; no flow is attached to it.
+
+        Sequences go on behind those given out, and all messages may have been delivered before. Those of a queue that
+        is never written are lost, and counted.
+        """
+        old, gate = self._ledger, self._gate
+        released = old.effects
+        gate.release(
+            min(old.waiting_count + released.released_count, gate.usage_count),
+            min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
+        )
+        stored.next_sequence = old.next_sequence
+        for segment in old.segments.all():  # other partitions have yet to number it, so it is not in the store yet
+            publication = segment.publication
+            if segment.batch is not None and publication is not None and publication.unsequenced_count > 0:
+                stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
+        ledger = Ledger(durable=old.durable, rules=old.rules)
+        restore(ledger, stored, was_clean=False)
+        ledger.effects.discards = old.effects.discards
+        if old.waiting_count > ledger.waiting_count:
+            ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
+        gate.restore(ledger.waiting_count, ledger.waiting_bytes)
+        if self._spool is not None:
+            needed = [batch.publication for batch in stored.batches if batch.publication.open_count > 0]
+            self._spool.post(Readopted([each for each in needed if each.unsequenced_count == 0]))
+            old.abandon()
+            self._spool.post(Settled(self._partition_id, [], old.effects.drained, [], True))
+        self._ledger = ledger
+        self._plans_out = None
+        self._draining.clear()
 
     # --- messages ---
 
@@ -169,7 +215,9 @@ class Partition:
             self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome)
 
     def _pages_written(self, message: PagesWritten) -> None:
-        self._paging = False
+        if message.plans is not self._plans_out:
+            return  # planned by a ledger that was made anew since: it has found the pages, or what they were made of
+        self._plans_out = None
         if not message.failed:
             for plan in message.plans:
                 pages_written(self._ledger, plan)
@@ -272,18 +320,18 @@ class Partition:
 
     def _page_out(self) -> None:
         """Move what old journal records hold into pages, as soon as no others are on their way."""
-        if not self._paging:
+        if self._plans_out is None:
             through, self._page_out_through = self._page_out_through, 0
             self._write_pages(bytes_to_free=self._ledger.memory_bytes, through_record=through)
 
     def _write_pages(self, *, bytes_to_free: int, through_record: int | None) -> None:
-        if self._paging or self._spool is None:
+        if self._plans_out is not None or self._spool is None:
             return
         plans = plan_pages(
             self._ledger, page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record
         )
         if plans:
-            self._paging = True
+            self._plans_out = plans
             self._spool.post(WritePages(self._address, self._partition_id, plans))
 
     def _report_drained(self) -> None:

@@ -3,7 +3,9 @@
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
 from actors.loop_actor import LoopActor
+from actors.messages import Attach, Detach, Pause
 from actors.partition import Partition
+from messaging.recovery import StoredPartition
 
 
 class PartitionActor(LoopActor):
@@ -18,6 +20,20 @@ class PartitionActor(LoopActor):
     def on_start(self) -> None:
         """Deliver what a recovery, or an instance that failed, left ready."""
         self.cell.inbox.post(WAKE)
+
+    def on_failing_too_often(self) -> None:
+        """Have the ledger made anew from the store."""
+        self._partition.ask_for_a_new_ledger()
+
+    def reload(self, stored: StoredPartition) -> None:
+        """Take what the store has in the place of the ledger that failed, and go on.
+
+        What the queue said of flows meanwhile is void: it gives the partition out anew.
+        """
+        inbox = self.cell.inbox
+        inbox.items = [message for message in inbox.items if not isinstance(message, Attach | Pause | Detach)]
+        self._partition.reload(stored)
+        self.cell.resume()
 
     def on_stop(self) -> None:
         """Give back what the partition counted for."""

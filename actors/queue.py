@@ -29,6 +29,7 @@ from actors.messages import (
     FlowState,
     PartitionDrained,
     PartitionOverview,
+    PartitionStored,
     Pause,
     PurgePartition,
     PurgeQueue,
@@ -36,6 +37,7 @@ from actors.messages import (
     Reconfigure,
     UnbindFlow,
 )
+from actors.partition_actor import PartitionActor
 from actors.queue_core import QueueCore
 from actors.runtime import TimerHandle
 from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
@@ -44,6 +46,8 @@ from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME
 from messaging.queue_config import is_named
 from messaging.rebalance import ATTACH, PAUSE, Move
+
+RELOAD_AGAIN_MS = 1000  # between two attempts to read a partition from a store that fails
 
 
 class QueueActor(LoopActor):
@@ -60,6 +64,7 @@ class QueueActor(LoopActor):
             PartitionDrained: lambda message: self._move(
                 self._core.access.drained(message.partition_number, message.epoch), count_as_failed=True
             ),
+            PartitionStored: self._reload,
             DescribeQueue: lambda _: self._describe(),
             BrowseQueue: self._browse,
             PurgeQueue: lambda _: self._purge(),
@@ -163,6 +168,17 @@ class QueueActor(LoopActor):
         self._timer = None
         if not self.cell.stopped.is_set():
             self._move(self._core.access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
+
+    def _reload(self, message: PartitionStored) -> None:
+        """Let a partition that failed too often go on from what the store has of it."""
+        number = message.partition_number
+        actor = self._core.partitions[number].actor
+        assert isinstance(actor, PartitionActor)
+        if message.stored is None:  # the log says why; what waits in its inbox goes on waiting
+            self.runtime.after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
+            return
+        actor.reload(message.stored)
+        self._move(self._core.access.renew(number), count_as_failed=True)
 
     # --- configuration ---
 

@@ -1,6 +1,6 @@
 """Putting a queue together: target, gate, ledgers, access machine, and the actors around them.
 
-The cores outlive their actors: an actor that its supervisor restarts goes on with the same ledger or queue core.
+The cores outlive their actors: an actor that its supervisor restarts goes on with the same partition or queue core.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from actors.queue_core import QueueCore
 from actors.quota_watch import QueueWatch
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
-from actors.supervision import RESTARTED
+from actors.supervision import RELOADED, RESTARTED
 from messaging.address import Address
 from messaging.admission import QueueGate, SpoolGate
 from messaging.flows import DeliveryRules
@@ -92,8 +92,15 @@ def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> Q
 def _start_partition(
     services: QueueServices, queue: ActorCell, ledger: Ledger, number: int, partition_id: int, target: QueueTarget
 ) -> ActorCell:
+    made: list[Partition] = []
+
     def make(cell: ActorCell) -> PartitionActor:
-        partition = Partition(
+        if not made:
+            made.append(partition_at(cell))
+        return PartitionActor(cell, made[0])
+
+    def partition_at(cell: ActorCell) -> Partition:
+        return Partition(
             services.runtime,
             cell.inbox,
             ledger=ledger,
@@ -107,12 +114,11 @@ def _start_partition(
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,
         )
-        return PartitionActor(cell, partition)
 
     return services.runtime.spawn(
         make,
         kind="partition",
         name=str(number),
-        policy=RESTARTED,
+        policy=RELOADED,
         parent=queue,
     )

@@ -14,8 +14,11 @@ from actors.loop_actor import LoopActor
 from actors.messages import (
     PageOut,
     PagesWritten,
+    PartitionStored,
     PurgeFromStore,
+    Readopted,
     RegisterPartition,
+    ReloadPartition,
     SessionRows,
     SetPageAside,
     Withdraw,
@@ -23,7 +26,7 @@ from actors.messages import (
     WriteTables,
 )
 from actors.runtime import TimerHandle
-from actors.spool_io import CommitDone, CommitFailed, StoreWriter
+from actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED
@@ -77,6 +80,9 @@ class SpoolActor(LoopActor):
             RegisterPartition: self._register,
             SetPageAside: self._set_page_aside,
             PurgeFromStore: self._purge,
+            ReloadPartition: lambda message: self.when_idle(lambda: self._writer.reload(message, self.cell.inbox)),
+            PartitionFound: self._partition_found,
+            Readopted: self._readopted,
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
         }
@@ -117,8 +123,6 @@ class SpoolActor(LoopActor):
             return
         for publication in self._planner.take_elided():
             _confirm(publication)
-        if self._gate.blocked and not self._planner.has_work():
-            return
         if not self._planner.has_work():
             self._idle()
             return
@@ -188,6 +192,21 @@ class SpoolActor(LoopActor):
     def _purge(self, message: PurgeFromStore) -> None:
         self._partitions.pop(message.partition_id, None)
         self._planner.forget(message.partition_id)
+
+    def _partition_found(self, message: PartitionFound) -> None:
+        request, stored = message.request, message.stored
+        if request.partition_id not in self._planner.cursors:
+            return  # its queue was deleted meanwhile
+        if stored is not None:
+            floor, settled = self._planner.settled_of(request.partition_id)
+            stored.floor = floor
+            for first, end in settled:
+                stored.settle(first, end)
+        request.queue.post(PartitionStored(request.partition_number, stored))
+
+    def _readopted(self, message: Readopted) -> None:
+        for publication in message.publications:
+            self._planner.readopt(publication)
 
     # --- what comes back ---
 

@@ -9,9 +9,11 @@ from typing import Protocol
 
 import pykka
 
-from actors.messages import PageRead, ReadPage
+from actors.messages import PageRead, ReadPage, ReloadPartition
+from actors.partition_reading import read_partition
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.recovery import StoredPartition
 from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreFull
 from storage.interface import CommitJob, Store
 
@@ -34,8 +36,22 @@ class CommitFailed:
 
 
 @dataclass(slots=True)
+class PartitionFound:
+    """Writer -> spool: what the store has of a partition; None when it could not be read."""
+
+    request: ReloadPartition
+    stored: StoredPartition | None
+
+
+@dataclass(slots=True)
 class _Write:
     job: CommitJob
+    reply_to: Address
+
+
+@dataclass(slots=True)
+class _Reload:
+    request: ReloadPartition
     reply_to: Address
 
 
@@ -44,6 +60,9 @@ class StoreWriter(Protocol):
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
+
+    def reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        """Read everything of one partition; answer with PartitionFound."""
 
     def has_room(self) -> bool:
         """Return whether a store that was full takes messages again."""
@@ -66,8 +85,12 @@ class WriterThread(pykka.ThreadingActor):
         self._store = store
         self._runtime = runtime
 
-    def on_receive(self, message: _Write) -> None:
-        """Commit, and report."""
+    def on_receive(self, message: _Write | _Reload) -> None:
+        """Commit or read, and report."""
+        if isinstance(message, _Reload):
+            found = PartitionFound(message.request, self._read(message.request.partition_id))
+            self._runtime.post_from_thread(message.reply_to, found)
+            return
         report: CommitDone | CommitFailed = CommitDone()
         try:
             self._store.commit(message.job)
@@ -79,6 +102,13 @@ class WriterThread(pykka.ThreadingActor):
             log.exception("a commit failed")
             report = CommitFailed(f"the commit failed: {error!r}", "mistake")
         self._runtime.post_from_thread(message.reply_to, report)
+
+    def _read(self, partition_id: int) -> StoredPartition | None:
+        try:
+            return read_partition(self._store, partition_id)
+        except Exception:  # whatever it was, the partition must not wait for ever
+            log.exception("partition %d cannot be read back", partition_id)
+            return None
 
 
 class ReaderThread(pykka.ThreadingActor):
@@ -107,6 +137,10 @@ class ThreadedStore:
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
         self._writer.tell(_Write(job, reply_to))
+
+    def reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        """Read everything of one partition; answer with PartitionFound."""
+        self._writer.tell(_Reload(request, reply_to))
 
     def read(self, request: ReadPage) -> None:
         """Read a page; answer the partition with PageRead."""

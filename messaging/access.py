@@ -25,6 +25,9 @@ class Access(Protocol):
     def drained(self, partition: int, epoch: int) -> list[Move]:
         """The owner of a paused partition holds nothing of it any more."""
 
+    def renew(self, partition: int) -> list[Move]:
+        """A partition has forgotten its flows: give it, under a higher epoch, to those who have it or are to."""
+
     def tick(self, now_ms: int) -> list[Move]:
         """Bring time."""
 
@@ -67,6 +70,10 @@ class ExclusiveAccess:
     def drained(self, partition: int, epoch: int) -> list[Move]:
         """Nothing is ever paused here."""
         return []
+
+    def renew(self, partition: int) -> list[Move]:
+        """Give the partition to the active flow again."""
+        return self._activate() if self._flow_ids else []
 
     def tick(self, now_ms: int) -> list[Move]:
         """Time changes nothing here."""
@@ -115,6 +122,15 @@ class SharedAccess:
     def drained(self, partition: int, epoch: int) -> list[Move]:
         """Nothing is ever paused here."""
         return []
+
+    def renew(self, partition: int) -> list[Move]:
+        """Give the partition to every flow again."""
+        moves: list[Move] = []
+        for flow_id in self._epochs:
+            self._epoch += 1
+            self._epochs[flow_id] = self._epoch
+            moves.append(Move(ATTACH, 0, flow_id, self._epoch))
+        return moves
 
     def tick(self, now_ms: int) -> list[Move]:
         """Time changes nothing here."""

@@ -151,6 +151,16 @@ class Rebalancer:
         self._finish()
         return moves
 
+    def renew(self, partition: int) -> list[Move]:
+        """A partition has forgotten its flows: give it, under a higher epoch, to its owner, or to the next at once."""
+        slot = self.slots[partition]
+        heir = slot.next_owner if slot.status == PAUSED else slot.owner
+        if heir == NO_FLOW:
+            return []
+        moves = [self._give(partition, heir)]
+        self._finish()
+        return moves
+
     def tick(self, now_ms: int) -> list[Move]:
         """Bring time: the end of the holddown, and handoffs that took too long."""
         moves: list[Move] = []

@@ -22,3 +22,4 @@ DISCARD_NOT_STORED: Final = "not_stored"
 # Of these, a queue with a dead message queue moves the message there. The rest is somebody's wish, or past saving.
 DEAD_REASONS: Final = (DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_REJECTED)
 TO_DMQ_FAILED: Final = "_to_dmq_failed"  # behind a reason: dropped, because the dead message queue did not take it
+DISCARD_PARTITION_FAILED: Final = "partition_failed"  # in memory only, and what holds it there had to be made anew

@@ -113,7 +113,7 @@ class QuarantinedBytes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What a store held when it was opened. To be used up before the first commit, on the thread that commits.
+    """What a store holds. To be used up before the next commit, on the thread that commits.
 
     Iterators read as they are asked, a part at a time. `quarantined` grows while they are: it is complete when
     the journal and every table have been read to their end.
@@ -157,7 +157,10 @@ class Store(Protocol):
         """Return a page. Raises PageNotFound, DamagedRecord (answer it with a PageDamage), StoreFailed."""
 
     def recover(self) -> Recovery:
-        """Return what is stored. Raises UnsupportedFormat for intact records of another release, StoreFailed."""
+        """Return what is stored: at the start, and when a partition has to be read anew.
+
+        Raises UnsupportedFormat for intact records of another release, StoreFailed.
+        """
 
     def usage(self) -> StoreUsage:
         """Return how full the store was after its last commit, and the disk is now."""

@@ -180,6 +180,18 @@ class SpoolPlanner:
             assert slot.needed_count > 0, "a publication is drained once"
             slot.needed_count -= 1
 
+    def readopt(self, publication: Publication) -> None:
+        """Note that a publication of the journal is needed by one more object: a partition was read back from it."""
+        slot = self._slots_by_number.get(publication.record_number)
+        if slot is not None:
+            slot.needed_count += 1
+
+    def settled_of(self, partition_id: int) -> tuple[int, list[tuple[int, int]]]:
+        """Return the floor of a partition and the ranges settled above it, those of the next commit included."""
+        cursor = self.cursors[partition_id]
+        pending = self._settled.get(partition_id)
+        return cursor.floor, cursor.settled.ranges() + ([] if pending is None else pending.ranges())
+
     def write_tables(self, request: TableRequest) -> None:
         """Take rows of the catalog, retained or session tables."""
         self._tables.append(request)

@@ -151,7 +151,7 @@ class SpoolStore:
             return RecoveryScan(self._env, self._databases).pages(partition_id)
 
     def recover(self) -> Recovery:
-        """Return what was stored when the store was opened. See `interface.Store.recover`."""
+        """Return what is stored. See `interface.Store.recover`."""
         scan = RecoveryScan(self._env, self._databases)
         if self._cut_short is not None:
             scan.quarantined.append(self._cut_short)

@@ -332,6 +332,13 @@ class RebalanceMachine(RuleBasedStateMachine):
         epoch = self.partitions.epochs[partition] - data.draw(st.sampled_from([0, 0, 1]))
         self.take(self.rebalancer.drained(partition, epoch))
 
+    @rule(data=st.data())
+    def a_partition_forgets_its_flows(self, data: st.DataObject) -> None:
+        partition = data.draw(st.integers(0, len(self.partitions.attached) - 1))
+        self.partitions.attached[partition] = NO_FLOW
+        self.partitions.paused[partition] = False
+        self.take(self.rebalancer.renew(partition))
+
     @rule(ms=st.sampled_from([0, 1, 10, 50, 200]))
     def time_passes(self, ms: int) -> None:
         """Every tick at a deadline has to bring that deadline forward, or a timer would spin."""
@@ -389,8 +396,10 @@ def test_the_consumers_of_an_exclusive_queue_are_active_one_after_the_other() ->
     assert access.unbind(2, 0) == []
     assert access.unbind(1, 0) == [Move(DETACH, 0, 1, 1), Move(ATTACH, 0, 3, 2)]
     assert access.partitions_of(3) == [0]
-    assert access.unbind(3, 0) == [Move(DETACH, 0, 3, 2)]
-    assert access.partition_statuses(1) == [(UNASSIGNED, NO_FLOW, 2)]
+    assert access.renew(0) == [Move(ATTACH, 0, 3, 3)]
+    assert access.unbind(3, 0) == [Move(DETACH, 0, 3, 3)]
+    assert access.renew(0) == []
+    assert access.partition_statuses(1) == [(UNASSIGNED, NO_FLOW, 3)]
 
 
 def test_every_consumer_of_a_shared_queue_is_active_under_an_epoch_of_its_own() -> None:
@@ -398,6 +407,7 @@ def test_every_consumer_of_a_shared_queue_is_active_under_an_epoch_of_its_own() 
 
     assert access.bind(1, "c", 0) == [Move(ATTACH, 0, 1, 1)]
     assert access.bind(2, "c", 0) == [Move(ATTACH, 0, 2, 2)]
-    assert access.unbind(1, 0) == [Move(DETACH, 0, 1, 1)]
+    assert access.renew(0) == [Move(ATTACH, 0, 1, 3), Move(ATTACH, 0, 2, 4)]
+    assert access.unbind(1, 0) == [Move(DETACH, 0, 1, 3)]
     assert access.unbind(1, 0) == []
     assert access.partitions_of(2) == [0]

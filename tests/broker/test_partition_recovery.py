@@ -1,0 +1,152 @@
+"""A partition that fails again and again is read back from the spool, and its queue goes on.
+
+The failure is a message that no partition knows: every one of them costs the actor an instance, as a mistake in a
+handler would.
+"""
+
+import asyncio
+
+import pytest
+
+import mqtt_packets as mqtt
+from actors.cell import ActorCell
+from actors.directory_messages import FindQueue, QueueHandle
+from named_queues import create, shown, shows
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
+
+
+async def partition_of(broker: RunningBroker, number: int = 0, name: str = "q") -> ActorCell:
+    handle: QueueHandle = await broker.node.queues.ask(FindQueue(name))
+    assert handle.cell.children is not None
+    return list(handle.cell.children.values())[number]
+
+
+async def fail(partition: ActorCell, times: int = FAILURES_UNTIL_RELOAD) -> None:
+    """Make the partition fail, and wait until it works again."""
+    before = partition.overview().restarts_count
+    for _ in range(times):
+        partition.inbox.post(object())
+    async with asyncio.timeout(2 * DEADLINE_S):
+        while partition.overview().restarts_count < before + times or partition.suspended:
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture(autouse=True)
+def expect_the_failures(caplog: pytest.LogCaptureFixture) -> None:
+    """These tests cause failures, which are logged as errors; nothing else may be."""
+    caplog.handler.addFilter(lambda record: "actor sluicegate/queues/q/" not in record.getMessage())
+
+
+async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> None:
+    """DESIGN: a crash of a partition costs a reload from the spool."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect()
+    payloads = [b"%03d" % number for number in range(50)]
+    for payload in payloads:
+        await publisher.publish("t", payload)
+    await fail(await partition_of(broker))
+    view = await shown(broker)
+    assert (view.ready_count, view.unacked_count, view.spooled_bytes) == (50, 0, 150)
+    await publisher.publish("t", b"new")
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert await consumer.payloads(51) == [*payloads, b"new"]
+    await shows(broker, lambda view: view.ready_count == view.unacked_count == view.spooled_bytes == 0)
+
+
+async def test_what_a_consumer_holds_comes_again_to_it(broker: RunningBroker) -> None:
+    """A late settlement under the epoch of before changes nothing; the message is redelivered under the next."""
+    await create(broker, subscriptions=["t"])
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await (await broker.connect()).publish("t", b"held")
+    held = await consumer.message()
+    epoch = (await shown(broker)).partitions[0].assignment_epoch
+    await fail(await partition_of(broker))
+    again = await consumer.message()
+    assert again.payload == held.payload
+    assert (await shown(broker)).partitions[0].assignment_epoch == epoch + 1
+    consumer.acknowledge(held)
+    await consumer.round_trip()
+    assert (await shown(broker)).unacked_count == 1
+    consumer.acknowledge(again)
+    await shows(broker, lambda view: view.unacked_count == 0)
+
+
+async def test_what_was_settled_stays_settled(broker: RunningBroker) -> None:
+    """Also when the store has not heard of it before the failure."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect()
+    for number in range(10):
+        await publisher.publish("t", b"%d" % number)
+    consumer = await broker.connect_durable("c")
+    await consumer.subscribe("$queue/q", qos=1)
+    await consumer.messages(10)
+    await fail(await partition_of(broker))
+    await publisher.publish("t", b"after")
+    assert (await consumer.message()).payload == b"after"
+    await broker.restart()
+    assert (await shown(broker)).ready_count == 1
+
+
+async def test_publishers_do_not_notice(broker: RunningBroker) -> None:
+    """What is posted to a partition while it is read back waits, and is confirmed."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect(level=5)
+    partition = await partition_of(broker)
+    failing = asyncio.create_task(fail(partition))
+    for number in range(100):
+        assert await publisher.publish("t", b"%d" % number) == 0
+    await failing
+    view = await shown(broker)
+    assert (view.ready_count, view.partitions[0].next_sequence) == (100, 101)
+
+
+async def test_a_message_for_two_queues_is_in_both_afterwards(broker: RunningBroker) -> None:
+    """Its journal record stays as long as either needs it, and goes when both have settled."""
+    await create(broker, "q", subscriptions=["t"])
+    await create(broker, "other", subscriptions=["t"])
+    await (await broker.connect()).publish("t", b"both")
+    await fail(await partition_of(broker))
+    for name in ("q", "other"):
+        consumer = await broker.connect(level=5)
+        await consumer.subscribe(f"$queue/{name}", qos=1)
+        assert await consumer.payloads(1) == [b"both"]
+        await shows(broker, lambda view: view.unacked_count == 0, name)
+    await broker.restart()
+    assert [(await shown(broker, name)).ready_count for name in ("q", "other")] == [0, 0]
+
+
+async def test_only_the_partition_that_failed_is_given_out_anew(broker: RunningBroker) -> None:
+    """Partitioned queues: the others keep their epoch and their messages in flight."""
+    await create(broker, access_type="non-exclusive", partition_count=3)
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await fail(await partition_of(broker, 1))
+    view = await shows(broker, lambda view: view.partitions[1].assignment_epoch == 2)
+    assert [each.assignment_epoch for each in view.partitions] == [1, 2, 1]
+    assert [each.client for each in view.partitions] == [view.flows[0].client] * 3
+
+
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+async def test_a_backlog_in_pages_survives(broker: RunningBroker) -> None:
+    """Pages, the journal, and pages that were on their way to the store when the partition failed."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect()
+    for number in range(300):
+        await publisher.publish("t", b"%04d" % number + bytes(8000))
+    partition = await partition_of(broker)
+    ids = [publisher.next_packet_id() for _ in range(100)]
+    for number, packet_id in enumerate(ids, 300):
+        publisher.send(mqtt.publish("t", b"%04d" % number + bytes(8000), qos=1, packet_id=packet_id))
+    await fail(partition)
+    for packet_id in ids:
+        assert await publisher.answered(mqtt.PUBACK, packet_id) == 0
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    payloads = await consumer.payloads(400)
+    assert [int(payload[:4]) for payload in payloads] == list(range(400))
+    await shows(broker, lambda view: view.ready_count == view.unacked_count == view.spooled_bytes == 0)
