@@ -1,7 +1,10 @@
 """Looking at the messages that wait in a partition, oldest first, without touching them.
 
-Pages are read for the looking only: they do not come into the partition's memory.
+A look that finds nothing ends, or waits for something to come. Pages are read for the looking only: they do not come
+into the partition's memory.
 """
+
+from collections.abc import Callable
 
 from actors.futures import LoopFuture
 from actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
@@ -16,20 +19,30 @@ class PartitionBrowse(Address):
     """One look at a partition: walks the segments, and waits where a page has to be read."""
 
     def __init__(
-        self, *, ledger: Ledger, number: int, partition_id: int, reader: StoreReader | None, request: BrowsePartition
+        self,
+        *,
+        ledger: Callable[[], Ledger],
+        number: int,
+        partition_id: int,
+        reader: StoreReader | None,
+        request: BrowsePartition,
+        waiting: "dict[int, PartitionBrowse]",
     ) -> None:
-        self._ledger = ledger
+        self._ledger = ledger  # asked for each time: a partition may be given a new one
         self._number = number
         self._partition_id = partition_id
         self._reader = reader
         self._next = request.after + 1
         self._limit = request.limit
+        self._waits_as = -1 if request.waits_as is None else request.waits_as
+        self._waiting = waiting  # where the partition finds looks that wait for something new
         self._found: list[BrowsedMessage] = []
         self.answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
 
     def run(self) -> None:
         """Go on until a page has to be read, or all is found."""
-        segments = self._ledger.segments
+        self._waiting.pop(self._waits_as, None)
+        segments = self._ledger().segments
         while len(self._found) < self._limit:
             segment = segments.at_or_after(self._next)
             if segment is None:
@@ -41,12 +54,20 @@ class PartitionBrowse(Address):
                 return
             self._look(segment.first, segment.batch)
             self._next = segment.end
+        if self._found or self._waits_as < 0:
+            self.end()
+        else:
+            self._waiting[self._waits_as] = self
+
+    def end(self) -> None:
+        """Answer with what was found."""
+        self._waiting.pop(self._waits_as, None)
         self.answer.set(self._found)
 
     def post(self, message: object) -> None:
         """Take a page that was read; a damaged one has nothing to show."""
         assert isinstance(message, PageRead)
-        segment = self._ledger.segments.at_or_after(self._next)
+        segment = self._ledger().segments.at_or_after(self._next)
         end = self._next + 1 if segment is None else _end_of_page(segment, message)
         for first, batch in message.runs:
             self._look(first, batch)
@@ -54,7 +75,7 @@ class PartitionBrowse(Address):
         self.run()
 
     def _look(self, first: int, batch: MessageBatch) -> None:
-        ledger = self._ledger
+        ledger = self._ledger()
         for row in range(batch.count):
             sequence = first + row
             if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:

@@ -83,10 +83,14 @@ class ClosedLedger:
 
 @dataclass(slots=True)
 class BrowsePartition:
-    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages."""
+    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages.
+
+    With `waits_as`, the number of a browser, it is answered once there is something to show, or with EndBrowse.
+    """
 
     after: int
     limit: int
+    waits_as: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +217,12 @@ class Reconfigure:
     config: QueueConfig
 
 
+# What a flow does, in the words of Solace's management.
+ACTIVE_CONSUMER = "active-consumer"
+INACTIVE = "inactive"  # bound, and standing by
+ACTIVE_BROWSER = "active-browser"
+
+
 @dataclass(frozen=True, slots=True)
 class FlowOverview:
     """The figures of one flow."""
@@ -221,7 +231,7 @@ class FlowOverview:
     client: str
     window: int
     unacked_count: int
-    active: bool
+    activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER
     partitions: list[int]
 
 

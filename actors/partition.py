@@ -6,6 +6,7 @@ outside is carried out. Its actor is in `partition_actor`.
 
 from typing import Any
 
+from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.data_messages import Append, Deliveries, Resume, Settle, Settled, Store, Wake
 from actors.futures import LoopFuture
@@ -44,7 +45,7 @@ from messaging.memory import MemoryBudget
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
-from messaging.settlement import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
+from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
@@ -85,6 +86,7 @@ class Partition:
         self._memory_counted = 0
         self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
         self._page_out_through = 0  # asked for while pages were on their way; 0: nothing
+        self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._redelivered_count = 0
         self._delivered_count = 0
@@ -110,6 +112,9 @@ class Partition:
         self._carry_out_effects()
         if self._draining:
             self._report_drained()
+        if self._looks:
+            for look in list(self._looks.values()):
+                look.run()
 
     def close(self, waiting: list[object]) -> None:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
@@ -195,6 +200,12 @@ class Partition:
             return self._overview()
         elif isinstance(message, BrowsePartition):
             return self._browse(message)
+        elif isinstance(message, EndBrowse):
+            look = self._looks.get(message.flow_id)
+            if look is not None:
+                look.end()
+        elif isinstance(message, DeleteMessages):
+            return sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
         else:
             assert isinstance(message, CloseLedger)
             return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger))
@@ -344,14 +355,18 @@ class Partition:
 
     def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
         look = PartitionBrowse(
-            ledger=self._ledger,
+            ledger=self._present_ledger,
             number=self._number,
             partition_id=self._partition_id,
             reader=self._reader,
             request=message,
+            waiting=self._looks,
         )
         look.run()
         return look.answer
+
+    def _present_ledger(self) -> Ledger:
+        return self._ledger
 
     def _overview(self) -> PartitionOverview:
         ledger = self._ledger

@@ -6,13 +6,18 @@ Messages pass it by: publishers post to the partitions, and partitions to the co
 from collections.abc import Callable
 from typing import Any
 
+from actors.browser import BrowserActor
+from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
 from actors.messages import (
+    ACTIVE_BROWSER,
+    ACTIVE_CONSUMER,
     ENDPOINT_DISABLED,
+    INACTIVE,
     MAX_BIND_COUNT_EXCEEDED,
     PERMISSION_DENIED,
     Attach,
@@ -38,13 +43,15 @@ from actors.messages import (
     UnbindFlow,
 )
 from actors.partition_actor import PartitionActor
-from actors.queue_core import QueueCore
+from actors.queue_core import BoundBrowser, QueueCore
 from actors.runtime import TimerHandle
+from actors.supervision import ONE_CONNECTION
+from messaging.address import Address
 from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
 from messaging.flows import Flow
 from messaging.permissions import denial, permits
-from messaging.queue_attributes import CONSUME
-from messaging.queue_config import is_named
+from messaging.queue_attributes import CONSUME, READ_ONLY
+from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import ATTACH, PAUSE, Move
 
 RELOAD_AGAIN_MS = 1000  # between two attempts to read a partition from a store that fails
@@ -60,6 +67,7 @@ class QueueActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._handlers: dict[type, Callable[[Any], Any]] = {
             BindFlow: self._bind,
+            BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
             PartitionDrained: lambda message: self._move(
                 self._core.access.drained(message.partition_number, message.epoch), count_as_failed=True
@@ -81,19 +89,17 @@ class QueueActor(LoopActor):
             self._timer.cancel()
         for flow in self._core.flows.values():
             flow.address.post(FlowGone(flow.flow_id, "the queue was deleted", may_return=False))
+        for flow_id, browser in self._core.browsers.items():
+            browser.request.address.post(FlowGone(flow_id, "the queue was deleted", may_return=False))
         self._core.flows.clear()
+        self._core.browsers.clear()
 
     # --- flows ---
 
     def _bind(self, message: BindFlow) -> None:
         core = self._core
         config = core.config
-        try:
-            self._check_bind(message.user, CONSUME)
-        except BindRefused as refusal:
-            core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
-            self._tell(CLIENT_BIND_FAILED, message.client, f"bind to queue {config.name} failed: {refusal}")
-            raise
+        self._may_bind(message.client, message.user, CONSUME)
         flow_id = message.flow_id
         flow = Flow(
             flow_id=flow_id,
@@ -109,6 +115,31 @@ class QueueActor(LoopActor):
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
         self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
 
+    def _bind_browser(self, message: BindBrowser) -> BrowserBound:
+        core = self._core
+        if message.user is not None:
+            self._may_bind(message.client, message.user, READ_ONLY)
+        browser = self.runtime.spawn(
+            lambda cell: BrowserActor(cell, request=message, core=core),
+            kind="browser",
+            name=str(message.flow_id),
+            policy=ONE_CONNECTION,
+            parent=self.cell,
+        )
+        core.browsers[message.flow_id] = BoundBrowser(message, browser)
+        self._tell(CLIENT_BOUND, message.client, f"browses queue {core.config.name}, flow {message.flow_id}")
+        return BrowserBound(browser)
+
+    def _may_bind(self, client: str, user: str, needed: str) -> None:
+        """Raise BindRefused, counted and told, unless one more flow may be bound for this user."""
+        core = self._core
+        try:
+            self._check_bind(user, needed)
+        except BindRefused as refusal:
+            core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
+            self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {core.config.name} failed: {refusal}")
+            raise
+
     def _check_bind(self, user: str, needed: str) -> None:
         """Raise BindRefused unless one more flow may be bound for this user."""
         config = self._core.config
@@ -116,7 +147,7 @@ class QueueActor(LoopActor):
             raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
         if not config.egress_enabled:
             raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
-        if len(self._core.flows) >= config.max_bind_count:
+        if len(self._core.flows) + len(self._core.browsers) >= config.max_bind_count:
             text = f"503 Max clients exceeded for Queue: {config.name!r} takes {config.max_bind_count} flows"
             raise BindRefused(MAX_BIND_COUNT_EXCEEDED, text)
 
@@ -125,6 +156,10 @@ class QueueActor(LoopActor):
             self.runtime.events.emit(kind, description, client=client)
 
     def _unbind(self, message: UnbindFlow) -> None:
+        browser = self._core.browsers.pop(message.flow_id, None)
+        if browser is not None:
+            browser.cell.stop()
+            return
         gone = self._core.flows.pop(message.flow_id, None)
         if gone is None:
             return
@@ -186,18 +221,21 @@ class QueueActor(LoopActor):
         """Put a configuration into force; flows that it does not allow end first."""
         core, config = self._core, message.config
         for flow_id, user in list(core.users.items()):
-            if not config.egress_enabled:
-                self._end_flow(flow_id, "503 Queue Shutdown: the queue's egress was shut down", may_return=True)
-            elif not permits(config, user, CONSUME):
-                self._end_flow(flow_id, denial(config, user, CONSUME), may_return=False)
+            reason = _why_not(config, user, CONSUME)
+            if reason:
+                self._end_flow(flow_id, core.flows[flow_id].address, reason, may_return=not config.egress_enabled)
+        for flow_id, browser in list(core.browsers.items()):
+            asked = browser.request
+            reason = "" if asked.user is None else _why_not(config, asked.user, READ_ONLY)
+            if reason:
+                self._end_flow(flow_id, asked.address, reason, may_return=not config.egress_enabled)
         core.apply(config)
         for partition in core.partitions:
             partition.inbox.post(WAKE)  # a limit that was raised lets messages go that waited for it
 
-    def _end_flow(self, flow_id: int, reason: str, *, may_return: bool) -> None:
-        flow = self._core.flows[flow_id]
+    def _end_flow(self, flow_id: int, address: Address, reason: str, *, may_return: bool) -> None:
         self._unbind(UnbindFlow(flow_id))
-        flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
+        address.post(FlowGone(flow_id, reason, may_return=may_return))
 
     # --- what can be seen ---
 
@@ -215,7 +253,12 @@ class QueueActor(LoopActor):
         for flow_id, flow in self._core.flows.items():
             owned = self._core.access.partitions_of(flow_id)
             unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
-            flows.append(FlowOverview(flow_id, flow.client, flow.window.limit, unacked, bool(owned), owned))
+            activity = ACTIVE_CONSUMER if owned else INACTIVE
+            flows.append(FlowOverview(flow_id, flow.client, flow.window.limit, unacked, activity, owned))
+        for flow_id, browser in self._core.browsers.items():
+            asked = browser.request
+            seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
+            flows.append(FlowOverview(flow_id, asked.client, asked.window, 0, ACTIVE_BROWSER, seen))
         return QueueOverview(
             config=self._core.config,
             durable=self._core.target.durable,
@@ -251,3 +294,10 @@ class QueueActor(LoopActor):
 
         gather([partition.ask(PurgePartition()) for partition in self._core.partitions], combine, answer)
         return answer
+
+
+def _why_not(config: QueueConfig, user: str, needed: str) -> str:
+    """Return why a flow that is bound may not go on under a new configuration; empty when it may."""
+    if not config.egress_enabled:
+        return "503 Queue Shutdown: the queue's egress was shut down"
+    return "" if permits(config, user, needed) else denial(config, user, needed)

@@ -4,6 +4,9 @@ A queue actor that its supervisor restarts goes on with the same core, and so un
 and not the one it was first started with.
 """
 
+from dataclasses import dataclass
+
+from actors.browser_messages import BindBrowser
 from actors.cell import ActorCell
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
@@ -15,6 +18,14 @@ from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from messaging.routing import QueueTarget
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundBrowser:
+    """A browser, as its queue knows it."""
+
+    request: BindBrowser
+    cell: ActorCell
 
 
 class QueueCore:
@@ -37,6 +48,7 @@ class QueueCore:
         self.access: Access = access_for(config)
         self.flows: dict[int, Flow] = {}
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under
+        self.browsers: dict[int, BoundBrowser] = {}
         self.partitions: list[ActorCell] = []
         self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
         self.apply(config)

@@ -25,6 +25,7 @@ from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
+from gateway.following import Following
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
@@ -84,6 +85,7 @@ class Node:
         self.event_log = spawn_event_log(self)
         self.router = self._spawn_router()
         self.queues = self._spawn_queues()
+        self.following = Following(self.runtime, self.root)
         self.mqtt = MqttFront(self)
         self.admin: AdminServer | None = None
 
@@ -147,6 +149,7 @@ class Node:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
         await self.mqtt.stop(within_s=STOP_S)
+        self.following.end()
         if self.admin is not None:
             await self.admin.stop()
         await self._spool_is_idle()
@@ -173,7 +176,7 @@ class Node:
         handles: list[QueueHandle] = await self.queues.ask(ListQueues())
         for handle in handles:
             if handle.durable and handle.cell.children:
-                for partition in list(handle.cell.children.values()):
+                for partition in [each for each in handle.cell.children.values() if each.kind == "partition"]:
                     closed.append(await partition.ask(CloseLedger()))
         return closed
 

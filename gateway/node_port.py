@@ -1,6 +1,7 @@
 """A running node as operators see it: the admin API's questions, asked of the actors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
@@ -15,6 +16,7 @@ from actors.directory_messages import (
     UpdateRefused,
 )
 from actors.messages import (
+    INACTIVE,
     BrowsedMessage,
     BrowseQueue,
     DescribeQueue,
@@ -95,11 +97,22 @@ class NodeView(NodePort):
     ) -> Sequence[MessageView]:
         """Return messages oldest first, without removing any."""
         handle = await self._find(name)
-        count = len(handle.target.partitions)
-        if partition is not None and not 0 <= partition < count:
-            raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
+        _check_partition(handle, partition)
         found: list[BrowsedMessage] = await handle.cell.ask(BrowseQueue(partition, after, limit))
         return [_message_view(each) for each in found]
+
+    async def follow_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0
+    ) -> AsyncIterator[MessageView]:
+        """Return messages oldest first, and then new ones as they arrive."""
+        handle = await self._find(name)
+        _check_partition(handle, partition)
+        return self._followed(handle, partition, after)
+
+    async def _followed(self, handle: QueueHandle, partition: int | None, after: int) -> AsyncIterator[MessageView]:
+        async with aclosing(self._node.following.messages(handle, partition, after)) as messages:
+            async for message in messages:
+                yield _message_view(message)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
@@ -136,6 +149,12 @@ class NodeView(NodePort):
 
     async def _view(self, handle: QueueHandle) -> QueueView:
         return queue_view(handle, await self._describe(handle))
+
+
+def _check_partition(handle: QueueHandle, partition: int | None) -> None:
+    count = len(handle.target.partitions)
+    if partition is not None and not 0 <= partition < count:
+        raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
 
 
 def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
@@ -176,7 +195,8 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
                 protocol="mqtt",
                 window=flow.window,
                 unacked_count=flow.unacked_count,
-                active=flow.active,
+                active=flow.activity != INACTIVE,
+                activity=flow.activity,
                 partitions=tuple(flow.partitions),
             )
             for flow in overview.flows

@@ -3,7 +3,7 @@
 Everything is asynchronous, because every answer is an actor's; nothing here may block the loop.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, Sample
@@ -64,6 +64,14 @@ class NodePort(Protocol):
 
         Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each.
         Raises QueueNotFound, QueueInvalid (no such partition).
+        """
+
+    async def follow_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0
+    ) -> AsyncIterator[MessageView]:
+        """Return messages oldest first, sequences above `after`, and then new ones as they arrive; removes none.
+
+        It ends when the queue is deleted or the node stops. Raises QueueNotFound, QueueInvalid (no such partition).
         """
 
     async def actor_tree(self) -> Sequence[ActorView]:

@@ -109,7 +109,8 @@ class FlowView:
     protocol: str
     window: int  # most messages it takes at once
     unacked_count: int
-    active: bool  # it may receive: holds a partition, or is first on an exclusive queue
+    active: bool  # it may receive: holds a partition, or is first on an exclusive queue; or it browses
+    activity: str  # active-consumer, inactive (stands by) or active-browser
     partitions: tuple[int, ...] = ()
     delivered_count: int = 0
 

@@ -15,11 +15,11 @@ DISCARD_EXPIRED: Final = "expired"
 DISCARD_MAX_REDELIVERY: Final = "max_redelivery_exceeded"
 DISCARD_REJECTED: Final = "rejected"
 DISCARD_PURGED: Final = "purged"
-DISCARD_DELETED: Final = "deleted"  # one by one, by an operator
+DISCARD_DELETED: Final = "deleted"  # one by one, by an operator or a browser
 DISCARD_DAMAGED: Final = "damaged"
 DISCARD_NOT_STORED: Final = "not_stored"
+DISCARD_PARTITION_FAILED: Final = "partition_failed"  # in memory only, and what holds it there had to be made anew
 
 # Of these, a queue with a dead message queue moves the message there. The rest is somebody's wish, or past saving.
 DEAD_REASONS: Final = (DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_REJECTED)
 TO_DMQ_FAILED: Final = "_to_dmq_failed"  # behind a reason: dropped, because the dead message queue did not take it
-DISCARD_PARTITION_FAILED: Final = "partition_failed"  # in memory only, and what holds it there had to be made anew

@@ -8,10 +8,10 @@ from urllib.parse import quote, unquote
 import orjson
 from pydantic import TypeAdapter
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from gateway.admin.openapi import docs_page, document, index_page
-from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, Parameter
+from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, FOLLOW, Parameter
 from gateway.admin.problems import Unacceptable
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid
@@ -45,6 +45,7 @@ class _Events:
 
 QUEUE: Final = TypeAdapter(QueueView)
 QUEUES: Final = TypeAdapter(_Queues)
+MESSAGE: Final = TypeAdapter(MessageView)
 MESSAGES: Final = TypeAdapter(_Messages)
 ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
@@ -128,6 +129,10 @@ class AdminApi:
     async def browse_queue(self, request: Request) -> Response:
         """A page of messages."""
         partition, after, limit = (_whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
+        if _whole_number(request, FOLLOW):
+            followed = await self._node.follow_queue(_name(request), partition=partition, after=after or 0)
+            lines = (MESSAGE.dump_json(message) + b"\n" async for message in followed)
+            return StreamingResponse(lines, media_type="application/x-ndjson")
         messages = await self._node.browse_queue(
             _name(request), partition=partition, after=after or 0, limit=limit or 1
         )

@@ -64,6 +64,10 @@ EVENTS_PARAMETERS: Final = (
     Parameter("limit", "most events to return; the latest ones", 1, EVENTS_MAX, 100),
 )
 
+FOLLOW: Final = Parameter(
+    "follow", "1: go on with new messages as they come, one JSON object a line, until you hang up", 0, 1, 0
+)
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
     Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),
@@ -145,7 +149,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET",
         "/queues/{name}/messages",
         "Messages oldest first, without removing any",
-        (Answer(200, "One page", "Messages"), NOT_FOUND, Answer(422, "A parameter is not allowed", "Problem")),
-        parameters=BROWSE_PARAMETERS,
+        (
+            Answer(200, "One page; with `follow=1` a MessageView a line (application/x-ndjson)", "Messages"),
+            NOT_FOUND,
+            Answer(422, "A parameter is not allowed", "Problem"),
+        ),
+        parameters=(*BROWSE_PARAMETERS, FOLLOW),
     ),
 )

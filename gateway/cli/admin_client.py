@@ -3,7 +3,8 @@
 import http.client
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -23,6 +24,7 @@ View = TypeVar("View")
 
 _QUEUE: Final = TypeAdapter(QueueView)
 _QUEUES: Final = TypeAdapter(tuple[QueueView, ...])
+_MESSAGE: Final = TypeAdapter(MessageView)
 _MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
 _ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
@@ -67,6 +69,15 @@ class AdminClient:
         answer = self._ask("GET", f"{_queue_path(name)}/messages?{urlencode(query)}")
         return _read(_MESSAGES, _member(answer, "messages"))
 
+    def follow_queue(self, name: str, *, partition: int | None, after: int) -> Iterator[MessageView]:
+        """Yield messages as they come, until the gateway ends it."""
+        query: dict[str, int] = {"after": after, "follow": 1}
+        if partition is not None:
+            query["partition"] = partition
+        with self._open("GET", f"{_queue_path(name)}/messages?{urlencode(query)}", None, timeout_s=None) as lines:
+            for line in lines:
+                yield _read(_MESSAGE, _parsed(line))
+
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
         return _read(_ACTORS, _member(self._ask("GET", "/actors"), "actors"))
@@ -77,12 +88,20 @@ class AdminClient:
         return _read(_EVENTS, _member(self._ask("GET", f"/events?{query}"), "events"))
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
+        with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
+            raw: bytes = response.read()
+        return _parsed(raw) if raw else None
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Mapping[str, object] | None, *, timeout_s: float | None
+    ) -> Iterator[http.client.HTTPResponse]:
         data = None if body is None else orjson.dumps(body)
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data else {})
         request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:
-                raw: bytes = response.read()
+            with urllib.request.urlopen(request, timeout=timeout_s) as response:
+                yield response
         except urllib.error.HTTPError as error:
             with error:
                 raise CommandFailed(_problem_text(error)) from None
@@ -93,7 +112,6 @@ class AdminClient:
                 exit_code=UNREACHABLE,
                 advice="Is it running (`sluicegate serve`)? Another address: --url or SLUICEGATE_URL.",
             ) from None
-        return _parsed(raw) if raw else None
 
 
 def _queue_path(name: str) -> str:

@@ -1,5 +1,7 @@
 """`sluicegate queue ...`: create, list, show, delete, purge and browse queues over the admin port."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -85,7 +87,7 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
     print_table(columns, [_partition_row(each) for each in view.partitions])
     if view.flows:
         typer.echo("")
-        columns = ("flow", "client", "protocol", "active", "window", "unacked", "partitions")
+        columns = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions")
         print_table(columns, [_flow_row(each) for each in view.flows])
 
 
@@ -120,12 +122,21 @@ def browse(
     name: NameArgument,
     partition: Annotated[int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="This one only.")] = None,
     after: Annotated[int, typer.Option(min=0, help="Sequences above this one.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages.")] = 100,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages; 100 unless following.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages as they arrive.")] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Show messages oldest first, without removing them. With --json, one object a line."""
-    for message in AdminClient(url).browse_queue(name, partition=partition, after=after, limit=limit):
+    client = AdminClient(url)
+    messages: Iterable[MessageView]
+    if follow:
+        messages = islice(client.follow_queue(name, partition=partition, after=after), limit)
+    else:
+        messages = client.browse_queue(name, partition=partition, after=after, limit=limit or 100)
+    for message in messages:
         if as_json:
             print_json(_MESSAGE.dump_python(message, mode="json"))
         else:
@@ -155,8 +166,7 @@ def _partition_row(view: PartitionView) -> tuple[object, ...]:
 
 def _flow_row(view: FlowView) -> tuple[object, ...]:
     partitions = ", ".join(str(number) for number in view.partitions) or "-"
-    active = "yes" if view.active else "no"
-    return (view.id, view.client, view.protocol, active, view.window, view.unacked_count, partitions)
+    return (view.id, view.client, view.protocol, view.activity, view.window, view.unacked_count, partitions)
 
 
 def _partition_words(view: QueueView) -> str:

@@ -1,6 +1,6 @@
 """A node that keeps its queues in a dict: the smallest thing that keeps the promises of `NodePort`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
@@ -113,6 +113,17 @@ class MemoryNode:
             raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
         stored = self.messages[name] if not partition else []
         return [message for message in stored if message.sequence > after][:limit]
+
+    async def follow_queue(
+        self, name: str, *, partition: int | None = None, after: int = 0
+    ) -> AsyncIterator[MessageView]:
+        messages = await self.browse_queue(name, partition=partition, after=after)
+
+        async def one_by_one() -> AsyncIterator[MessageView]:
+            for message in messages:
+                yield message
+
+        return one_by_one()
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors

@@ -100,10 +100,17 @@ def test_nothing_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> Non
 def test_flows_are_shown_with_their_partitions(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q", "--partitions", "2")
     flow = FlowView(
-        id="f1", client="worker-1", protocol="mqtt5", window=100, unacked_count=3, active=True, partitions=(0, 1)
+        id="f1",
+        client="worker-1",
+        protocol="mqtt5",
+        window=100,
+        unacked_count=3,
+        active=True,
+        activity="active-consumer",
+        partitions=(0, 1),
     )
     node.flows["q"] = [flow]
-    assert "f1    worker-1  mqtt5     yes        100        3  0, 1" in shell.run("queue", "show", "q")
+    assert "f1    worker-1  mqtt5     active-consumer     100        3  0, 1" in shell.run("queue", "show", "q")
 
 
 def test_what_the_gateway_refuses_is_said_in_its_words(shell: Shell) -> None:

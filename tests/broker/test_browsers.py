@@ -1,0 +1,297 @@
+"""Browsers: they walk a queue from its oldest message, go on with new ones, and change nothing (Solace 4.7)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import orjson
+import pytest
+
+from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed, Selector
+from actors.cell import ActorCell
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.loop_actor import LoopActor
+from actors.messages import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
+from actors.supervision import ONE_CONNECTION
+from gateway.node_port import NodeView
+from named_queues import change, create, shown, shows
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+
+class Reader(LoopActor):
+    """The actor of a client that browses."""
+
+    def __init__(self, cell: ActorCell) -> None:
+        super().__init__(cell)
+        self.heard: asyncio.Queue[Browsed | FlowGone] = asyncio.Queue()
+
+    def on_receive(self, message: Browsed | FlowGone) -> None:
+        self.heard.put_nowait(message)
+
+
+class Browser:
+    """A client that browses."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._runtime = broker.node.runtime
+        self._cell = self._runtime.spawn(Reader, kind="reader", name="reader", policy=ONE_CONNECTION)
+        self._queues = broker.node.queues
+        self.flow_id = self._runtime.next_urn()
+        self.queue: QueueHandle | None = None
+        self.bound: BrowserBound | None = None
+
+    async def bind(
+        self,
+        *,
+        user: str | None = "",
+        window: int = 1000,
+        partition: int | None = None,
+        after: int = 0,
+        selector: Selector | None = None,
+    ) -> None:
+        self.queue = await self._queues.ask(FindQueue("q"))
+        assert self.queue is not None
+        request = BindBrowser(self.flow_id, "looker", user, self._cell.inbox, window, partition, after, selector)
+        self.bound = await self.queue.cell.ask(request)
+
+    async def sees(self, count: int) -> list[BrowsedMessage]:
+        found: list[BrowsedMessage] = []
+        async with asyncio.timeout(DEADLINE_S):
+            while len(found) < count:
+                heard = await self._reader().heard.get()
+                assert isinstance(heard, Browsed)
+                found += heard.messages
+        return found
+
+    async def is_told_that_it_ended(self) -> FlowGone:
+        async with asyncio.timeout(DEADLINE_S):
+            heard = await self._reader().heard.get()
+        assert isinstance(heard, FlowGone)
+        return heard
+
+    def has_seen_all(self) -> bool:
+        return self._reader().heard.empty()
+
+    def wants(self, count: int) -> None:
+        assert self.bound is not None
+        self.bound.browser.inbox.post(BrowserCredit(count))
+
+    async def deletes(self, *messages: BrowsedMessage) -> int:
+        assert self.bound is not None
+        places = [(each.partition_number, each.sequence) for each in messages]
+        count: int = await self.bound.browser.ask(DeleteBrowsed(places))
+        return count
+
+    def leaves(self) -> None:
+        assert self.queue is not None
+        self.queue.cell.inbox.post(UnbindFlow(self.flow_id))
+
+    def _reader(self) -> Reader:
+        reader = self._cell.actor
+        assert isinstance(reader, Reader)
+        return reader
+
+
+def payloads(messages: list[BrowsedMessage]) -> list[bytes]:
+    return [each.batch.payloads()[each.row] for each in messages]
+
+
+async def publish(broker: RunningBroker, *payloads: bytes) -> None:
+    publisher = await broker.connect()
+    for payload in payloads:
+        await publisher.publish("t", payload)
+
+
+async def test_a_browser_sees_what_waits_and_what_arrives_and_removes_nothing(broker: RunningBroker) -> None:
+    """Solace 4.7: oldest to newest, full message, not removed."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, b"one", b"two")
+    browser = Browser(broker)
+    await browser.bind()
+    assert payloads(await browser.sees(2)) == [b"one", b"two"]
+    await publish(broker, b"three")
+    seen = await browser.sees(1)
+    assert (payloads(seen), seen[0].sequence, seen[0].redelivered) == ([b"three"], 3, False)
+    view = await shown(broker)
+    assert (view.ready_count, view.unacked_count, view.delivered_total) == (3, 0, 0)
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert [message.payload for message in await consumer.messages(3)] == [b"one", b"two", b"three"]
+
+
+async def test_a_browser_is_shown_no_more_than_its_window(broker: RunningBroker) -> None:
+    """Solace 4.7: it has a window of its own."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, b"1", b"2", b"3", b"4", b"5")
+    browser = Browser(broker)
+    await browser.bind(window=2)
+    assert payloads(await browser.sees(2)) == [b"1", b"2"]
+    await publish(broker, b"6")
+    await shows(broker, lambda view: view.ready_count == 6)
+    assert browser.has_seen_all()
+    browser.wants(3)
+    assert payloads(await browser.sees(3)) == [b"3", b"4", b"5"]
+
+
+async def test_a_message_that_was_consumed_first_is_passed_over(broker: RunningBroker) -> None:
+    """Solace 4.7: consumers may take messages before the browser sees them."""
+    await create(broker, subscriptions=["t"])
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await publish(broker, b"gone")
+    await consumer.messages(1)
+    await shows(broker, lambda view: view.unacked_count == 0)
+    await publish(broker, b"held")
+    await consumer.message()
+    browser = Browser(broker)
+    await browser.bind()
+    seen = await browser.sees(1)
+    assert (payloads(seen), seen[0].in_flight) == ([b"held"], True)
+
+
+async def test_a_browser_removes_single_messages_it_was_shown(broker: RunningBroker) -> None:
+    """Solace 4.7: a browser flow may settle single messages; one that a consumer holds stays."""
+    await create(broker, subscriptions=["t"], max_delivered_unacked_msgs_per_flow=1)
+    await publish(broker, b"1", b"2", b"3", b"4")
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    held = await consumer.message()
+    browser = Browser(broker)
+    await browser.bind(window=3)
+    first, second, third = await browser.sees(3)
+    assert await browser.deletes(second, first, second) == 1
+    consumer.acknowledge(held)
+    message = await consumer.message()
+    assert message.payload == payloads([third])[0]
+    view = await shown(broker)
+    assert (view.ready_count, view.unacked_count) == (1, 1)
+
+
+async def test_what_was_not_shown_cannot_be_removed(broker: RunningBroker) -> None:
+    await create(broker, subscriptions=["t"])
+    await publish(broker, b"1", b"2")
+    browser = Browser(broker)
+    await browser.bind(window=1)
+    (first,) = await browser.sees(1)
+    assert browser.bound is not None
+    assert await browser.bound.browser.ask(DeleteBrowsed([(0, first.sequence + 1), (7, 1)])) == 0
+
+
+async def test_partitions_come_each_in_order(broker: RunningBroker) -> None:
+    """DESIGN 5: browsing works on partitioned queues."""
+    await create(broker, subscriptions=["t"], access_type="non-exclusive", partition_count=3)
+    await publish(broker, *[b"%02d" % number for number in range(40)])
+    browser = Browser(broker)
+    await browser.bind()
+    seen = await browser.sees(40)
+    assert len({each.partition_number for each in seen}) == 3
+    for number in range(3):
+        its = [each.sequence for each in seen if each.partition_number == number]
+        assert its == list(range(1, len(its) + 1))
+    times = [each.batch.received_ms for each in seen]
+    assert times == sorted(times)
+    only = Browser(broker)
+    await only.bind(partition=1, after=2)
+    assert (await only.sees(1))[0].sequence == 3
+
+
+async def test_a_selector_chooses_what_is_shown(broker: RunningBroker) -> None:
+    """Solace 4.7: what it passes over costs no credit."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, *[b"%d" % number for number in range(10)])
+    browser = Browser(broker)
+    await browser.bind(window=3, selector=lambda batch, row: int(batch.payloads()[row]) % 3 == 0)
+    assert payloads(await browser.sees(3)) == [b"0", b"3", b"6"]
+
+
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+async def test_a_browser_reads_pages(broker: RunningBroker) -> None:
+    """A backlog beyond memory lies in the store, and stays there."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
+    browser = Browser(broker)
+    await browser.bind(window=300)
+    assert [int(payload[:4]) for payload in payloads(await browser.sees(300))] == list(range(300))
+
+
+async def test_browsing_needs_read_only_and_removing_consume(broker: RunningBroker) -> None:
+    """Solace 4.3: read-only = browse, consume = browse and remove."""
+    await create(broker, subscriptions=["t"], permission="no-access")
+    with pytest.raises(BindRefused, match=r"403 Permission Denied: .* 'read-only' is needed"):
+        await Browser(broker).bind()
+    await change(broker, permission="read-only")
+    await publish(broker, b"x")
+    browser = Browser(broker)
+    await browser.bind()
+    (message,) = await browser.sees(1)
+    with pytest.raises(BindRefused, match="'consume' is needed"):
+        await browser.deletes(message)
+    await change(broker, permission="no-access")
+    assert "403" in (await browser.is_told_that_it_ended()).reason
+    operator = Browser(broker)
+    await operator.bind(user=None)
+    assert payloads(await operator.sees(1)) == [b"x"]
+
+
+async def test_browsers_count_as_binds_and_are_shown(broker: RunningBroker) -> None:
+    """Solace 4.5: activityState active-browser."""
+    await create(broker, max_bind_count=1)
+    browser = Browser(broker)
+    await browser.bind(window=7)
+    (flow,) = (await shown(broker)).flows
+    assert (flow.client, flow.activity, flow.window) == ("looker", "active-browser", 7)
+    assert await (await broker.connect(level=5)).subscribe("$queue/q", qos=1) == [0x97]
+    browser.leaves()
+    await shows(broker, lambda view: not view.flows)
+    assert await (await broker.connect(level=5)).subscribe("$queue/q", qos=1) == [1]
+    assert (await shown(broker)).flows[0].activity == "active-consumer"
+
+
+async def test_a_browser_hears_that_its_queue_was_deleted(broker: RunningBroker) -> None:
+    await create(broker)
+    browser = Browser(broker)
+    await browser.bind()
+    await NodeView(broker.node).delete_queue("q")
+    assert (await browser.is_told_that_it_ended()).reason == "the queue was deleted"
+
+
+@asynccontextmanager
+async def following(broker: RunningBroker, query: str = "") -> AsyncIterator[AsyncIterator[dict[str, object]]]:
+    """Follow queue `q` over HTTP, line by line."""
+    admin = broker.node.admin
+    assert admin is not None
+    url = f"http://127.0.0.1:{admin.port}/queues/q/messages?follow=1{query}"
+    async with httpx.AsyncClient(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
+        assert answer.headers["content-type"] == "application/x-ndjson"
+
+        async def lines() -> AsyncIterator[dict[str, object]]:
+            async for line in answer.aiter_lines():
+                yield orjson.loads(line)
+
+        yield lines()
+
+
+@pytest.mark.settings("admin.enabled=true", "admin.port=0")
+async def test_a_queue_is_followed_over_http(broker: RunningBroker) -> None:
+    """GET /queues/NAME/messages?follow=1: a line for each message, until the client hangs up."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, *[b"%d" % number for number in range(250)])
+    async with following(broker, "&after=1") as lines:
+        assert [(await anext(lines))["payload"] for _ in range(249)] == [str(number) for number in range(1, 250)]
+        await publish(broker, b"new")
+        assert (await anext(lines))["payload"] == "new"
+        assert [flow.client for flow in (await shown(broker)).flows] == ["admin"]
+    await shows(broker, lambda view: not view.flows)
+
+
+@pytest.mark.settings("admin.enabled=true", "admin.port=0")
+async def test_a_stopping_node_ends_those_who_follow(broker: RunningBroker) -> None:
+    await create(broker)
+    async with following(broker) as lines:
+        await shows(broker, lambda view: bool(view.flows))
+        stopping = asyncio.create_task(broker.stop())
+        async with asyncio.timeout(DEADLINE_S):
+            assert [line async for line in lines] == []
+            await stopping
