@@ -75,6 +75,36 @@ class StoreReader(Protocol):
         """Read a page; answer the partition with PageRead."""
 
 
+class StoreThreads(StoreWriter, StoreReader, Protocol):
+    """Both of them, as a node has them until it stops."""
+
+    def stop(self) -> None:
+        """End, after what has been given to them."""
+
+
+def carry_out(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
+    """Commit, and return the report: the spool must hear of it whatever it was, or publishers wait for ever."""
+    try:
+        store.commit(job)
+    except StoreFull as error:
+        return CommitFailed(str(error), "full")
+    except StorageError as error:
+        return CommitFailed(str(error), "refused")
+    except Exception as error:
+        log.exception("a commit failed")
+        return CommitFailed(f"the commit failed: {error!r}", "mistake")
+    return CommitDone()
+
+
+def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
+    """Read everything of one partition, and return the report: whatever it was, the partition must not wait for ever."""
+    try:
+        return PartitionFound(request, read_partition(store, request.partition_id))
+    except Exception:
+        log.exception("partition %d cannot be read back", request.partition_id)
+        return PartitionFound(request, None)
+
+
 class WriterThread(pykka.ThreadingActor):
     """Carries out commits."""
 
@@ -87,28 +117,12 @@ class WriterThread(pykka.ThreadingActor):
 
     def on_receive(self, message: _Write | _Reload) -> None:
         """Commit or read, and report."""
+        report: CommitDone | CommitFailed | PartitionFound
         if isinstance(message, _Reload):
-            found = PartitionFound(message.request, self._read(message.request.partition_id))
-            self._runtime.post_from_thread(message.reply_to, found)
-            return
-        report: CommitDone | CommitFailed = CommitDone()
-        try:
-            self._store.commit(message.job)
-        except StoreFull as error:
-            report = CommitFailed(str(error), "full")
-        except StorageError as error:
-            report = CommitFailed(str(error), "refused")
-        except Exception as error:  # the spool must hear of it whatever it was, or publishers wait for ever
-            log.exception("a commit failed")
-            report = CommitFailed(f"the commit failed: {error!r}", "mistake")
+            report = read_back(self._store, message.request)
+        else:
+            report = carry_out(self._store, message.job)
         self._runtime.post_from_thread(message.reply_to, report)
-
-    def _read(self, partition_id: int) -> StoredPartition | None:
-        try:
-            return read_partition(self._store, partition_id)
-        except Exception:  # whatever it was, the partition must not wait for ever
-            log.exception("partition %d cannot be read back", partition_id)
-            return None
 
 
 class ReaderThread(pykka.ThreadingActor):

@@ -178,7 +178,7 @@ class MqttFront:
                 ),
                 alpn=("mqtt",) if path is None else ("http/1.1",),
             )
-        return Listener(
+        return self._node.surroundings.listener(
             name=name,
             host=config.host,
             port=config.port,

@@ -16,11 +16,11 @@ from actors.clock import Clock, SystemClock
 from actors.directory_messages import CreateQueue, ListQueues, QueueExists, QueueHandle, SetPressureLimits
 from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
-from actors.queue_directory import QueueDirectory, catalog_queues
+from actors.queue_directory import QueueDirectory, StoreRefused, catalog_queues
 from actors.router import RouterActor
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
-from actors.spool_io import ThreadedStore
+from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
 from gateway.config import Config, diff
@@ -32,6 +32,7 @@ from gateway.node_port import NodeView
 from gateway.queue_kinds import group_queue
 from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
+from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
 from messaging.address import Address
@@ -60,8 +61,17 @@ GC_THRESHOLDS = (50_000, 20, 1_000)
 class Node:
     """One gateway process, between `start` and `stop`."""
 
-    def __init__(self, config: Config, *, store: Store, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        surroundings: Surroundings = THE_MACHINE,
+    ) -> None:
         self.config = config
+        self.surroundings = surroundings
         self.store = store
         self.clock = clock
         self.space = TopicSpace()
@@ -78,7 +88,7 @@ class Node:
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
-        self._threads = ThreadedStore(store, self.runtime)
+        self._threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         watch_gates(self)
         self.root = self._spawn_root()
         self.spool = self._spawn_spool()
@@ -270,6 +280,9 @@ class Node:
                 await self.queues.ask(CreateQueue(definition, NAMED, durable=True))
             except QueueExists:
                 continue  # one that was created before is left as it is
+            except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
+                log.warning("queue %r was not created as declared: %s", definition.config.name, refusal)
+                continue
             log.info("queue %r created as declared", definition.config.name)
 
     def _fatal(self, error: BaseException) -> None:
