@@ -391,12 +391,14 @@ class PageOut:
 class WriteTables:
     """Write rows of the catalog, the retained messages or the session table.
 
-    Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None.
+    Answered to `reply_to` with Confirmed or Refused of `token`; nobody is told when `reply_to` is None. With
+    `until_done` it is never refused: it makes room, and is tried again with every commit until one is made.
     """
 
     writes: list[TableWrite]
     reply_to: Address | None
     token: int
+    until_done: bool = False
 
 
 @dataclass(slots=True)

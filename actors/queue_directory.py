@@ -178,7 +178,7 @@ class QueueDirectory(LoopActor):
             answer.set(True)
             return answer
         row = TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), None)
-        self._write([row], lambda _: answer.set(True))
+        self._write([row], lambda _: answer.set(True), until_done=True)
         return answer
 
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
@@ -227,10 +227,10 @@ class QueueDirectory(LoopActor):
         else:
             done()
 
-    def _write(self, writes: list[TableWrite], done: Callable[[str], None]) -> None:
+    def _write(self, writes: list[TableWrite], done: Callable[[str], None], *, until_done: bool = False) -> None:
         self._tokens += 1
         self._waiting[self._tokens] = done
-        self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens))
+        self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))
 
 
 def _check_permission(handle: QueueHandle, user: str, needed: str) -> None:

@@ -152,20 +152,13 @@ class SpoolActor(LoopActor):
             planner.drop_pages(message.partition_id, message.dropped_pages)
 
     def _write_tables(self, message: WriteTables) -> None:
-        self._write_rows(message.writes, message.reply_to, message.token, uses_reserve=False)
+        done = _answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done))
 
     def _session_rows(self, message: SessionRows) -> None:
         writes = [TableWrite(Table.SESSIONS, key, value) for key, value in message.rows]
-        self._write_rows(writes, message.reply_to, message.token, uses_reserve=True)
-
-    def _write_rows(
-        self, writes: list[TableWrite], reply_to: Address | None, token: int, *, uses_reserve: bool
-    ) -> None:
-        def done(reason: str) -> None:
-            if reply_to is not None:
-                reply_to.post(Refused(token, reason) if reason else Confirmed(token))
-
-        self._planner.write_tables(TableRequest(writes, done, uses_reserve=uses_reserve))
+        done = _answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest(writes, done, uses_reserve=True))
 
     def _write_pages(self, message: WritePages) -> None:
         pages = [
@@ -290,3 +283,13 @@ def _confirm(publication: Publication) -> None:
     publication.confirmed = True
     if publication.publisher is not None:
         publication.publisher.post(Confirmed(publication.token))
+
+
+def _answer(reply_to: Address | None, token: int) -> Callable[[str], None]:
+    """Return what tells somebody how a write ended."""
+
+    def done(reason: str) -> None:
+        if reply_to is not None:
+            reply_to.post(Refused(token, reason) if reason else Confirmed(token))
+
+    return done

@@ -92,13 +92,22 @@ class Commit:
 class TableRequest:
     """Rows to write, and what to do when they are safe (with an empty reason) or cannot be written.
 
-    `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied.
+    `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied. `until_done` is for
+    rows that must not outlive what the same commit deletes: they are written with it, however often it takes.
     """
 
-    def __init__(self, writes: list[TableWrite], done: Callable[[str], None], *, uses_reserve: bool = False) -> None:
+    def __init__(
+        self,
+        writes: list[TableWrite],
+        done: Callable[[str], None],
+        *,
+        uses_reserve: bool = False,
+        until_done: bool = False,
+    ) -> None:
         self.writes = writes
         self.done = done
-        self.uses_reserve = uses_reserve
+        self.uses_reserve = uses_reserve or until_done
+        self.until_done = until_done
 
 
 @final
@@ -315,9 +324,11 @@ class SpoolPlanner:
         # Records below `journal_delete_through` are accounted for no more; a later trim deletes them with its own.
         for partition_id, first, end in commit.settlements:
             self.settle(partition_id, [(first, end)], written=True)
-        if not job.uses_reserve:  # then the next commit, without the others, can have it
-            self._tables = [request for request in commit.tables if request.uses_reserve] + self._tables
-            commit.tables = [request for request in commit.tables if not request.uses_reserve]
+        # What may use the reserve can be had by the next commit, without the others.
+        again = [each for each in commit.tables if each.until_done or (each.uses_reserve and not job.uses_reserve)]
+        commit.tables = [each for each in commit.tables if each not in again]
+        self._tables = again + self._tables
+        if not job.uses_reserve:
             self._publications = [each for each in commit.publications if _only_moves(each)] + self._publications
             commit.publications = [each for each in commit.publications if not _only_moves(each)]
         self._page_deletes = job.page_deletes + self._page_deletes

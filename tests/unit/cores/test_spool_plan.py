@@ -124,6 +124,24 @@ def record_of_bytes(record: bytes | None) -> JournalRecord:
     return decode_journal_record(record)
 
 
+def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_however_often_it_takes() -> None:
+    planner = planner_with(P)
+    answers: list[str] = []
+    planner.forget(P)
+    planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"queue/q", None)], answers.append, until_done=True))
+
+    for _ in range(3):
+        job = planner.next_commit().job
+        assert (job.partition_purges, [row.key for row in job.table_writes]) == ([P], [b"queue/q"])
+        assert job.uses_reserve, "it makes room, so a full store has to take it"
+        assert planner.failed().tables == [], "nobody is refused"
+
+    planner.next_commit()
+    for table in planner.committed().tables:
+        table.done("")
+    assert answers == [""]
+
+
 def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim() -> None:
     planner = planner_with(P)
     first, second = stored(planner, {P: 1}), stored(planner, {P: 3})
