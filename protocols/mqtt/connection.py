@@ -14,6 +14,7 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
+from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
@@ -142,8 +143,7 @@ class MqttConnection:
     def flush(self) -> None:
         """Write, once for everything of this turn."""
         self._flush_asked = False
-        transport = self._transport
-        pieces = self.engine.take()
+        transport, pieces = self._transport, self.engine.take()
         if transport is not None and pieces:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
             self._counters.bytes_sent += len(data)
@@ -256,11 +256,12 @@ class MqttConnection:
         elif not self.is_open():
             self._release(with_will=True)  # the client went meanwhile
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if isinstance(error, StoreRefused):
+            self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
+        elif error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self._close_abnormally()
-            return
-        if self._closing or self.cell.stopped.is_set():
+        if error is not None or self._closing or self.cell.stopped.is_set():
             return
         if self.delivering is not None:
             self._counters.messages_sent += self.delivering.go_on()
@@ -347,10 +348,8 @@ class MqttConnection:
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the connection that is this client now [3.1.4-3]."""
         self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
-        released = None
-        if self._held is None:
-            released = self._hand_over()
-        else:
+        released = self._hand_over() if self._held is None else None
+        if self._held is not None:
             self._taken_over = LoopFuture()
         self._close()
         return released if self._taken_over is None else self._taken_over
@@ -380,10 +379,11 @@ class MqttConnection:
     # --- the end ---
 
     def end(self, reason_code: int, text: str) -> None:
-        """End the connection on our initiative. The will is due."""
-        log.info("connection of %s ends (0x%02x): %s", self.peer_name(), reason_code, text)
-        self.engine.disconnect(reason_code, text)
-        self._close_abnormally()
+        """End the connection on our initiative, unless it is ending. The will is due."""
+        if not self._closing:
+            log.info("connection of %s ends (0x%02x): %s", self.peer_name(), reason_code, text)
+            self.engine.disconnect(reason_code, text)
+            self._close_abnormally()
 
     def shut_down(self) -> None:
         """End the connection because the node stops."""
