@@ -1,0 +1,323 @@
+"""A client that publishes and consumes: a well-behaved MQTT 5.0 peer that is slow, forgetful or gone when told to."""
+
+from collections.abc import Callable
+from random import Random
+
+import mqtt_packets as mqtt
+from simulation.memory_network import Wire
+from simulation.tap import Tap, number_of
+from simulation.truth import SESSION, Message, Truth, Violation
+
+OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
+PROMPT, LATE, HOLD = "prompt", "late", "hold"  # how it settles
+MODES = (PROMPT, LATE, HOLD)
+
+NEVER_EXPIRES = 0xFFFF_FFFF
+UNANSWERED_MAX = 300  # below the Receive Maximum of the node
+SESSION_FILTER_ID = 100
+KEEP_ALIVE_S = 20
+
+Connect = Callable[["Client", Tap], Wire]
+Later = Callable[[int, Callable[[], None]], None]
+
+
+class Held:
+    """A delivery that is not settled yet."""
+
+    __slots__ = ("packet_id", "qos")
+
+    def __init__(self, packet_id: int, qos: int) -> None:
+        self.packet_id = packet_id
+        self.qos = qos
+
+
+class Client:
+    """One client, over all its connections. What it keeps between them is what MQTT calls the client's session."""
+
+    def __init__(
+        self, name: str, truth: Truth, *, connect: Connect, later: Later, is_durable: bool, receive_maximum: int
+    ) -> None:
+        self.name = name
+        self.mode = PROMPT
+        self.state = OFFLINE
+        self.disconnected_with = 0  # the code of the last DISCONNECT
+        self.rng = Random(0)  # seeded anew by each step
+        self.held: list[Held] = []
+        self.names: dict[int, str] = {}  # of targets, by subscription identifier
+        self.out: dict[int, Message] = {}  # sent and not answered for, oldest first
+        self._truth = truth
+        self._connect = connect
+        self._later = later
+        self._is_durable = is_durable
+        self._receive_maximum = receive_maximum
+        self._wire: Wire | None = None
+        self._tap: Tap | None = None
+        self._unread = b""
+        self._released: dict[int, Message] = {}  # PUBREC came, PUBCOMP did not
+        self._bytes_out: dict[int, bytes] = {}
+        self._received: set[int] = set()  # ids of QoS 2 messages that are ours, until PUBREL
+        self._next_id = 1
+        self._waits: dict[int, Callable[[int], None]] = {}  # packet id of a request -> what to do with the answer
+        self._sessions_count = 0
+        self._wants_clean_start = False
+        self._session_is_known = False  # the node has said that it holds a session with something in it
+
+    @property
+    def session_name(self) -> str:
+        """What the truth calls its present session."""
+        return f"{self.name}, session {self._sessions_count}"
+
+    # --- what it is told to do ---
+
+    def connect(self, *, clean_start: bool) -> None:
+        """Open a connection. One that is open already is taken over by the node."""
+        if self._wire is not None:
+            self._wire.vanish()
+            self._gone()
+        # A session that we have forgotten must not go on [MQTT 3.2.2-4]: until the node has heard it, we say so again.
+        clean_start = self._wants_clean_start = clean_start or self._wants_clean_start
+        if clean_start:
+            self._truth.ends(self.session_name)
+            self._session_is_known = False
+            self._start_anew()
+        tap = Tap(
+            self._truth,
+            self.name,
+            receive_maximum=self._receive_maximum,
+            names=self.names,
+            out=self.out,
+        )
+        self._tap = tap
+        self.state = CONNECTING
+        self._unread = b""
+        self._wire = self._connect(self, tap)
+        properties = mqtt.session_expiry(NEVER_EXPIRES if self._is_durable else 0)
+        properties += mqtt.receive_maximum(self._receive_maximum)
+        self._send(
+            mqtt.connect(
+                self.name,
+                level=5,
+                clean_start=clean_start,
+                keep_alive_s=KEEP_ALIVE_S,
+                properties=properties,
+            )
+        )
+
+    def close(self) -> None:
+        """Say goodbye."""
+        if self._wire is not None:
+            self._send(mqtt.disconnect())
+            self._wire.finish()
+            self._gone()
+
+    def cut(self) -> None:
+        """Lose the connection."""
+        if self._wire is not None:
+            self._wire.hang_up()
+            self._gone()
+
+    def vanish(self) -> None:
+        """Be gone, and let the node find out."""
+        if self._wire is not None:
+            self._wire.vanish()
+            self._gone()
+
+    def stall(self, stalls: bool) -> None:
+        """Read nothing from the socket, or go on reading."""
+        if self._wire is not None:
+            self._wire.stall(stalls)
+
+    def publish(self, topic: str, key: str, qos: int, size: int) -> None:
+        """Publish a message, if there is a connection and a packet id for it."""
+        if self.state != ONLINE or len(self.out) + len(self._released) >= UNANSWERED_MAX:
+            return
+        message = self._truth.sent(self.name, key, topic, qos)
+        payload = b"%d|" % message.number
+        payload += b"." * (size - len(payload))
+        packet_id = self._free_id() if qos else 0
+        properties = mqtt.user_property("JMSXGroupID", key)
+        packet = mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties)
+        if qos:
+            self.out[packet_id] = message
+            self._bytes_out[packet_id] = packet
+        self._send(packet)
+
+    def consume(self, identifier: int, queue_name: str, qos: int) -> None:
+        """Subscribe to a queue."""
+        if self.state == ONLINE:
+            self.names[identifier] = queue_name  # deliveries may come before the answer
+            self._subscribe(identifier, f"$queue/{queue_name}", qos, lambda code: None)
+
+    def subscribe(self, prefix: str, qos: int) -> None:
+        """Subscribe to all topics with a prefix, for the session."""
+        if self.state != ONLINE or self.session_name in self._truth.targets:
+            return
+        self._sessions_count += 1
+        target = self._truth.begins(self.session_name, SESSION, (prefix,), is_sure=False)
+        self.names[SESSION_FILTER_ID] = self.session_name
+
+        def answered(code: int) -> None:
+            if code < 0x80:
+                target.since_tick = self._truth.next_tick()
+
+        self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
+
+    def _subscribe(self, identifier: int, filter_text: str, qos: int, answered: Callable[[int], None]) -> None:
+        packet_id = self._free_id()
+
+        def done(code: int) -> None:
+            self._session_is_known = self._is_durable
+            answered(code)
+
+        self._waits[packet_id] = done
+        properties = mqtt.subscription_identifier(identifier)
+        self._send(mqtt.subscribe((filter_text, qos), packet_id=packet_id, level=5, properties=properties))
+
+    def unsubscribe(self, filter_text: str) -> None:
+        """Take a subscription back."""
+        if self.state != ONLINE:
+            return
+        packet_id = self._free_id()
+        self._waits[packet_id] = lambda _: None
+        self._send(mqtt.unsubscribe(filter_text, packet_id=packet_id, level=5))
+
+    def settle(self, count: int, *, order: int, reason_code: int, twice: bool) -> None:
+        """Settle some of what is held: `order` 0 the oldest, 1 the newest, 2 any."""
+        if self.state != ONLINE:
+            return
+        for _ in range(min(count, len(self.held))):
+            place = 0 if order == 0 else -1 if order == 1 else self.rng.randrange(len(self.held))
+            each = self.held.pop(place)
+            self._answer(each, reason_code)
+            if twice:
+                self._answer(each, reason_code)
+
+    def tick(self) -> None:
+        """Show that it is alive."""
+        if self.state == ONLINE:
+            self._send(mqtt.pingreq())
+
+    def node_died(self) -> None:
+        """The other end of the connection is no more."""
+        self._wire = None
+        self._gone()
+
+    # --- what comes ---
+
+    def received(self, data: bytes) -> None:
+        """Handle packets of the node."""
+        packets, self._unread = mqtt.take_packets(self._unread + data)
+        for packet in packets:
+            if self._wire is None:
+                return
+            self._handle(packet)
+
+    def disconnected(self) -> None:
+        """The node, or the network, has ended the connection."""
+        self._wire = None
+        self._gone()
+
+    def _handle(self, packet: mqtt.Packet) -> None:
+        kind = packet.kind
+        if kind == mqtt.CONNACK:
+            self._connected(mqtt.connack(packet, 5))
+        elif kind == mqtt.PUBLISH:
+            self._delivery(mqtt.published(packet, 5))
+        elif kind in (mqtt.PUBACK, mqtt.PUBREC, mqtt.PUBCOMP):
+            self._answered(kind, mqtt.packet_id_of(packet), packet.body[2] if len(packet.body) > 2 else 0)
+        elif kind == mqtt.PUBREL:
+            packet_id = mqtt.packet_id_of(packet)
+            self._received.discard(packet_id)
+            self._send(mqtt.acknowledgement(mqtt.PUBCOMP, packet_id))
+        elif kind in (mqtt.SUBACK, mqtt.UNSUBACK):
+            self._waits.pop(mqtt.packet_id_of(packet))(mqtt.suback_codes(packet, 5)[0])
+        elif kind == mqtt.DISCONNECT:
+            code = self.disconnected_with = mqtt.server_disconnect(packet).reason_code
+            if code in (0x81, 0x82):
+                raise Violation(f"{self.name} was disconnected with 0x{code:02x}, and had done nothing wrong")
+
+    def _connected(self, answer: mqtt.Answer) -> None:
+        if answer.reason_code:
+            raise Violation(f"{self.name} was refused with 0x{answer.reason_code:02x}")
+        if self._session_is_known and not answer.session_present:
+            raise Violation(f"the session of {self.name} is lost")
+        self.state = ONLINE
+        self._wants_clean_start = False
+        if not answer.session_present:
+            self._start_anew()
+            if self._tap is not None:
+                self._tap.out = self.out
+        for packet_id, message in list(self.out.items()):  # [4.4.0-1], in the order first sent [4.6.0-1]
+            message.sent_count += 1
+            packet = self._bytes_out[packet_id]
+            self._send(bytes([packet[0] | 8]) + packet[1:])
+        for packet_id in self._released:
+            self._send(mqtt.acknowledgement(mqtt.PUBREL, packet_id))
+
+    def _delivery(self, publish: mqtt.Published) -> None:
+        if publish.qos == 0:
+            return
+        if publish.qos == 2:
+            identifiers = publish.values(0x0B)
+            target = self._truth.targets.get(self.names[int(str(identifiers[0]))])
+            if publish.packet_id not in self._received and target is not None and target.kind == SESSION:
+                self._truth.came_anew(target, number_of(publish.payload))
+            self._received.add(publish.packet_id)
+        each = Held(publish.packet_id, publish.qos)
+        if self.mode == PROMPT:
+            self._answer(each, 0)
+        elif self.mode == HOLD:
+            self.held.append(each)
+        else:
+            wire = self._wire
+            self._later(self.rng.randrange(50_000), lambda: self._answer(each, 0) if self._wire is wire else None)
+
+    def _answer(self, each: Held, reason_code: int) -> None:
+        if each.qos == 1:
+            self._send(mqtt.puback(each.packet_id, reason_code or None))
+            return
+        if reason_code:
+            self._received.discard(each.packet_id)
+        self._send(mqtt.pubrec(each.packet_id, reason_code or None))
+
+    def _answered(self, kind: int, packet_id: int, reason_code: int) -> None:
+        if kind == mqtt.PUBCOMP:
+            self._released.pop(packet_id, None)
+            return
+        message = self.out.pop(packet_id, None)
+        self._bytes_out.pop(packet_id, None)
+        if kind == mqtt.PUBREC and reason_code < 0x80:
+            if message is not None:
+                self._released[packet_id] = message
+            self._send(mqtt.acknowledgement(mqtt.PUBREL, packet_id))
+
+    # --- what it is made of ---
+
+    def _send(self, data: bytes) -> None:
+        if self._wire is not None:
+            self._wire.send(data)
+
+    def _gone(self) -> None:
+        self._wire = None
+        self.state = OFFLINE
+        self.held.clear()
+        self._waits.clear()
+        if not self._is_durable:
+            self._truth.ends(self.session_name)
+            self.names = {}  # a new one: the node's end of the connection may live a while longer
+
+    def _start_anew(self) -> None:
+        """The node knows nothing of us: neither do we [MQTT 4.1.0]. What was sent has an unknown fate."""
+        for message in [*self.out.values(), *self._released.values()]:
+            message.session_lost = True
+        self.out = {}  # a new one: the node's end of an earlier connection may live a while longer
+        self._bytes_out.clear()
+        self._released.clear()
+        self._received.clear()
+
+    def _free_id(self) -> int:
+        while self._next_id in self.out or self._next_id in self._released or self._next_id in self._waits:
+            self._next_id = self._next_id % 65_535 + 1
+        packet_id = self._next_id
+        self._next_id = self._next_id % 65_535 + 1
+        return packet_id

@@ -1,0 +1,70 @@
+"""The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many."""
+
+import argparse
+import sys
+from time import perf_counter  # how fast the simulation itself is; nothing of a run depends on it
+
+from simulation.run import STEPS_DEFAULT, Outcome, run
+from simulation.shrink import shrink
+from simulation.steps import Step, steps_of
+
+FAILURES_MAX = 5  # by default; then there is enough to look at
+
+
+def main() -> None:
+    """Play what the arguments say; exit with 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="replay this one")
+    parser.add_argument("--seeds", type=int, default=100, help="how many to play (default 100)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them (default 1)")
+    parser.add_argument("--steps", type=int, default=STEPS_DEFAULT, help=f"steps of a run (default {STEPS_DEFAULT})")
+    parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="end after so many failures")
+    given = parser.parse_args()
+    if given.seed is not None:
+        sys.exit(_replay(given.seed, given.steps))
+    sys.exit(_play_many(range(given.first, given.first + given.seeds), given.steps, given.failures))
+
+
+def replay_command(seed: int, count: int) -> str:
+    """Return the command that plays a run again."""
+    return f"make simulate SEED={seed} STEPS={count}"
+
+
+def describe(steps: list[Step], outcome: Outcome) -> str:
+    """Return a failing run in words: its steps, and what went wrong."""
+    lines = [f"{place:4} {step}" for place, step in enumerate(steps)]
+    place = "in the drain at the end" if outcome.failed_at >= len(steps) else f"at step {outcome.failed_at}"
+    return "\n".join([*lines, f"{place}: {outcome.violation}"])
+
+
+def _replay(seed: int, count: int) -> int:
+    outcome = run(seed, count=count)
+    if not outcome.violation:
+        print(f"seed {seed}, {count} steps: every promise was kept; trace {outcome.trace}")
+        return 0
+    print(f"seed {seed}: {outcome.violation}\nshrinking ...")
+    steps, outcome = shrink(seed, steps_of(seed, count))
+    print(describe(steps, outcome))
+    return 1
+
+
+def _play_many(seeds: range, count: int, failures_max: int) -> int:
+    began_s = perf_counter()
+    failures = deliveries = settled = crashes = played = 0
+    for seed in seeds:
+        outcome = run(seed, count=count)
+        played += 1
+        deliveries += outcome.deliveries_count
+        settled += outcome.settled_count
+        crashes += outcome.crashes_count
+        if outcome.violation:
+            failures += 1
+            print(f"seed {seed}: {outcome.violation}\n  again: {replay_command(seed, count)}")
+            if failures == failures_max:
+                break
+    took_s = perf_counter() - began_s
+    print(
+        f"{played} seeds of {count} steps, {failures} failed: {deliveries} deliveries, {settled} settled, "
+        f"{crashes} power failures; {played * count / took_s:.0f} steps/s"
+    )
+    return 1 if failures else 0

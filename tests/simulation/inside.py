@@ -1,0 +1,84 @@
+"""What has to hold inside the node between two moments, when no message is on its way between its actors.
+
+The one place of the simulation that looks at private parts: queues, ledgers, gates and the spool's accounts have to add
+up, whatever clients can see of it.
+"""
+
+from collections.abc import Iterator
+
+from actors.directory_messages import QueueHandle
+from actors.queue_directory import QueueDirectory
+from gateway.node import Node
+from messaging.ledger import Ledger
+from simulation.memory_store import Image
+from simulation.truth import Violation
+from storage.spool_plan import RECORDS_TRIMMED_MIN
+
+
+def queues_of(node: Node) -> list[QueueHandle]:
+    """Return the queues there are."""
+    directory = node.queues.actor
+    assert isinstance(directory, QueueDirectory)
+    return list(directory._queues.values())
+
+
+def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
+    """Yield the ledgers of a queue's partitions."""
+    for cell in (queue.cell.children or {}).values():
+        yield cell.actor._partition._ledger
+
+
+def check_inside(node: Node, *, thorough: bool) -> None:
+    """Hold the node's accounts against each other. Raises Violation."""
+    spooled_bytes = memory_bytes = 0
+    for queue in queues_of(node):
+        gate, config = queue.target.gate, queue.definition.config
+        count = size = 0
+        for ledger in ledgers_of(queue):
+            count += ledger.waiting_count
+            size += ledger.waiting_bytes
+            memory_bytes += ledger.memory_bytes
+            if config.partition_count > 0 and len(ledger.flows) > 1:
+                raise Violation(f"a partition of {queue.name} has {len(ledger.flows)} owners: {ledger.flows}")
+            if thorough:
+                _check_ledger(queue, ledger)
+        if (gate.usage_count, gate.usage_bytes) != (count, size):
+            raise Violation(
+                f"the gate of {queue.name} counts {gate.usage_count} messages of {gate.usage_bytes} bytes, "
+                f"its partitions hold {count} of {size}"
+            )
+        if gate.usage_bytes > gate.usage_bytes_max:
+            raise Violation(f"{queue.name} holds {gate.usage_bytes} bytes of {gate.usage_bytes_max}")
+        spooled_bytes += size if queue.durable else 0
+    if node.spool_gate.usage_bytes != spooled_bytes:
+        raise Violation(f"the spool's gate counts {node.spool_gate.usage_bytes} bytes, queues hold {spooled_bytes}")
+    if node.memory.used_bytes != memory_bytes:
+        raise Violation(f"the memory budget counts {node.memory.used_bytes} bytes, partitions hold {memory_bytes}")
+
+
+def check_at_rest(node: Node, image: Image) -> None:
+    """Everything was drained and settled: nothing may be left over. Raises Violation."""
+    for queue in queues_of(node):
+        for ledger in ledgers_of(queue):
+            if ledger.waiting_count or ledger.memory_bytes or ledger.failures or ledger.requeued.total:
+                raise Violation(
+                    f"{queue.name} was drained, and holds {ledger.waiting_count} messages, {ledger.memory_bytes} bytes "
+                    f"in memory, {ledger.requeued.total} to deliver again, failures of {sorted(ledger.failures)}; "
+                    f"flows {list(ledger.flows)}"
+                )
+            if ledger.floor != ledger.next_sequence:
+                raise Violation(f"{queue.name} is empty, and its floor is {ledger.floor} of {ledger.next_sequence}")
+    needed = [slot.number for slot in node.planner.slots if slot.needed_count > 0]
+    if needed:
+        raise Violation(f"nothing waits, and the journal keeps records {needed}")
+    if len(image.journal) > 2 * RECORDS_TRIMMED_MIN:
+        raise Violation(f"nothing waits, and the journal has {len(image.journal)} records")
+    if image.pages:
+        raise Violation(f"nothing waits, and the store keeps pages {sorted(image.pages)}")
+
+
+def _check_ledger(queue: QueueHandle, ledger: Ledger) -> None:
+    try:
+        ledger.check()
+    except AssertionError as error:
+        raise Violation(f"a ledger of {queue.name} is not in order: {error}") from error

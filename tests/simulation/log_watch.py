@@ -1,0 +1,29 @@
+"""The node's log as evidence: an error that the simulation did not cause is a fault of the node."""
+
+import logging
+
+EXPECTED = ("cannot be read", "was set aside")  # pages that the simulation damaged
+
+
+class LogWatch(logging.Handler):
+    """Collects errors while a run lasts, and keeps everything else quiet."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.errors: list[str] = []
+        self._logger = logging.getLogger("sluicegate")
+        self._before = self._logger.level, self._logger.propagate
+        self._logger.setLevel(logging.ERROR)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not any(each in text for each in EXPECTED):
+            self.errors.append(text if record.exc_info is None else f"{text} ({self.format(record)})")
+
+    def stop(self) -> None:
+        """Leave the log as it was."""
+        self._logger.removeHandler(self)
+        level, self._logger.propagate = self._before
+        self._logger.setLevel(level)

@@ -1,0 +1,139 @@
+"""Faults to be planted into a copy of the sources, to see that the simulation finds them.
+
+Each is the kind of mistake that a change could bring in, as small as such mistakes are. They are text edits, because
+compiled classes cannot be patched: the copy runs uncompiled.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = 40
+ROOMS = ("messaging", "storage", "actors", "protocols", "gateway")
+
+
+class Edit(NamedTuple):
+    """A piece of one file, which stands there exactly once, and what takes its place."""
+
+    file: str
+    old: str
+    new: str
+
+
+class Planted(NamedTuple):
+    """One fault."""
+
+    name: str
+    edits: tuple[Edit, ...]
+
+
+FAULTS = (
+    Planted(
+        "a publisher is confirmed before the commit",
+        (
+            Edit(
+                "actors/spool.py",
+                "        self._writer.write(commit.job, self.cell.inbox)\n",
+                "        self._writer.write(commit.job, self.cell.inbox)\n"
+                "        for publication in commit.publications:\n"
+                "            _confirm(publication)\n",
+            ),
+            Edit(
+                "actors/spool.py",
+                "for publication in commit.publications:\n            _confirm(publication)\n        for table",
+                "for table",
+            ),
+        ),
+    ),
+    Planted(
+        "a partition changes hands without taking it from its owner",
+        (
+            Edit(
+                "messaging/rebalance.py",
+                "return [Move(DETACH, partition, slot.owner, slot.epoch), self._give(",
+                "return [self._give(",
+            ),
+        ),
+    ),
+    Planted(
+        "a trim of the journal takes one record too many",
+        (Edit("storage/spool_plan.py", "        return through, ", "        return through + 1, "),),
+    ),
+    Planted(
+        "what a failed commit takes back ends one message too late",
+        (Edit("actors/spool.py", "match.first_sequence + count)", "match.first_sequence + count + 1)"),),
+    ),
+    Planted(
+        "what a crash left is delivered without the redelivered flag",
+        (Edit("messaging/ledger.py", "redelivered = again or first < self.suspect_end", "redelivered = again"),),
+    ),
+    Planted(
+        "a released message is delivered again without the redelivered flag",
+        (
+            Edit(
+                "messaging/ledger.py",
+                "redelivered = again or first < self.suspect_end",
+                "redelivered = first < self.suspect_end",
+            ),
+        ),
+    ),
+)
+
+
+def plant(fault: Planted, folder: Path) -> None:
+    """Copy the sources into the folder with the fault in them. Raises ValueError when an edit does not fit any more."""
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for edit in fault.edits:
+        path = folder / edit.file
+        text = path.read_text()
+        if text.count(edit.old) != 1:
+            raise ValueError(
+                f"{edit.file} has {text.count(edit.old)} places for the fault {fault.name!r}: {edit.old!r}"
+            )
+        path.write_text(text.replace(edit.old, edit.new))
+
+
+class Played(NamedTuple):
+    """What became of seeds over planted sources."""
+
+    played: int
+    failed: int
+    first: str  # what was found first, with its seed
+
+
+def play(folder: Path, *, seeds: int, failures_max: int) -> Played:
+    """Play seeds over planted sources, until so many have failed."""
+    path = os.pathsep.join([str(folder), str(ROOT / "tests")])
+    played = subprocess.run(
+        [sys.executable, "-P", "-m", "simulation", "--seeds", str(seeds), "--failures", str(failures_max)],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if played.returncode not in (0, 1):
+        raise RuntimeError(played.stderr)
+    found = [line for line in played.stdout.splitlines() if line.startswith("seed ")]
+    summary = played.stdout.splitlines()[-1].split()
+    return Played(int(summary[0]), len(found), found[0] if found else "")
+
+
+def main() -> None:
+    """Print for each fault how many of the seeds find it: the table of docs/testing.md."""
+    for fault in FAULTS:
+        with tempfile.TemporaryDirectory() as folder:
+            plant(fault, Path(folder))
+            first = play(Path(folder), seeds=SEEDS, failures_max=1)
+            every = play(Path(folder), seeds=SEEDS, failures_max=SEEDS)
+        print(f"| {fault.name} | {first.played} | {every.failed} of {every.played} |")
+
+
+if __name__ == "__main__":
+    main()

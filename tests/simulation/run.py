@@ -1,0 +1,83 @@
+"""One run: the steps of a seed, then the drain at the end. And what is known of it afterwards."""
+
+from dataclasses import dataclass
+
+from simulation.actions import NAMES, play, queue_id
+from simulation.client import OFFLINE, PROMPT
+from simulation.inside import check_at_rest, queues_of
+from simulation.steps import Step, steps_of
+from simulation.truth import Violation
+from simulation.virtual_loop import EndlessLoop
+from simulation.world import CONSUMERS, FLEETING, World
+
+DRAIN_ROUND_US = 2_000_000
+DRAIN_ROUNDS_MAX = 100
+STEPS_DEFAULT = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a run. `violation` is empty when every promise was kept."""
+
+    seed: int
+    violation: str
+    failed_at: int  # the step that failed; the number of steps when it was the drain
+    trace: str
+    deliveries_count: int
+    settled_count: int
+    crashes_count: int
+
+
+def run(seed: int, steps: list[Step] | None = None, *, count: int = STEPS_DEFAULT) -> Outcome:
+    """Play the steps of a seed, or some of them, then drain."""
+    steps = steps_of(seed, count) if steps is None else steps
+    world = World(seed)
+    violation, played = "", 0
+    try:
+        for step in steps:
+            play(world, step)
+            played += 1
+        drain(world)
+    except (Violation, AssertionError, EndlessLoop, TimeoutError) as error:
+        violation = f"{type(error).__name__}: {error}"
+    finally:
+        world.close()
+    truth = world.truth
+    return Outcome(
+        seed, violation, played, world.trace.hexdigest(), truth.deliveries_count, truth.settled_count, truth.crashes
+    )
+
+
+def drain(world: World) -> None:
+    """Mend everything, let willing consumers take what is left, and see that nothing is lost and nothing left over."""
+    world.reseed(0)
+    world.faults.full = False
+    world.faults.failures_left = 0
+    world.finish_admin()
+    world.advance(5_000_000)
+    for name in NAMES:
+        if name in world.truth.targets:
+            opened: dict[str, object] = {"ingress_enabled": True, "egress_enabled": True, "max_redelivery_count": 0}
+            world.ask(world.view.update_queue(name, opened))
+            world.truth.outage(name, False)
+            world.truth.limits(name, 0)
+    for rounds in range(DRAIN_ROUNDS_MAX):
+        for client in world.clients.values():
+            client.stall(False)
+            client.mode = PROMPT
+            client.settle(len(client.held), order=0, reason_code=0, twice=False)
+            if client.state == OFFLINE:
+                client.connect(clean_start=client.name in FLEETING)
+        world.advance(DRAIN_ROUND_US)
+        if rounds < len(CONSUMERS):
+            for name in NAMES:
+                world.clients[CONSUMERS[rounds]].consume(queue_id(name), name, 1)
+        elif not any(queue.target.gate.usage_count for queue in queues_of(world.node)):
+            break
+        world.advance(DRAIN_ROUND_US)
+    world.advance(DRAIN_ROUND_US)
+    world.truth.check_nothing_is_lost()
+    check_at_rest(world.node, world.image)
+    world.restart()
+    world.truth.check_nothing_is_lost()
+    check_at_rest(world.node, world.image)

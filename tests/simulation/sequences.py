@@ -1,0 +1,40 @@
+"""What the store may rely on: a sequence stands for one message for ever, and was reserved before it was used."""
+
+from simulation.memory_store import Image
+from simulation.tap import number_of
+from simulation.truth import Violation
+from storage.interface import CommitJob
+from storage.record_cursor import decode_cursor
+from storage.record_journal import decode_journal_record
+
+
+class SequenceBook:
+    """Every sequence that a commit wrote, over all lives of the node."""
+
+    def __init__(self, image: Image) -> None:
+        self._image = image
+        self._messages: dict[tuple[int, int], int] = {}  # partition id, sequence -> message number
+        self._gone: set[int] = set()
+
+    def committed(self, job: CommitJob) -> None:
+        """Look at what a commit wrote. What it wrote for partitions that are gone counts for nothing."""
+        self._gone.update(job.partition_purges)
+        if job.record is None:
+            return
+        for batch, matches in decode_journal_record(job.record).entries:
+            numbers = [number_of(payload) for payload in batch.payloads()]
+            for partition_id, first, rows in matches:
+                its_rows = range(batch.count) if rows is None else rows
+                for sequence, row in enumerate(its_rows, first):
+                    self._wrote(partition_id, sequence, numbers[row])
+
+    def _wrote(self, partition_id: int, sequence: int, number: int) -> None:
+        if partition_id in self._gone:
+            return
+        place = (partition_id, sequence)
+        if self._messages.setdefault(place, number) != number:
+            raise Violation(f"{place} stood for message {self._messages[place]} and now for {number}")
+        cursor = self._image.cursors.get(partition_id)
+        reserved = 0 if cursor is None else decode_cursor(cursor).next_sequence
+        if sequence >= reserved:
+            raise Violation(f"{place} was written while only sequences below {reserved} were reserved")

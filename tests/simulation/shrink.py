@@ -1,0 +1,29 @@
+"""Shrinking a failing run: leave out steps as long as it still fails, most at a time first (delta debugging)."""
+
+from simulation.run import Outcome, run
+from simulation.steps import Step
+
+RUNS_MAX = 600
+
+
+def shrink(seed: int, steps: list[Step]) -> tuple[list[Step], Outcome]:
+    """Return fewer steps that still fail, and what becomes of them. The given ones have to fail."""
+    outcome = run(seed, steps)
+    assert outcome.violation, "only a failing run can be shrunk"
+    kept = steps[: outcome.failed_at + 1]
+    size = max(1, len(kept) // 2)
+    runs = 0
+    while runs < RUNS_MAX:
+        place, smaller = 0, False
+        while place < len(kept) and runs < RUNS_MAX:
+            fewer = kept[:place] + kept[place + size :]
+            its = run(seed, fewer)
+            runs += 1
+            if its.violation:
+                kept, outcome, smaller = fewer[: its.failed_at + 1], its, True
+            else:
+                place += size
+        if size == 1 and not smaller:
+            break
+        size = max(1, size // 2)
+    return kept, outcome

@@ -1,0 +1,76 @@
+"""What happens in a run, as data: a seed makes a list of steps, and any part of such a list can be played.
+
+A step names its actors by number, taken modulo what there is when it is played, and carries a salt for everything that
+is drawn while it runs. So steps can be left out, and those that stay do much the same.
+"""
+
+from random import Random
+from typing import NamedTuple
+
+
+class Step(NamedTuple):
+    """One thing that happens, and how long nothing else does."""
+
+    kind: str
+    who: int
+    what: int
+    amount: int
+    salt: int
+    then_us: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}(who={self.who}, what={self.what}, amount={self.amount}) then {self.then_us / 1000} ms"
+
+
+# How often each kind is drawn, before a seed makes some of them more frequent and leaves others out.
+WEIGHTS = {
+    "publish": 30.0,
+    "connect": 12.0,
+    "settle": 12.0,
+    "consume": 8.0,
+    "subscribe": 4.0,
+    "unsubscribe": 1.5,
+    "mode": 4.0,
+    "cut": 4.0,
+    "close": 2.0,
+    "vanish": 1.0,
+    "stall": 1.5,
+    "read_on": 2.0,
+    "wait": 3.0,
+    "purge": 0.7,
+    "delete": 0.4,
+    "create": 1.5,
+    "ingress": 0.7,
+    "egress": 0.7,
+    "limit": 0.5,
+    "power": 1.2,
+    "restart": 0.6,
+    "full": 0.6,
+    "room": 1.5,
+    "refuse": 0.6,
+    "slow": 1.5,
+    "damage": 0.3,
+}
+ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room")
+PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
+
+
+def steps_of(seed: int, count: int) -> list[Step]:
+    """Return the steps of a seed. Each seed has its own taste, so that rare things meet often in some of them."""
+    rng = Random(seed)
+    weights = {}
+    for kind, weight in WEIGHTS.items():
+        taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))
+        weights[kind] = weight * (max(taste, 1.0) if kind in ALWAYS else taste)
+    kinds = rng.choices(list(weights), list(weights.values()), k=count)
+    return [
+        Step(
+            kind,
+            rng.randrange(1 << 16),
+            rng.randrange(1 << 16),
+            rng.randrange(1 << 16),
+            rng.randrange(1 << 32),
+            rng.choice(PAUSES_US),
+        )
+        for kind in kinds
+    ]

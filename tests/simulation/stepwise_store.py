@@ -1,0 +1,72 @@
+"""The store's two threads as steps of the virtual loop: each commit and each read takes a while, in two parts.
+
+A commit is first made and later reported, so a power failure can come before, between and after.
+"""
+
+from random import Random
+
+from actors.messages import ReadPage
+from actors.runtime import Runtime
+from actors.spool_io import carry_out, read_page, store_has_room
+from messaging.address import Address
+from storage.interface import CommitJob, Store
+
+QUICK_US = 400
+SLOW_US = 300_000
+
+
+class Pace:
+    """How long the disk takes. `slow_left` operations take long."""
+
+    def __init__(self) -> None:
+        self.rng = Random(0)  # seeded anew by each step
+        self.slow_left = 0
+
+    def delay_s(self) -> float:
+        """Return the time of one part of an operation."""
+        if self.slow_left > 0:
+            self.slow_left -= 1
+            return self.rng.randrange(SLOW_US) / 1_000_000
+        return self.rng.randrange(QUICK_US) / 1_000_000
+
+
+class StepwiseStore:
+    """A store behind a writer and a reader that work when virtual time says so, each one thing at a time."""
+
+    def __init__(self, store: Store, runtime: Runtime, pace: Pace) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._pace = pace
+        self._reads: list[ReadPage] = []
+        self._reading = False
+
+    def write(self, job: CommitJob, reply_to: Address) -> None:
+        """Commit after a while, and report after another."""
+        self._runtime.loop.call_later(self._pace.delay_s(), self._commit, job, reply_to)
+
+    def read(self, request: ReadPage) -> None:
+        """Read in the order asked."""
+        self._reads.append(request)
+        self._read_next()
+
+    def has_room(self) -> bool:
+        """Return whether a store that was full takes messages again."""
+        return store_has_room(self._store)
+
+    def stop(self) -> None:
+        """Nothing is left to do: the node stops when its spool is idle."""
+
+    def _commit(self, job: CommitJob, reply_to: Address) -> None:
+        report = carry_out(self._store, job)
+        self._runtime.loop.call_later(self._pace.delay_s(), reply_to.post, report)
+
+    def _read_next(self) -> None:
+        if self._reads and not self._reading:
+            self._reading = True
+            self._runtime.loop.call_later(self._pace.delay_s(), self._read, self._reads.pop(0))
+
+    def _read(self, request: ReadPage) -> None:
+        answer = read_page(self._store, request)
+        self._reading = False
+        self._runtime.loop.call_later(self._pace.delay_s(), request.partition.post, answer)
+        self._read_next()

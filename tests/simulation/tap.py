@@ -1,0 +1,123 @@
+"""What passes one connection, seen at the node's end and told to the truth.
+
+It also holds the node to the protocol's own promises: the client's Receive Maximum, and packet ids that are not reused.
+"""
+
+import mqtt_packets as mqtt
+from simulation.truth import Message, Target, Truth, Violation
+
+SUBSCRIPTION_IDENTIFIER = 0x0B
+USER_PROPERTY = 0x26
+
+
+class Tap:
+    """One connection. `names` and `out` are the client's: the targets that its subscription identifiers stand for, and
+    what it has sent under which packet id."""
+
+    def __init__(
+        self,
+        truth: Truth,
+        client: str,
+        *,
+        receive_maximum: int,
+        names: dict[int, str],
+        out: dict[int, Message],
+    ) -> None:
+        self._truth = truth
+        self._client = client
+        self._receive_maximum = receive_maximum
+        self._names = names
+        self.out = out  # the client's: it begins another when it starts anew
+        self._unanswered: dict[int, tuple[Target, int, int] | None] = {}  # id -> target, message, cuts of the target
+        self._published: set[int] = set()  # ids
+        self._unread = b""
+        self._requests_count = 0
+        self._has_unsubscribed = False
+        self._has_ended = False
+
+    # --- node to client ---
+
+    def written(self, data: bytes) -> None:
+        """The node writes whole packets."""
+        for packet in mqtt.packets_of(data):
+            kind = packet.kind
+            if kind == mqtt.PUBLISH:
+                self._delivery(mqtt.published(packet, 5))
+            elif kind in (mqtt.PUBACK, mqtt.PUBREC):
+                message = self.out.get(mqtt.packet_id_of(packet))
+                if message is None:
+                    raise Violation(f"{self._client} was answered for a packet id that it does not use")
+                self._truth.promised(message, packet.body[2] if len(packet.body) > 2 else 0)
+            elif kind == mqtt.PUBREL:
+                self._release(mqtt.packet_id_of(packet))
+            elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
+                self._requests_count -= 1
+            elif kind == mqtt.DISCONNECT:
+                self._has_ended = True
+
+    def _delivery(self, publish: mqtt.Published) -> None:
+        identifiers = publish.values(SUBSCRIPTION_IDENTIFIER)
+        name = self._names.get(int(str(identifiers[0]))) if identifiers else None
+        if name is None:
+            raise Violation(f"{self._client} got {publish} and has no such subscription")
+        target = self._truth.targets.get(name)
+        if target is None:  # it is being deleted
+            if publish.packet_id:
+                self._published.add(publish.packet_id)
+                self._take(publish.packet_id, None)
+            return
+        number = number_of(publish.payload)
+        said = dict([each for each in publish.values(USER_PROPERTY) if isinstance(each, tuple)])
+        flagged = said.get("sluicegate-redelivered") == "true"
+        count = int(said.get("sluicegate-delivery-count", "0"))
+        self._truth.delivered(target, number, self, flagged, count)
+        if publish.packet_id:
+            if publish.packet_id in self._unanswered:
+                raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
+            self._published.add(publish.packet_id)
+            self._take(publish.packet_id, (target, number, target.egress_cuts))
+
+    def _release(self, packet_id: int) -> None:
+        """A PUBREL: it keeps its place in the window, or takes one when it goes on from an earlier connection."""
+        if packet_id not in self._published:  # else it answers a PUBREC that was sent twice
+            self._take(packet_id, None)
+
+    def _take(self, packet_id: int, what: tuple[Target, int, int] | None) -> None:
+        self._unanswered[packet_id] = what
+        if len(self._unanswered) > self._receive_maximum:
+            raise Violation(f"{self._client} takes {self._receive_maximum} at a time, and has {len(self._unanswered)}")
+
+    # --- client to node ---
+
+    def read(self, data: bytes) -> None:
+        """The node reads bytes, cut anywhere. Behind its DISCONNECT it does not look at them."""
+        if self._has_ended:
+            return
+        packets, self._unread = mqtt.take_packets(self._unread + data)
+        for packet in packets:
+            kind = packet.kind
+            if kind in (mqtt.PUBACK, mqtt.PUBREC):
+                self._settlement(mqtt.packet_id_of(packet), kind, packet.body[2] if len(packet.body) > 2 else 0)
+            elif kind == mqtt.PUBCOMP:
+                self._unanswered.pop(mqtt.packet_id_of(packet), None)
+            elif kind in (mqtt.CONNECT, mqtt.SUBSCRIBE, mqtt.UNSUBSCRIBE):
+                self._requests_count += 1
+                self._has_unsubscribed = self._has_unsubscribed or kind == mqtt.UNSUBSCRIBE
+
+    def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
+        what = self._unanswered.get(packet_id)
+        if kind == mqtt.PUBACK or reason_code >= 0x80:
+            self._unanswered.pop(packet_id, None)
+        if what is None:
+            return  # answered twice, or of a queue that is gone
+        if packet_id in self._unanswered:
+            self._unanswered[packet_id] = None
+        target, number, cuts = what
+        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.egress_cuts
+        # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
+        self._truth.settled(target, number, for_good=kind == mqtt.PUBACK and not is_void)
+
+
+def number_of(payload: bytes) -> int:
+    """Return which message a payload is."""
+    return int(payload.split(b"|", 1)[0])

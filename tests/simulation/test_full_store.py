@@ -1,0 +1,72 @@
+"""What a full store must not do, played on virtual time. Each was found by a seed."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulation.client import OFFLINE, ONLINE
+from simulation.world import World
+
+A_WHILE_US = 2_000_000
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(1)
+    yield made
+    made.close()
+
+
+def names_of_queues(world: World) -> list[str]:
+    return [view.config.name for view in world.ask(world.view.list_queues())]
+
+
+def test_a_queue_can_be_deleted_from_a_full_store_and_does_not_come_back(world: World) -> None:
+    """Deleting makes room: it is written from the reserve, with the queue's messages, in one commit."""
+    world.faults.full = True
+    world.truth.ends("first")
+
+    world.ask(world.view.delete_queue("first"))
+    world.power_fails()
+
+    assert "first" not in names_of_queues(world)
+
+
+def test_a_deletion_is_not_answered_before_a_store_that_refuses_has_taken_it(world: World) -> None:
+    """A queue whose deletion was refused would come back empty, and count its sequences from 1 again."""
+    world.faults.failures_left = 3
+    world.truth.ends("first")
+
+    world.ask(world.view.delete_queue("first"))
+
+    assert world.faults.failures_left == 0
+    assert b"queue/first" not in [key for table in world.image.tables.values() for key in table]
+
+
+def test_a_node_starts_on_a_full_store_without_the_declared_queues_it_cannot_write(world: World) -> None:
+    """A full store has to be opened, or it could not be emptied."""
+    world.truth.ends("first")
+    world.ask(world.view.delete_queue("first"))
+    world.faults.full = True
+
+    world.power_fails()
+    assert "first" not in names_of_queues(world)
+
+    world.faults.full = False
+    world.power_fails()
+    assert "first" in names_of_queues(world)
+
+
+def test_a_client_whose_session_cannot_be_stored_is_told_so(world: World) -> None:
+    """It is disconnected with 0x97, and nothing of it is an error of the node: those fail the world's checks."""
+    client = world.clients["s0"]
+    client.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    assert client.state == ONLINE
+    world.faults.full = True
+
+    client.subscribe("work/", 1)
+    world.advance(A_WHILE_US)
+
+    assert client.state == OFFLINE
+    assert client.disconnected_with == 0x97

@@ -1,0 +1,18 @@
+"""The simulation finds faults: each of these is planted into a copy of the sources, and has to be found."""
+
+from pathlib import Path
+
+import pytest
+
+from simulation.planted import FAULTS, Planted, plant, play
+
+SEEDS_MAX = 100  # all are found within a third of it, `docs/testing.md` says how soon
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found(fault: Planted, tmp_path: Path) -> None:
+    plant(fault, tmp_path)
+    played = play(tmp_path, seeds=SEEDS_MAX, failures_max=1)
+    assert played.failed == 1, f"{played.played} seeds, and none noticed that {fault.name}"

@@ -1,0 +1,298 @@
+"""What was promised and what was seen, kept plainly: the judge of a simulated run.
+
+It knows nothing of the broker's inside. It is told what the node writes to its clients and reads from them, at the
+moment it does, and what administrators asked for. Time here is a count of events (`tick`).
+
+Rules it holds the node to, `Violation` otherwise:
+
+- a message that was never published does not come, nor one whose topic a queue does not want;
+- what was confirmed is settled in the end by a consumer of every queue that had to get it, or an administrator purged
+  it, or it was tried as often as the queue allows, or it lay in a page that the simulation damaged;
+- first deliveries of a queue with an order come in the order published; and nothing comes while something confirmed
+  before it, of the same key, is neither settled nor with the very same consumer;
+- a second delivery says that it is one, and how often it was tried is never less than what consumers saw;
+- what is settled does not come again, unless the node crashed or the settlement was void;
+- exactly once is once.
+"""
+
+from dataclasses import dataclass, field
+
+
+class Violation(Exception):
+    """The node broke a promise."""
+
+
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+PARTITIONED = "partitioned"
+SESSION = "session"
+
+NOT_YET = 1 << 60  # a tick that never comes
+
+
+@dataclass(eq=False)
+class Message:
+    """One message of one publisher."""
+
+    number: int
+    publisher: str
+    key: str
+    topic: str
+    qos: int
+    sent_tick: int
+    crashes_when_sent: int
+    sent_count: int = 1
+    promised_tick: int = 0  # the node wrote that it has it
+    promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
+    refused: bool = False
+    session_lost: bool = False  # the publisher started anew without hearing what became of it
+
+    def __repr__(self) -> str:
+        return f"message {self.number} ({self.publisher}, key {self.key!r}, QoS {self.qos}, {self.topic})"
+
+
+@dataclass(eq=False)
+class Seen:
+    """What consumers of one target saw of one message."""
+
+    count: int = 0
+    fresh_count: int = 0  # deliveries that were not flagged as redelivered
+    settled_tick: int = 0
+    settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
+    holder: object = None  # connection it was last written to
+    count_since_crash: int = 0
+    crashes: int = 0
+    new_count: int = 0  # of QoS 2: under a packet id that was not in use
+
+
+@dataclass(eq=False)
+class Target:
+    """A queue between its creation and its end, or a session's subscription."""
+
+    name: str
+    kind: str
+    prefixes: tuple[str, ...]  # of topics it wants
+    since_tick: int
+    until_tick: int = 0  # 0: it is still there
+    may_give_up: bool = False  # it had a limit of redeliveries at some time
+    tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
+    was_configured: bool = False
+    outages: list[list[int]] = field(default_factory=list)  # [from, until or 0]: takes nothing
+    purges: list[list[int]] = field(default_factory=list)  # [from, until or 0]
+    seen: dict[int, Seen] = field(default_factory=dict)
+    lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
+    highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
+    damaged: set[int] = field(default_factory=set)
+    egress_cuts: int = 0  # how often its flows were ended by an administrator
+
+    def wants(self, topic: str) -> bool:
+        """Return whether it is subscribed to the topic."""
+        return topic.startswith(self.prefixes)
+
+    def line_of(self, message: Message) -> str | None:
+        """Return what the message is in order with; None: nothing."""
+        if self.kind == SHARED:
+            return None
+        if self.kind == SESSION:
+            return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
+        return f"{message.publisher} {message.key}" if self.kind == PARTITIONED else message.publisher
+
+
+class Truth:
+    """Everything that was promised in one run, over all lives of the node."""
+
+    def __init__(self) -> None:
+        self.tick = 1
+        self.crashes = 0
+        self.store_faults = 0
+        self.messages: dict[int, Message] = {}
+        self.targets: dict[str, Target] = {}  # those there are now
+        self.ended: list[Target] = []
+        self.deliveries_count = 0
+        self.settled_count = 0
+
+    def next_tick(self) -> int:
+        """Note that something happened; return when."""
+        self.tick += 1
+        return self.tick
+
+    # --- publishers ---
+
+    def sent(self, publisher: str, key: str, topic: str, qos: int) -> Message:
+        """A publisher sends a message for the first time."""
+        number = len(self.messages) + 1
+        message = Message(number, publisher, key, topic, qos, self.next_tick(), self.crashes)
+        self.messages[number] = message
+        return message
+
+    def promised(self, message: Message, reason_code: int) -> None:
+        """The node wrote PUBACK or PUBREC."""
+        tick = self.next_tick()
+        if reason_code >= 0x80:
+            message.refused = True
+            if message.promised_tick == 0 and self.store_faults == 0:
+                for target in [*self.targets.values(), *self.ended]:
+                    if target.name and message.number in target.seen:
+                        raise Violation(f"{message} was refused, and {target.name} has delivered it")
+            return
+        if message.promised_tick:
+            return
+        message.promised_tick = tick
+        message.promised_to_nobody = reason_code == 0x10
+        for target in self.targets.values():
+            if not self._is_owed(message, target):
+                continue
+            if message.promised_to_nobody:
+                raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
+            line = target.line_of(message)
+            if line is not None and not message.refused:  # sent again after a refusal it stands behind later ones
+                seen = target.seen.get(message.number)
+                if seen is None or seen.settled_tick == 0:
+                    target.lines.setdefault(line, []).append(message)
+
+    # --- targets ---
+
+    def begins(self, name: str, kind: str, prefixes: tuple[str, ...], *, is_sure: bool = True) -> Target:
+        """A queue exists, or a session is subscribed; from now on, or if not `is_sure` from when its tick is set."""
+        target = self.targets[name] = Target(name, kind, prefixes, self.next_tick() if is_sure else NOT_YET)
+        return target
+
+    def ends(self, name: str) -> None:
+        """A queue or session is about to go."""
+        target = self.targets.pop(name, None)
+        if target is not None:
+            target.until_tick = self.next_tick()
+            self.ended.append(target)
+
+    def outage(self, name: str, begins: bool) -> None:
+        """A queue may take nothing from now on, or does so again."""
+        target = self.targets.get(name)
+        if target is None:
+            return
+        tick = self.next_tick()
+        is_out = bool(target.outages) and target.outages[-1][1] == 0
+        if begins and not is_out:
+            target.outages.append([tick, 0])
+        elif not begins and is_out:
+            target.outages[-1][1] = tick
+
+    def limits(self, name: str, redeliveries_max: int) -> None:
+        """A queue may have this limit of redeliveries from now on; 0: none."""
+        target = self.targets[name]
+        was_limited = target.tries_max > 0 or not target.was_configured
+        target.was_configured = True
+        target.may_give_up = target.may_give_up or redeliveries_max > 0
+        limited = redeliveries_max > 0 and was_limited
+        target.tries_max = max(target.tries_max, redeliveries_max + 1) if limited else 0
+
+    # --- consumers ---
+
+    def delivered(self, target: Target, message_number: int, holder: object, flagged: bool, count: int) -> None:
+        """The node wrote a delivery. `count` 0: this protocol does not tell."""
+        message = self.messages.get(message_number)
+        if message is None:
+            raise Violation(f"{target.name} delivered {message_number}, which nobody published")
+        if not target.wants(message.topic):
+            raise Violation(f"{target.name} delivered {message}, and does not want its topic")
+        if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
+            raise Violation(f"{target.name} delivered {message}, which was refused")
+        self.deliveries_count += 1
+        seen = target.seen.setdefault(message_number, Seen())
+        self._check_order(target, message, seen, holder)
+        if target.kind != SESSION:
+            self._check_flags(target, message, seen, flagged, count)
+        if seen.settled_for_good == self.crashes and message.sent_count == 1:
+            raise Violation(f"{target.name} delivered {message} again, after it was settled")
+        if seen.crashes != self.crashes:
+            seen.crashes = self.crashes
+            seen.count_since_crash = 0
+        seen.count += 1
+        seen.count_since_crash += 1
+        seen.fresh_count += 0 if flagged else 1
+        seen.holder = holder
+
+    def came_anew(self, target: Target, message_number: int) -> None:
+        """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
+        message, seen = self.messages[message_number], target.seen[message_number]
+        seen.new_count += 1
+        if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
+            raise Violation(f"{target.name} got {message} twice under QoS 2")
+
+    def settled(self, target: Target, message_number: int, *, for_good: bool) -> None:
+        """The node read a settlement. `for_good`: nothing but a crash can bring the message again."""
+        message = self.messages[message_number]
+        seen = target.seen[message_number]
+        if seen.settled_tick == 0:
+            self.settled_count += 1
+        seen.settled_tick = self.next_tick()
+        if for_good and target.kind != PARTITIONED:
+            seen.settled_for_good = self.crashes
+        line = target.lines.get(target.line_of(message) or "")
+        if line is not None and message in line:
+            line.remove(message)
+
+    def _check_order(self, target: Target, message: Message, seen: Seen, holder: object) -> None:
+        line = target.line_of(message)
+        if line is None:
+            return
+        later = self.messages.get(target.highest.get(line, 0))
+        was_sent_once = later is not None and message.sent_count == later.sent_count == 1
+        if later is not None and was_sent_once and seen.count == 0 and later.number > message.number:
+            raise Violation(f"{target.name} delivered {message} behind {later}")
+        if seen.count == 0:
+            target.highest[line] = max(message.number, target.highest.get(line, 0))
+        for earlier in target.lines.get(line, ()):
+            if earlier.number >= message.number:
+                break
+            its = target.seen.get(earlier.number)
+            if its is not None and its.holder is holder and its.crashes == self.crashes:
+                continue
+            if not self._is_excused(earlier, target):
+                raise Violation(
+                    f"{target.name} delivered {message} while {earlier}, confirmed before, "
+                    f"{'was never delivered' if its is None else 'is unsettled with another consumer'}"
+                )
+
+    def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
+        if not flagged and seen.fresh_count >= message.sent_count:
+            raise Violation(
+                f"{target.name} delivered {message} for the {seen.count + 1}th time, not flagged as redelivered; "
+                f"it was sent {message.sent_count} times"
+            )
+        before = seen.count_since_crash if seen.crashes == self.crashes else 0
+        if flagged and message.sent_count == 1 and count < before + 1:
+            raise Violation(f"{target.name} delivered {message} with count {count}, and it came {before} times before")
+        if 0 < target.tries_max < count:
+            raise Violation(f"{target.name} delivered {message} with count {count} of at most {target.tries_max}")
+
+    # --- the end ---
+
+    def _is_owed(self, message: Message, target: Target) -> bool:
+        """Return whether the target had to take the message that was confirmed."""
+        if message.qos == 0 or message.promised_tick == 0 or not target.wants(message.topic):
+            return False
+        if target.since_tick > message.sent_tick or 0 < target.until_tick < message.promised_tick:
+            return False
+        return not any(
+            begin <= message.promised_tick and (end == 0 or message.sent_tick <= end) for begin, end in target.outages
+        )
+
+    def _is_excused(self, message: Message, target: Target) -> bool:
+        """Return whether the target may have given the message up."""
+        if message.number in target.damaged:
+            return True
+        if any(end == 0 or message.sent_tick < end for _, end in target.purges):
+            return True
+        return target.may_give_up
+
+    def check_nothing_is_lost(self) -> None:
+        """Everything was drained: what was confirmed has been settled, or there is a reason why not."""
+        for target in self.targets.values():
+            for message in self.messages.values():
+                if not self._is_owed(message, target) or self._is_excused(message, target):
+                    continue
+                seen = target.seen.get(message.number)
+                if seen is None:
+                    raise Violation(f"{message} was confirmed, and {target.name} never delivered it")
+                if seen.settled_tick == 0:
+                    raise Violation(f"{message} was confirmed, and {target.name} did not bring it to its end")

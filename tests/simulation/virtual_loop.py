@@ -1,0 +1,191 @@
+"""An event loop on virtual time, and the clock that goes with it.
+
+Nothing waits: time jumps to the next timer. Callbacks run in the order they were asked for, timers of the same moment
+too, so what runs on it runs the same way each time. No threads, no sockets.
+"""
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, TypeVarTuple
+
+from actors.clock import Clock
+
+CALLBACKS_PER_ADVANCE_MAX = 2_000_000  # more without coming to rest is a loop that goes round for ever
+WALL_START_MS = 1_700_000_000_000
+MONOTONIC_START_US = 3_600_000_000
+
+
+Args = TypeVarTuple("Args")
+
+
+class EndlessLoop(Exception):
+    """The node kept itself busy without time going on."""
+
+
+class VirtualLoop(asyncio.AbstractEventLoop):
+    """Callbacks and timers under a time that only `advance` moves."""
+
+    def __init__(self, now_us: int) -> None:
+        self.now_us = now_us
+        self.errors: list[dict[str, Any]] = []  # what the exception handler was told
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._order = 0
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._closed = False
+
+    # --- what runs on it asks for ---
+
+    def time(self) -> float:
+        return self.now_us / 1_000_000
+
+    def call_soon(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)  # there is one thread
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._call_at_us(self.now_us + max(0, round(delay * 1_000_000)), callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Args], object],
+        *args: *Args,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._call_at_us(max(self.now_us, round(when * 1_000_000)), callback, args, context)
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]  # without the name and context that nobody here gives
+        self, coro: Coroutine[Any, Any, Any]
+    ) -> "asyncio.Task[Any]":
+        task = asyncio.Task(coro, loop=self)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget)
+        return task
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return asyncio._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._closed:
+            self.errors.append(context)
+
+    # --- what the simulation does with it ---
+
+    def advance(self, duration_us: int) -> None:
+        """Run everything that is due within the duration; time stands at its end afterwards."""
+        end_us = self.now_us + duration_us
+        asyncio._set_running_loop(self)
+        try:
+            budget = CALLBACKS_PER_ADVANCE_MAX
+            while True:
+                budget = self._run_ready(budget)
+                if not self._timers or self._timers[0][0] > end_us:
+                    break
+                self._run_timer()
+        finally:
+            asyncio._set_running_loop(None)
+        self.now_us = max(self.now_us, end_us)
+
+    def complete(self, coro: Coroutine[Any, Any, Any], *, within_us: int) -> Any:
+        """Run a coroutine to its end on virtual time. Raises TimeoutError when it is not done in time."""
+        task = self.create_task(coro)
+        end_us = self.now_us + within_us
+        while not task.done() and self.now_us < end_us:
+            self.advance(1_000)
+        if not task.done():
+            raise TimeoutError(f"not done in {within_us / 1_000_000} s of virtual time")
+        return task.result()
+
+    def close(self) -> None:
+        """Drop everything that waits, as a process that dies does. Nothing of it runs any more."""
+        self._closed = True
+        self._ready.clear()
+        self._timers.clear()
+        for task in list(self._tasks):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch for this
+            task.get_coro().close()
+        self._tasks.clear()
+        self._ready.clear()
+        self._timers.clear()
+
+    def _run_ready(self, budget: int) -> int:
+        ready = self._ready
+        while ready:
+            budget -= 1
+            if budget == 0:
+                raise EndlessLoop(f"{CALLBACKS_PER_ADVANCE_MAX} callbacks and no rest")
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+        return budget
+
+    def _run_timer(self) -> None:
+        when_us, _, timer = heapq.heappop(self._timers)
+        self.now_us = max(self.now_us, when_us)
+        if not timer._cancelled:
+            self._ready.append(timer)
+
+    def _call_at_us(
+        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+        self._order += 1
+        heapq.heappush(self._timers, (when_us, self._order, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """asyncio's timers tell their loop; here a cancelled one is passed over when it is due."""
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.pop(task, None)
+
+
+def virtual_loop(now_us: int = MONOTONIC_START_US) -> VirtualLoop:
+    """Return a loop whose time begins there."""
+    return VirtualLoop(now_us)  # type: ignore[abstract]  # of a loop, the node asks only for what is here
+
+
+class VirtualClock(Clock):
+    """The time of the virtual loop. Each look at `now_ns` costs, so that long turns of the dispatcher are cut."""
+
+    def __init__(self, loop: VirtualLoop, *, look_ns: int) -> None:
+        self._loop = loop
+        self._look_ns = look_ns
+        self._looks_ns = 0
+
+    def now_ms(self) -> int:
+        return self._loop.now_us // 1000
+
+    def wall_ms(self) -> int:
+        return WALL_START_MS + (self._loop.now_us - MONOTONIC_START_US) // 1000
+
+    def now_ns(self) -> int:
+        self._looks_ns += self._look_ns
+        return self._loop.now_us * 1000 + self._looks_ns

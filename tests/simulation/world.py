@@ -1,0 +1,260 @@
+"""The world of one run: a node in one life after the other, the image of its disk, clients, and administrators.
+
+What happens in it is in `actions`. Everything here raises Violation when the node breaks a promise.
+"""
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pykka
+
+from gateway.config import Config
+from gateway.config.sections import Admin, Queues, Spool
+from gateway.node import Node
+from gateway.node_port import NodeView
+from gateway.surroundings import Surroundings
+from messaging.queue_config import QueueDefinition, definition_from_dict
+from simulation.client import KEEP_ALIVE_S, Client
+from simulation.inside import check_inside
+from simulation.log_watch import LogWatch
+from simulation.memory_network import MemoryListener, Wire
+from simulation.memory_store import Faults, Image, MemoryStore
+from simulation.sequences import SequenceBook
+from simulation.stepwise_store import Pace, StepwiseStore
+from simulation.tap import Tap
+from simulation.truth import EXCLUSIVE, PARTITIONED, SHARED, Truth, Violation
+from simulation.virtual_loop import VirtualClock, virtual_loop
+from storage.interface import CommitJob
+from storage.spool_plan import RECORDS_TRIMMED_MIN
+
+# Name -> kind, prefixes of the topics it wants, attributes.
+QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
+    "first": (EXCLUSIVE, ("work/a/",), {}),
+    "even": (SHARED, ("work/b/",), {"access_type": "non-exclusive"}),
+    "keyed": (
+        PARTITIONED,
+        ("work/a/", "work/c/"),
+        {
+            "access_type": "non-exclusive",
+            "partition_count": 4,
+            "partition_rebalance_delay_s": 1,
+            "partition_rebalance_max_handoff_time_s": 1,
+        },
+    ),
+    "small": (EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
+}
+PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
+FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
+WINDOWS = (1, 3, 10, 100)  # Receive Maximum
+WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
+ADMIN_US_MAX = 60_000_000
+THOROUGH_CHECK_EVERY = 8
+
+
+class World:
+    """Everything there is in one run."""
+
+    def __init__(self, seed: int) -> None:
+        rng = Random(seed)
+        self.truth = Truth()
+        self.trace = hashlib.blake2b(digest_size=8)  # of what the node wrote, to clients and to its journal
+        self.salted = Random(seed)  # seeded anew by each step
+        self.pace = Pace()
+        self.image = Image()
+        self.faults = Faults()
+        self.loop = virtual_loop()
+        self.clients = {
+            name: Client(
+                name,
+                self.truth,
+                connect=self._connect,
+                later=lambda us, callback: self._later(us, callback),
+                is_durable=name not in FLEETING,
+                receive_maximum=rng.choice(WINDOWS),
+            )
+            for name in (*PUBLISHERS, *CONSUMERS, *SUBSCRIBERS)
+        }
+        self._rng = rng
+        self._look_ns = rng.choice((0, 0, 100_000, 700_000))
+        self._records_trimmed_min = rng.choice((1, 4, RECORDS_TRIMMED_MIN))
+        self._config = Config(
+            admin=Admin(enabled=False),
+            spool=Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10))),
+            queues=Queues(declared=tuple(definition_of(name) for name in QUEUES)),
+        )
+        self._violations: list[Violation] = []
+        self._book = SequenceBook(self.image)
+        self._admin: Any = None  # the task of an administrator's request
+        self._checks_count = 0
+        self._log = LogWatch()
+        self.start()
+
+    def reseed(self, salt: int) -> None:
+        """Begin a step: what is drawn from here on depends on its salt only."""
+        self.salted.seed(salt)
+        self.pace.rng.seed(salt)
+        for client in self.clients.values():
+            client.rng.seed(salt)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._let_go()
+        self._log.stop()
+
+    # --- the node's lives ---
+
+    def start(self) -> None:
+        """Bring up a node from the image."""
+        store = MemoryStore(self.image, self.faults, self._committed)
+        surroundings = Surroundings(
+            store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace), listener=MemoryListener
+        )
+
+        async def make() -> Node:
+            clock = VirtualClock(self.loop, look_ns=self._look_ns)
+            rng = Random(self._rng.getrandbits(32))
+            self.node = Node(self._config, store=store, clock=clock, rng=rng, surroundings=surroundings)
+            self.node.planner.records_trimmed_min = self._records_trimmed_min
+            await self.node.start()
+            return self.node
+
+        self.ask(make())
+        self.view = NodeView(self.node)
+        self._learn_queues()
+        self.check()
+
+    def power_fails(self) -> None:
+        """Lose everything but the image, and come back after a while."""
+        self.truth.crashes += 1
+        self._let_go()
+        for client in self.clients.values():
+            client.node_died()
+        self.loop = virtual_loop(self.loop.now_us + self.salted.randrange(3_000_000))
+        self.start()
+
+    def restart(self) -> None:
+        """Stop in good order, and start. A store that cannot be written is none, so faults end before."""
+        self.faults.full = False
+        self.faults.failures_left = 0
+        self.advance(5_000_000)
+        self.finish_admin()
+        self.ask(self.node.stop())
+        for client in self.clients.values():
+            client.node_died()
+        self.loop.close()
+        self.loop = virtual_loop(self.loop.now_us + 1_000)
+        self.start()
+
+    def _learn_queues(self) -> None:
+        """Bring the truth up to what the node came back with, where a request of an administrator was cut short."""
+        there = {view.config.name: view for view in self.ask(self.view.list_queues())}
+        for name, (kind, prefixes, _) in QUEUES.items():
+            view = there.get(name)
+            if view is None:
+                if name in self.truth.targets:
+                    raise Violation(f"queue {name} is lost")
+                continue
+            target = self.truth.targets.get(name) or self.truth.begins(name, kind, prefixes)
+            self.truth.outage(name, not view.config.ingress_enabled)
+            self.truth.limits(name, view.config.max_redelivery_count)
+            for purge in target.purges:
+                purge[1] = purge[1] or self.truth.next_tick()
+
+    def _let_go(self) -> None:
+        for root in self.node.runtime.roots:
+            pykka.ActorRegistry.unregister(root.actor.actor_ref)
+        self._admin = None
+        self.loop.close()
+
+    def _committed(self, job: CommitJob) -> None:
+        if job.record is not None:
+            self.trace.update(job.record)
+        self._judge(self._book.committed, job)
+
+    # --- clients ---
+
+    def _connect(self, client: Client, tap: Tap) -> Wire:
+        name = client.name.encode()
+
+        def written(data: bytes) -> None:
+            self.trace.update(name + data)
+            self._judge(tap.written, data)
+
+        wire = Wire(self.loop, client, self.salted, written=written, read=lambda data: self._judge(tap.read, data))
+        listener = self.node.mqtt.listeners["mqtt"]
+        if listener.admit():
+            listener.open(wire)
+        return wire
+
+    def _later(self, delay_us: int, callback: Callable[[], None]) -> None:
+        self.loop.call_later(delay_us / 1_000_000, callback)
+
+    def _judge(self, tell: Callable[[Any], None], what: object) -> None:
+        """Tell the judge, who must not throw into the node."""
+        try:
+            tell(what)
+        except Violation as violation:
+            self._violations.append(violation)
+
+    # --- administrators ---
+
+    def ask(self, request: Coroutine[Any, Any, Any]) -> Any:
+        """Have a request carried out before anything else happens."""
+        return self.loop.complete(request, within_us=ADMIN_US_MAX)
+
+    def administer(self, request: Coroutine[Any, Any, Any], done: Callable[[], None]) -> None:
+        """Begin a request, after the one before; `done` is called when it has been carried out."""
+        self.finish_admin()
+
+        async def carry_out() -> None:
+            await request
+            done()
+
+        self._admin = self.loop.create_task(carry_out())
+
+    def finish_admin(self) -> None:
+        """Wait until no request is under way."""
+        if self._admin is not None:
+            task, self._admin = self._admin, None
+            self.ask(_result_of(task))
+
+    # --- time and checks ---
+
+    def advance(self, duration_us: int) -> None:
+        """Let time go on."""
+        while duration_us > WAIT_US_MAX:
+            self.loop.advance(WAIT_US_MAX)
+            duration_us -= WAIT_US_MAX
+            for client in self.clients.values():
+                client.tick()
+        self.loop.advance(duration_us)
+        self.check()
+
+    def check(self) -> None:
+        """Hold everything that is known now against the promises."""
+        for error in self.loop.errors:
+            exception = error.get("exception")
+            if isinstance(exception, Violation):
+                raise exception
+            raise Violation(f"the loop was told of {error}") from exception
+        if self._violations:
+            raise self._violations[0]
+        if self._log.errors:
+            raise Violation(f"the log says: {self._log.errors[0]}")
+        if self.node.failed.done():
+            raise Violation(f"the node failed: {self.node.failed.result()!r}")
+        self._checks_count += 1
+        check_inside(self.node, thorough=self._checks_count % THOROUGH_CHECK_EVERY == 0)
+
+
+def definition_of(name: str) -> QueueDefinition:
+    """Return how a queue is declared."""
+    _, prefixes, attributes = QUEUES[name]
+    subscriptions = [f"{prefix}>" for prefix in prefixes]
+    return definition_from_dict({"name": name, "subscriptions": subscriptions, **attributes})
+
+
+async def _result_of(task: Any) -> None:
+    await task
