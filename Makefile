@@ -14,6 +14,10 @@ SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup
 CHECKED  := $(wildcard $(ROOMS)) bench tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
+# Of `make simulate`.
+SEED     ?=
+SEEDS    ?= 100
+STEPS    ?= 400
 
 # What `bash .ci/run` sets, too. REQUIRE_EXT also belongs to the stamp: a package that was allowed to fall back to pure
 # is not good enough for a run that requires extensions.
@@ -22,7 +26,7 @@ MODE := ext-$(SLUICEGATE_REQUIRE_EXT)
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
@@ -46,6 +50,14 @@ test-compiled: ## as test, and fail unless the package is compiled
 .PHONY: test-pure
 test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## all tests over the uncompiled package
 	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(TESTS)
+
+.PHONY: simulate
+simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
+.PHONY: simulate-planted
+simulate-planted: $(STAMPS)/test-tools ## how many seeds find each of the faults that are planted on purpose
+	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted
 
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers
