@@ -97,7 +97,7 @@ def carry_out(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
 
 
 def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
-    """Read everything of one partition, and return the report: whatever it was, the partition must not wait for ever."""
+    """Read everything of one partition, and return the report, which comes whatever happens: the partition waits."""
     try:
         return PartitionFound(request, read_partition(store, request.partition_id))
     except Exception:

@@ -5,9 +5,9 @@ A commit is first made and later reported, so a power failure can come before, b
 
 from random import Random
 
-from actors.messages import ReadPage
+from actors.messages import ReadPage, ReloadPartition
 from actors.runtime import Runtime
-from actors.spool_io import carry_out, read_page, store_has_room
+from actors.spool_io import carry_out, read_back, read_page, store_has_room
 from messaging.address import Address
 from storage.interface import CommitJob, Store
 
@@ -44,6 +44,10 @@ class StepwiseStore:
         """Commit after a while, and report after another."""
         self._runtime.loop.call_later(self._pace.delay_s(), self._commit, job, reply_to)
 
+    def reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        """Read a partition back after a while, and report after another."""
+        self._runtime.loop.call_later(self._pace.delay_s(), self._reload, request, reply_to)
+
     def read(self, request: ReadPage) -> None:
         """Read in the order asked."""
         self._reads.append(request)
@@ -59,6 +63,10 @@ class StepwiseStore:
     def _commit(self, job: CommitJob, reply_to: Address) -> None:
         report = carry_out(self._store, job)
         self._runtime.loop.call_later(self._pace.delay_s(), reply_to.post, report)
+
+    def _reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        found = read_back(self._store, request)
+        self._runtime.loop.call_later(self._pace.delay_s(), reply_to.post, found)
 
     def _read_next(self) -> None:
         if self._reads and not self._reading:
