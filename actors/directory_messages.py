@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from messaging.queue_config import QueueDefinition
+from messaging.queue_template import QueueTemplate
 from messaging.routing import QueueTarget
 
 
@@ -18,6 +19,25 @@ class CreateQueue:
     kind: str
     durable: bool
     must_be_new: bool = True
+
+
+@dataclass(slots=True)
+class DeclareQueue:
+    """Ask of the directory: make the queue that somebody asked for; a template says what was left open.
+
+    Answered with a QueueHandle. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
+    not be written.
+
+    A queue that a client declares is owned by its user, if it has one, and cannot be partitioned. A temporary queue is
+    never written; it ends when it has been without a consumer for its `expires_unbound_s`, or, when that is 0, for the
+    node's `queues.temporary_grace_s`. One that a client declared takes no other client, and ends at once when its
+    client unbinds. Without a name it is anonymous: it is temporary, and gets a name that nobody can guess.
+    """
+
+    asked: dict[str, object]  # name, attributes and subscriptions, as they were given
+    durable: bool | None = None  # None: as the template says, and durable without one
+    client: str | None = None  # None: an administrator
+    user: str = ""  # of the client, as authentication found it
 
 
 @dataclass(slots=True)
@@ -72,6 +92,10 @@ class PermissionDenied(Exception):
     """A client has not the right that it would need. The text begins with `403 Permission Denied`."""
 
 
+class QueuesExhausted(Exception):
+    """There are as many temporary queues as the node takes."""
+
+
 class QueueExists(Exception):
     """There is a queue by that name already."""
 
@@ -86,3 +110,33 @@ class QueueHandle:
     target: QueueTarget
     durable: bool
     definition: QueueDefinition
+
+
+# --- templates ---
+
+
+@dataclass(slots=True)
+class PutTemplate:
+    """Ask of the directory: keep a template. Answered with None once it is stored; StoreRefused when it cannot be.
+
+    Raises TemplateExists when `must_be_new` and there is one by that name.
+    """
+
+    template: QueueTemplate
+    must_be_new: bool
+
+
+@dataclass(slots=True)
+class DeleteTemplate:
+    """Ask of the directory. Answered with whether there was one by that name; queues made from it stay as they are."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class ListTemplates:
+    """Ask of the directory; answered with a list of QueueTemplate by name."""
+
+
+class TemplateExists(Exception):
+    """There is a template by that name already."""

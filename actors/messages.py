@@ -152,6 +152,7 @@ class BindFlow:
 ENDPOINT_DISABLED = "endpoint_disabled"
 MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
 PERMISSION_DENIED = "permission_denied"
+QUEUE_EXPIRED = "queue_expired"
 
 
 class BindRefused(Exception):
@@ -164,10 +165,14 @@ class BindRefused(Exception):
 
 @dataclass(slots=True)
 class UnbindFlow:
-    """Consumer -> queue: the flow ends; what it holds is delivered again."""
+    """Consumer -> queue: the flow ends; what it holds is delivered again.
+
+    `may_return` is False when the client has said that it is done with the queue, and its connection goes on.
+    """
 
     flow_id: int
     count_as_failed: bool = True
+    may_return: bool = True
 
 
 @dataclass(slots=True)

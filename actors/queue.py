@@ -10,6 +10,7 @@ from actors.browser import BrowserActor
 from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
+from actors.directory_messages import DeleteQueue
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
@@ -20,6 +21,7 @@ from actors.messages import (
     INACTIVE,
     MAX_BIND_COUNT_EXCEEDED,
     PERMISSION_DENIED,
+    QUEUE_EXPIRED,
     Attach,
     BindFlow,
     BindRefused,
@@ -83,8 +85,13 @@ class QueueActor(LoopActor):
         """Handle one message."""
         return self._handlers[type(message)](message)
 
+    def on_start(self) -> None:
+        """Begin to wait for a consumer, if the queue does not wait for ever."""
+        self._review_expiry()
+
     def on_stop(self) -> None:
         """Tell the consumers that their flows are gone."""
+        self._core.expiry.stop()
         if self._timer is not None:
             self._timer.cancel()
         for flow in self._core.flows.values():
@@ -114,6 +121,7 @@ class QueueActor(LoopActor):
         core.users[flow_id] = message.user
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
         self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
+        self._review_expiry()
 
     def _bind_browser(self, message: BindBrowser) -> BrowserBound:
         core = self._core
@@ -128,21 +136,29 @@ class QueueActor(LoopActor):
         )
         core.browsers[message.flow_id] = BoundBrowser(message, browser)
         self._tell(CLIENT_BOUND, message.client, f"browses queue {core.config.name}, flow {message.flow_id}")
+        self._review_expiry()
         return BrowserBound(browser)
 
     def _may_bind(self, client: str, user: str, needed: str) -> None:
         """Raise BindRefused, counted and told, unless one more flow may be bound for this user."""
         core = self._core
         try:
-            self._check_bind(user, needed)
+            self._check_bind(client, user, needed)
         except BindRefused as refusal:
             core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
             self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {core.config.name} failed: {refusal}")
             raise
 
-    def _check_bind(self, user: str, needed: str) -> None:
-        """Raise BindRefused unless one more flow may be bound for this user."""
-        config = self._core.config
+    def _check_bind(self, client: str, user: str, needed: str) -> None:
+        """Raise BindRefused unless one more flow may be bound for this client and user."""
+        config, expiry = self._core.config, self._core.expiry
+        if expiry.ended:
+            raise BindRefused(
+                QUEUE_EXPIRED, f"400 Queue Not Found: {config.name!r} was without a consumer for too long"
+            )
+        if expiry.only_client not in (None, client):
+            text = f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
+            raise BindRefused(PERMISSION_DENIED, text)
         if not permits(config, user, needed):
             raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
         if not config.egress_enabled:
@@ -155,7 +171,30 @@ class QueueActor(LoopActor):
         if is_named(self._core.config.name):
             self.runtime.events.emit(kind, description, client=client)
 
+    def _review_expiry(self) -> None:
+        core = self._core
+        is_bound = bool(core.flows) or any(each.request.user is not None for each in core.browsers.values())
+        if core.expiry.review(core.config, is_bound=is_bound, look_again=self._look_at_expiry):
+            self._expire()
+
+    def _look_at_expiry(self) -> None:
+        if not self.cell.stopped.is_set():
+            self._review_expiry()
+
+    def _expire(self) -> None:
+        self._core.expiry.ended = True
+        assert self.cell.parent is not None
+        self.cell.parent.inbox.post(DeleteQueue(self._core.config.name))
+
     def _unbind(self, message: UnbindFlow) -> None:
+        self._end_binding(message)
+        expiry = self._core.expiry
+        if expiry.only_client is not None and not message.may_return and not expiry.ended:
+            self._expire()  # its client is done with it
+        else:
+            self._review_expiry()
+
+    def _end_binding(self, message: UnbindFlow) -> None:
         browser = self._core.browsers.pop(message.flow_id, None)
         if browser is not None:
             browser.cell.stop()
@@ -230,6 +269,7 @@ class QueueActor(LoopActor):
             if reason:
                 self._end_flow(flow_id, asked.address, reason, may_return=not config.egress_enabled)
         core.apply(config)
+        self._review_expiry()
         for partition in core.partitions:
             partition.inbox.post(WAKE)  # a limit that was raised lets messages go that waited for it
 

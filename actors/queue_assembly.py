@@ -11,6 +11,7 @@ from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
 from actors.queue_core import QueueCore
+from actors.queue_expiry import NEVER, QueueExpiry
 from actors.quota_watch import QueueWatch
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
@@ -27,6 +28,7 @@ from messaging.routing import PartitionTarget, QueueTarget
 
 # What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
 NAMED = "named"
+TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
 
@@ -42,6 +44,7 @@ class QueueServices:
     spool: Address
     reader: StoreReader
     pressure: PressureLimits
+    temporary_grace_s: int  # how long a temporary queue waits for a consumer
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
 
 
@@ -55,13 +58,16 @@ def assemble_queue(
     partition_ids: list[int],
     stored: dict[int, StoredPartition],
     was_clean: bool,
+    only_client: str | None = None,
 ) -> QueueHandle:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions."""
     config = definition.config
     target = _target(services, config, durable=durable)
-    rules = DeliveryRules(expires_once_delivered=kind == NAMED)
+    rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
     watch = QueueWatch(services.runtime.events, config.name, target.gate)
-    core = QueueCore(config, target=target, rules=rules, limits=services.pressure, watch=watch)
+    grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
+    expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client)
+    core = QueueCore(config, target=target, rules=rules, limits=services.pressure, watch=watch, expiry=expiry)
     cell = services.runtime.spawn(
         lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from actors.browser_messages import BindBrowser
 from actors.cell import ActorCell
+from actors.queue_expiry import QueueExpiry
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
 from messaging.flows import DeliveryRules, Flow
@@ -39,12 +40,14 @@ class QueueCore:
         rules: DeliveryRules,
         limits: PressureLimits,
         watch: QueueWatch,
+        expiry: QueueExpiry,
     ) -> None:
         self.config = config
         self.target = target
         self.rules = rules
         self.limits = limits
         self.watch = watch
+        self.expiry = expiry
         self.access: Access = access_for(config)
         self.flows: dict[int, Flow] = {}
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under

@@ -13,13 +13,19 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Resume
 from actors.directory_messages import (
     CreateQueue,
+    DeclareQueue,
     DeleteQueue,
+    DeleteTemplate,
     FindQueue,
     ListQueues,
+    ListTemplates,
     PermissionDenied,
+    PutTemplate,
     QueueExists,
     QueueHandle,
+    QueuesExhausted,
     SetPressureLimits,
+    TemplateExists,
     UpdateQueue,
     UpdateRefused,
 )
@@ -32,7 +38,8 @@ from actors.messages import (
     SetQueueTopics,
     WriteTables,
 )
-from actors.queue_assembly import QueueServices, assemble_queue
+from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_templates import QueueTemplates, template_row
 from messaging.address import Address
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
 from messaging.permissions import denial, permits
@@ -44,6 +51,8 @@ from storage.interface import Table, TableWrite
 
 QUEUE_ROW = b"queue/"
 COUNTER_ROW = b"counter/partition-id"
+ANONYMOUS_PREFIX = "#anonymous/"
+TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
 PARTITIONS_FIXED = "changing the number of partitions of a queue is not supported yet"
 
 
@@ -73,10 +82,15 @@ class QueueDirectory(LoopActor):
         self._stored = stored
         self._was_clean = was_clean
         self._next_partition_id = int(catalog.get(COUNTER_ROW, b"1"))
+        self._templates = QueueTemplates(catalog)
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._handlers: dict[type, Callable[[Any], Any]] = {
             CreateQueue: self._create,
+            DeclareQueue: self._declare,
+            PutTemplate: self._put_template,
+            DeleteTemplate: self._delete_template,
+            ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
             FindQueue: lambda message: self._queues.get(message.name),
             DeleteQueue: self._delete,
             UpdateQueue: self._update,
@@ -98,7 +112,26 @@ class QueueDirectory(LoopActor):
         """Handle one message."""
         return self._handlers[type(message)](message)
 
-    def _create(self, message: CreateQueue) -> LoopFuture[QueueHandle]:
+    def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
+        """Work out what was asked for, and make it."""
+        asked = dict(message.asked)
+        is_anonymous = not asked.get("name") and (message.client is not None or message.durable is False)
+        if is_anonymous:
+            asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
+        values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
+        if message.client is not None:
+            values["owner"] = message.user
+        definition = definition_from_dict(values, reserved_name=is_anonymous, durable=durable)
+        if message.client is not None and definition.config.partitioned():
+            raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
+        if durable:
+            return self._create(CreateQueue(definition, NAMED, durable=True))
+        if sum(handle.kind == TEMPORARY for handle in self._queues.values()) >= TEMPORARY_QUEUES_MAX:
+            text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
+            raise QueuesExhausted(text)
+        return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=message.client)
+
+    def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
         name = message.definition.config.name
         found = self._queues.get(name)
@@ -111,7 +144,7 @@ class QueueDirectory(LoopActor):
         count = max(1, message.definition.config.partition_count)
         partition_ids = list(range(self._next_partition_id, self._next_partition_id + count))
         self._next_partition_id += count
-        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids)
+        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
         if not message.durable:
             self._tell(VPN_QUEUE_CREATED, handle, "created")
             self._attract(handle, lambda: answer.set(handle))
@@ -161,7 +194,34 @@ class QueueDirectory(LoopActor):
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(None))
 
-        self._write([_row(changed)], stored)
+        if handle.durable:
+            self._write([_row(changed)], stored)
+        else:
+            stored("")
+        return answer
+
+    def _put_template(self, message: PutTemplate) -> LoopFuture[None]:
+        answer: LoopFuture[None] = LoopFuture()
+        template = message.template
+        if message.must_be_new and template.name in self._templates.by_name:
+            raise TemplateExists(template.name)
+
+        def stored(reason: str) -> None:
+            if reason:
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            self._templates.by_name[template.name] = template
+            answer.set(None)
+
+        self._write([template_row(template.name, template)], stored)
+        return answer
+
+    def _delete_template(self, message: DeleteTemplate) -> LoopFuture[bool]:
+        answer: LoopFuture[bool] = LoopFuture()
+        if self._templates.by_name.pop(message.name, None) is None:
+            answer.set(False)
+            return answer
+        self._write([template_row(message.name, None)], lambda _: answer.set(True))
         return answer
 
     def _delete(self, message: DeleteQueue) -> LoopFuture[bool]:
@@ -205,7 +265,14 @@ class QueueDirectory(LoopActor):
             for partition in handle.target.partitions:
                 self._spool.post(PurgeFromStore(partition.partition_id))
 
-    def _assemble(self, definition: QueueDefinition, kind: str, durable: bool, partition_ids: list[int]) -> QueueHandle:
+    def _assemble(
+        self,
+        definition: QueueDefinition,
+        kind: str,
+        durable: bool,
+        partition_ids: list[int],
+        only_client: str | None = None,
+    ) -> QueueHandle:
         handle = assemble_queue(
             self._services,
             parent=self.cell,
@@ -215,13 +282,14 @@ class QueueDirectory(LoopActor):
             partition_ids=partition_ids,
             stored=self._stored,
             was_clean=self._was_clean,
+            only_client=only_client,
         )
         self._queues[handle.name] = handle
         return handle
 
     def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
         filters, exceptions = topics_of(handle.definition)
-        if filters or handle.kind == "named":
+        if filters or handle.kind in (NAMED, TEMPORARY):
             asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions))
             asked.then(lambda _: done())
         else:
@@ -245,7 +313,7 @@ def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[Topi
     exceptions: list[TopicFilter] = []
     for text in definition.subscriptions:
         # `+` and `#` mean nothing in SMF syntax, so a subscription that has them can only be meant as MQTT's.
-        syntax = Syntax.MQTT if "+" in text.split("/") or text.endswith("#") else Syntax.SMF
+        syntax = Syntax.MQTT if "+" in text.removeprefix("!").split("/") or text.endswith("#") else Syntax.SMF
         try:
             is_exception, topic_filter = parse_queue_subscription(text, syntax)
         except TopicError as error:

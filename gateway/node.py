@@ -13,7 +13,15 @@ import uvloop
 
 from actors.cell import ActorCell
 from actors.clock import Clock, SystemClock
-from actors.directory_messages import CreateQueue, ListQueues, QueueExists, QueueHandle, SetPressureLimits
+from actors.directory_messages import (
+    CreateQueue,
+    ListQueues,
+    PutTemplate,
+    QueueExists,
+    QueueHandle,
+    SetPressureLimits,
+    TemplateExists,
+)
 from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
 from actors.queue_directory import QueueDirectory, StoreRefused, catalog_queues
@@ -244,6 +252,7 @@ class Node:
                 low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
                 stall_ms=self.config.backpressure.slow_subscriber_stall_ms,
             ),
+            temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=self._partition_addresses,
         )
         recovered = self.recovered
@@ -275,6 +284,12 @@ class Node:
         self.recovered.retained.clear()
 
     async def _declare_queues(self, config: Config) -> None:
+        for template in config.queues.templates:
+            try:
+                await self.queues.ask(PutTemplate(template, must_be_new=True))
+            except TemplateExists:
+                continue
+            log.info("queue template %r created as declared", template.name)
         for definition in config.queues.declared:
             try:
                 await self.queues.ask(CreateQueue(definition, NAMED, durable=True))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from actors.cell import ActorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
-from actors.queue_assembly import NAMED
 from actors.spool import SpoolActor
 from gateway.build import version
 from gateway.views import Sample
+from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _front(node: "Node") -> Iterator[Sample]:
 def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
     yield Sample("sluicegate_queues", len(queues))
     for handle, overview in queues:
-        name = (handle.name if handle.kind == NAMED else SESSIONS_LABEL,)
+        name = (handle.name if is_named(handle.name) else SESSIONS_LABEL,)
         partitions = overview.partitions
         yield Sample("sluicegate_queue_messages_ready", sum(each.ready_count for each in partitions), name)
         yield Sample("sluicegate_queue_messages_unacked", sum(each.in_flight_count for each in partitions), name)

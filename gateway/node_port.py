@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
 from actors.directory_messages import (
-    CreateQueue,
+    DeclareQueue,
     DeleteQueue,
+    DeleteTemplate,
     FindQueue,
     ListQueues,
+    ListTemplates,
+    PutTemplate,
     QueueExists,
     QueueHandle,
+    QueuesExhausted,
+    TemplateExists,
     UpdateQueue,
     UpdateRefused,
 )
@@ -23,11 +28,10 @@ from actors.messages import (
     PurgeQueue,
     QueueOverview,
 )
-from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
 from gateway.event_bus import event_view
 from gateway.node_metrics import samples_of
-from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused
+from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused, TemplateAlreadyExists, TemplateNotFound
 from gateway.views import (
     ActorView,
     EventView,
@@ -41,7 +45,8 @@ from gateway.views import (
     Sample,
     payload_preview,
 )
-from messaging.queue_config import QueueDefinition, QueueInvalid, changed
+from messaging.queue_config import QueueInvalid, changed
+from messaging.queue_template import QueueTemplate
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -53,13 +58,13 @@ class NodeView(NodePort):
     def __init__(self, node: "Node") -> None:
         self._node = node
 
-    async def create_queue(self, definition: QueueDefinition) -> QueueView:
-        """Create a durable queue."""
+    async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
+        """Create a queue, with what a template says of it where `asked` does not."""
         try:
-            handle: QueueHandle = await self._node.queues.ask(CreateQueue(definition, NAMED, durable=True))
-        except QueueExists:
-            raise QueueAlreadyExists(definition.config.name) from None
-        except StoreRefused as refusal:
+            handle: QueueHandle = await self._node.queues.ask(DeclareQueue(dict(asked), durable))
+        except QueueExists as exists:
+            raise QueueAlreadyExists(str(exists)) from None
+        except (StoreRefused, QueuesExhausted) as refusal:
             raise Refused(str(refusal)) from None
         return await self._view(handle)
 
@@ -67,7 +72,7 @@ class NodeView(NodePort):
         """Change attributes or subscriptions."""
         handle = await self._find(name)
         try:
-            await self._node.queues.ask(UpdateQueue(changed(handle.definition, dict(changes))))
+            await self._node.queues.ask(UpdateQueue(changed(handle.definition, dict(changes), durable=handle.durable)))
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
         return await self.show_queue(name)
@@ -113,6 +118,25 @@ class NodeView(NodePort):
         async with aclosing(self._node.following.messages(handle, partition, after)) as messages:
             async for message in messages:
                 yield _message_view(message)
+
+    async def list_templates(self) -> Sequence[QueueTemplate]:
+        """Return every template by name."""
+        templates: list[QueueTemplate] = await self._node.queues.ask(ListTemplates())
+        return templates
+
+    async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        """Keep a template."""
+        try:
+            await self._node.queues.ask(PutTemplate(template, must_be_new))
+        except TemplateExists:
+            raise TemplateAlreadyExists(template.name) from None
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a template."""
+        if not await self._node.queues.ask(DeleteTemplate(name)):
+            raise TemplateNotFound(name)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
@@ -177,6 +201,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
         )
     return QueueView(
         config=overview.config,
+        durable=handle.durable,
         subscriptions=handle.definition.subscriptions,
         ready_count=sum(each.ready_count for each in overview.partitions),
         unacked_count=sum(each.in_flight_count for each in overview.partitions),

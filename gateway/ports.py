@@ -7,9 +7,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, Sample
-from messaging.queue_config import QueueDefinition, QueueInvalid
+from messaging.queue_config import QueueInvalid
+from messaging.queue_template import QueueTemplate
 
-__all__ = ["NodePort", "QueueAlreadyExists", "QueueInvalid", "QueueNotFound", "Refused"]
+__all__ = [
+    "NodePort",
+    "QueueAlreadyExists",
+    "QueueInvalid",
+    "QueueNotFound",
+    "Refused",
+    "TemplateAlreadyExists",
+    "TemplateNotFound",
+]
 
 
 class QueueNotFound(LookupError):
@@ -28,6 +37,22 @@ class QueueAlreadyExists(ValueError):
         self.name = name
 
 
+class TemplateNotFound(LookupError):
+    """No queue template has that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no queue template {name!r}")
+        self.name = name
+
+
+class TemplateAlreadyExists(ValueError):
+    """A queue template of that name is there already; it was not changed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a queue template {name!r} already")
+        self.name = name
+
+
 class Refused(RuntimeError):
     """The node understood and will not, now. The reason says what would have to change."""
 
@@ -39,8 +64,12 @@ class Refused(RuntimeError):
 class NodePort(Protocol):
     """A running node, as operators see it. Values are checked before they come here; the node may still refuse."""
 
-    async def create_queue(self, definition: QueueDefinition) -> QueueView:
-        """Create a durable queue. Raises QueueAlreadyExists, QueueInvalid (a subscription, say), Refused."""
+    async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
+        """Create a queue. `asked` are its name, attributes and subscriptions; a template says what was left open.
+
+        With `durable` left open the template says that too, and the queue is durable without one. A temporary queue
+        without a name gets one. Raises QueueAlreadyExists, QueueInvalid, Refused.
+        """
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions. Raises QueueNotFound, QueueInvalid, Refused. All or nothing."""
@@ -73,6 +102,15 @@ class NodePort(Protocol):
 
         It ends when the queue is deleted or the node stops. Raises QueueNotFound, QueueInvalid (no such partition).
         """
+
+    async def list_templates(self) -> Sequence[QueueTemplate]:
+        """Return every queue template by name."""
+
+    async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        """Keep a queue template, in the place of the one by that name. Raises TemplateAlreadyExists, Refused."""
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a queue template; queues made from it stay as they are. Raises TemplateNotFound."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

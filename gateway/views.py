@@ -121,6 +121,7 @@ class QueueView:
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
+    durable: bool = True  # False: temporary, kept in memory only
     ready_count: int
     unacked_count: int
     spooled_bytes: int

@@ -149,6 +149,8 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
         (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE),
         "rights of everybody but the owner, each including the ones before it",
     ),
+    # Ours: the product knows a fixed time for temporary queues, and none for durable ones.
+    _number("expires_unbound_s", 0, 0, SECONDS_MAX, "seconds without a consumer until the queue is deleted; 0: never"),
     _number("partition_rebalance_delay_s", 5, 0, SECONDS_MAX, "seconds flows must be stable before a rebalance"),
     _number("partition_rebalance_max_handoff_time_s", 3, 0, SECONDS_MAX, "seconds an old owner has to settle"),
 )

@@ -68,6 +68,7 @@ class QueueConfig:
     event_reject_low_priority_msg_limit_threshold: str = "80/60%"
     owner: str = ""
     permission: str = CONSUME
+    expires_unbound_s: int = 0
     partition_rebalance_delay_s: int = 5
     partition_rebalance_max_handoff_time_s: int = 3
 
@@ -136,13 +137,14 @@ def is_named(name: str) -> bool:
     return not name.startswith("#") or name == DEAD_MESSAGE_QUEUE
 
 
-def checked(config: QueueConfig, *, reserved_name: bool = False) -> QueueConfig:
+def checked(config: QueueConfig, *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
     """Return the same configuration, or raise QueueInvalid for the first rule it breaks.
 
-    With `reserved_name` the name is not looked at: the broker's own queues are called as it likes.
+    With `reserved_name` the name is not looked at: the broker's own queues are called as it likes. A temporary queue
+    may have a longer name.
     """
     if not reserved_name:
-        check_queue_name(config.name)
+        check_queue_name(config.name, durable=durable)
     for attribute in ATTRIBUTES:
         value: object = getattr(config, attribute.name)
         if not attribute.accepts(value):
@@ -164,7 +166,7 @@ def checked(config: QueueConfig, *, reserved_name: bool = False) -> QueueConfig:
     return config
 
 
-def config_from_dict(values: dict[str, object], *, reserved_name: bool = False) -> QueueConfig:
+def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
     """Build a checked configuration from name and attributes; what is absent has its default."""
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
@@ -200,28 +202,32 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False) 
             ),
             owner=_text(values, "owner"),
             permission=_text(values, "permission"),
+            expires_unbound_s=_number(values, "expires_unbound_s"),
             partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
             partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
         ),
         reserved_name=reserved_name,
+        durable=durable,
     )
 
 
-def definition_from_dict(values: dict[str, object], *, reserved_name: bool = False) -> QueueDefinition:
+def definition_from_dict(
+    values: dict[str, object], *, reserved_name: bool = False, durable: bool = True
+) -> QueueDefinition:
     """Build a checked definition; `subscriptions` is a list of topics beside the attributes."""
     attributes = {key: value for key, value in values.items() if key != "subscriptions"}
-    config = config_from_dict(attributes, reserved_name=reserved_name)
+    config = config_from_dict(attributes, reserved_name=reserved_name, durable=durable)
     return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])))
 
 
-def changed(definition: QueueDefinition, changes: dict[str, object]) -> QueueDefinition:
+def changed(definition: QueueDefinition, changes: dict[str, object], *, durable: bool = True) -> QueueDefinition:
     """Return the definition with some attributes replaced. The name stays: a queue cannot be renamed."""
     name = changes.get("name", definition.config.name)
     if name != definition.config.name:
         raise QueueInvalid("name", f"{definition.config.name!r} cannot become {name!r}", "create a queue and move over")
     values = definition.to_dict()
     values.update(changes)
-    return definition_from_dict(values)
+    return definition_from_dict(values, durable=durable)
 
 
 def _subscriptions(given: object) -> tuple[str, ...]:

@@ -178,14 +178,15 @@ def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilt
     """Return (is it an exception, its filter) for a subscription of a queue. Raises TopicError.
 
     `!FILTER` keeps matching topics out of the queue, whatever else matches. Only queues know exceptions, and they
-    cannot be members of a share.
+    cannot be members of a share. The limits are those of SMF in either syntax: queues belong to no protocol.
     """
     is_exception = text.startswith("!")
     filter_text = text[1:] if is_exception else text
     if is_exception and not filter_text:
         raise TopicError("no filter after '!'", text=text, level=1, allowed="!FILTER")
-    if filter_text.startswith(_MQTT_SHARE if syntax is Syntax.MQTT else _SMF_SHARE):
+    if filter_text.startswith(_MQTT_SHARE) or filter_text.startswith(_SMF_SHARE):
         raise TopicError("a queue cannot be a member of a share", text=text, level=None, allowed="FILTER or !FILTER")
+    _check_text(filter_text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
     return is_exception, parse_filter(filter_text, syntax)
 
 

@@ -5,14 +5,13 @@ from collections.abc import Callable
 
 from gateway.node_port import NodeView
 from gateway.views import QueueView
-from messaging.queue_config import definition_from_dict
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
     """Create a durable queue."""
-    return await NodeView(broker.node).create_queue(definition_from_dict({"name": name, **attributes}))
+    return await NodeView(broker.node).create_queue({"name": name, **attributes})
 
 
 async def change(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:

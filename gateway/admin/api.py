@@ -14,9 +14,9 @@ from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, FOLLOW, Parameter
 from gateway.admin.problems import Unacceptable
 from gateway.metrics import CONTENT_TYPE, Exposition
-from gateway.ports import NodePort, QueueInvalid
+from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView
-from messaging.queue_config import definition_from_dict
+from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
 # The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
@@ -102,8 +102,11 @@ class AdminApi:
 
     async def create_queue(self, request: Request) -> Response:
         """Create a queue from a definition in the body."""
-        definition = definition_from_dict(await _json_object(request))
-        view = await self._node.create_queue(definition)
+        asked = await _json_object(request)
+        durable = asked.pop("durable", None)
+        if durable is not None and not isinstance(durable, bool):
+            raise QueueInvalid("durable", f"{durable!r} is not allowed", "true or false")
+        view = await self._node.create_queue(asked, durable=durable)
         response = _json(QUEUE.dump_json(view), status=201)
         response.headers["Location"] = f"/queues/{quote(view.name, safe='')}"
         return response
@@ -137,6 +140,40 @@ class AdminApi:
             _name(request), partition=partition, after=after or 0, limit=limit or 1
         )
         return _json(MESSAGES.dump_json(_Messages(messages)))
+
+    async def list_templates(self, request: Request) -> Response:
+        """Every queue template."""
+        templates = [template.to_dict() for template in await self._node.list_templates()]
+        return _json(orjson.dumps({"templates": templates}))
+
+    async def create_template(self, request: Request) -> Response:
+        """Create a queue template from the body."""
+        template = template_from_dict(await _json_object(request))
+        await self._node.put_template(template, must_be_new=True)
+        response = _json(orjson.dumps(template.to_dict()), status=201)
+        response.headers["Location"] = f"/queue-templates/{quote(template.name, safe='')}"
+        return response
+
+    async def show_template(self, request: Request) -> Response:
+        """One queue template."""
+        return _json(orjson.dumps((await self._template(_name(request))).to_dict()))
+
+    async def update_template(self, request: Request) -> Response:
+        """Change what the body names."""
+        template = changed_template(await self._template(_name(request)), await _json_object(request))
+        await self._node.put_template(template, must_be_new=False)
+        return _json(orjson.dumps(template.to_dict()))
+
+    async def delete_template(self, request: Request) -> Response:
+        """Delete a queue template."""
+        await self._node.delete_template(_name(request))
+        return Response(status_code=204)
+
+    async def _template(self, name: str) -> QueueTemplate:
+        for template in await self._node.list_templates():
+            if template.name == name:
+                return template
+        raise TemplateNotFound(name)
 
 
 def _json(body: bytes, *, status: int = 200) -> Response:

@@ -16,7 +16,15 @@ from gateway.admin.operations import OPERATIONS
 from gateway.admin.problems import Unacceptable, answer_error, problem
 from gateway.config.listeners import is_loopback
 from gateway.metrics import Exposition
-from gateway.ports import NodePort, QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
+from gateway.ports import (
+    NodePort,
+    QueueAlreadyExists,
+    QueueInvalid,
+    QueueNotFound,
+    Refused,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+)
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -30,6 +38,8 @@ EXPECTED: Final = (
     QueueInvalid,
     QueueNotFound,
     Refused,
+    TemplateAlreadyExists,
+    TemplateNotFound,
     TimeoutError,
     Unacceptable,
 )

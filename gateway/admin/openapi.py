@@ -9,10 +9,15 @@ from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter
 from gateway.version import VERSION
 from gateway.views import QUEUE_CONFIG_SCHEMA, ActorView, EventView, Health, MessageView, QueueView, attribute_schema
 from messaging.queue_attributes import ATTRIBUTES
+from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
 
 Schema = dict[str, object]
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
+_TEMPLATE: Final[Schema] = {
+    "queue_name_filter": {"type": "string", "description": "names of queues; * ends a level or is one, > is the rest"},
+    "durability_override": {"type": "string", "enum": list(DURABILITY_OVERRIDES)},
+}
 _PROBLEM: Final[Schema] = {
     "type": "object",
     "description": "RFC 9457 problem details",
@@ -112,14 +117,19 @@ def _reference(name: str) -> Schema:
 
 def _schemas() -> Schema:
     attributes: Schema = {attribute.name: attribute_schema(attribute) for attribute in ATTRIBUTES}
+    in_templates: Schema = {name: schema for name, schema in attributes.items() if name not in NOT_IN_TEMPLATES}
     schemas: Schema = {
         "Document": {"type": "object"},
         "Problem": _PROBLEM,
         "QueueConfig": QUEUE_CONFIG_SCHEMA,
         "QueueDefinition": {
             "type": "object",
-            "properties": {"name": {"type": "string"}, **attributes, "subscriptions": _TEXTS},
-            "required": ["name"],
+            "properties": {
+                "name": {"type": "string", "description": "may be left out of a temporary queue"},
+                "durable": {"type": "boolean", "description": "false: temporary, kept in memory only"},
+                **attributes,
+                "subscriptions": _TEXTS,
+            },
             "additionalProperties": False,
         },
         "QueueChanges": {
@@ -127,6 +137,18 @@ def _schemas() -> Schema:
             "properties": {**attributes, "subscriptions": _TEXTS},
             "additionalProperties": False,
         },
+        "QueueTemplate": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, **_TEMPLATE, **in_templates},
+            "required": ["name", "queue_name_filter"],
+            "additionalProperties": False,
+        },
+        "QueueTemplateChanges": {
+            "type": "object",
+            "properties": {**_TEMPLATE, **in_templates},
+            "additionalProperties": False,
+        },
+        "QueueTemplates": _list_of("templates", "QueueTemplate"),
         "Purged": {"type": "object", "properties": {"purged_count": {"type": "integer"}}, "required": ["purged_count"]},
         "Queues": _list_of("queues", "QueueView"),
         "Messages": _list_of("messages", "MessageView"),

@@ -46,6 +46,7 @@ class Operation:
 
 
 NOT_FOUND: Final = Answer(404, "No queue has that name", "Problem")
+NO_TEMPLATE: Final = Answer(404, "No queue template has that name", "Problem")
 INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
 REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why", "Problem")
 TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
@@ -107,7 +108,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "create_queue",
         "POST",
         "/queues",
-        "Create a durable queue",
+        "Create a queue; what it leaves open is taken from the template that fits its name",
         (
             Answer(201, "Created", "QueueView"),
             Answer(409, "It exists already, or the node refuses", "Problem"),
@@ -155,5 +156,46 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
         parameters=(*BROWSE_PARAMETERS, FOLLOW),
+    ),
+    Operation(
+        "list_templates",
+        "GET",
+        "/queue-templates",
+        "Every queue template",
+        (Answer(200, "By name", "QueueTemplates"),),
+    ),
+    Operation(
+        "create_template",
+        "POST",
+        "/queue-templates",
+        "Create a queue template; queues whose name fits get its attributes where their maker sets none",
+        (
+            Answer(201, "Created", "QueueTemplate"),
+            Answer(409, "It exists already, or the node refuses", "Problem"),
+            *BAD_BODY,
+        ),
+        body="QueueTemplate",
+    ),
+    Operation(
+        "show_template",
+        "GET",
+        "/queue-templates/{name}",
+        "One queue template",
+        (Answer(200, "The template", "QueueTemplate"), NO_TEMPLATE),
+    ),
+    Operation(
+        "update_template",
+        "PATCH",
+        "/queue-templates/{name}",
+        "Change some fields; null takes an attribute out. Queues made from it stay as they are",
+        (Answer(200, "As it is now", "QueueTemplate"), NO_TEMPLATE, REFUSED, *BAD_BODY),
+        body="QueueTemplateChanges",
+    ),
+    Operation(
+        "delete_template",
+        "DELETE",
+        "/queue-templates/{name}",
+        "Delete a queue template; queues made from it stay as they are",
+        (Answer(204, "It is gone"), NO_TEMPLATE, REFUSED),
     ),
 )

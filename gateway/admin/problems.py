@@ -7,7 +7,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
+from gateway.ports import (
+    QueueAlreadyExists,
+    QueueInvalid,
+    QueueNotFound,
+    Refused,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+)
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -39,6 +46,10 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(404, "Queue not found", str(error))
         case QueueAlreadyExists():
             return problem(409, "Queue already exists", str(error))
+        case TemplateNotFound():
+            return problem(404, "Queue template not found", str(error))
+        case TemplateAlreadyExists():
+            return problem(409, "Queue template already exists", str(error))
         case Refused():
             return problem(409, "Refused", error.reason)
         case TimeoutError():

@@ -44,6 +44,10 @@ class AdminClient:
         """Create a queue."""
         return _read(_QUEUE, self._ask("POST", "/queues", definition))
 
+    def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
+        """Change attributes or subscriptions."""
+        return _read(_QUEUE, self._ask("PATCH", _queue_path(name), changes))
+
     def list_queues(self) -> Sequence[QueueView]:
         """Return every queue."""
         return _read(_QUEUES, _member(self._ask("GET", "/queues"), "queues"))
@@ -77,6 +81,27 @@ class AdminClient:
         with self._open("GET", f"{_queue_path(name)}/messages?{urlencode(query)}", None, timeout_s=None) as lines:
             for line in lines:
                 yield _read(_MESSAGE, _parsed(line))
+
+    def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
+        """Create a queue template."""
+        return _object(self._ask("POST", "/queue-templates", template))
+
+    def list_templates(self) -> Sequence[dict[str, object]]:
+        """Return every queue template."""
+        templates = _member(self._ask("GET", "/queue-templates"), "templates")
+        return [_object(each) for each in templates] if isinstance(templates, list) else []
+
+    def show_template(self, name: str) -> dict[str, object]:
+        """Return one queue template."""
+        return _object(self._ask("GET", _template_path(name)))
+
+    def update_template(self, name: str, changes: Mapping[str, object]) -> dict[str, object]:
+        """Change some fields of a queue template."""
+        return _object(self._ask("PATCH", _template_path(name), changes))
+
+    def delete_template(self, name: str) -> None:
+        """Delete a queue template."""
+        self._ask("DELETE", _template_path(name))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
@@ -116,6 +141,16 @@ class AdminClient:
 
 def _queue_path(name: str) -> str:
     return "/queues/" + quote(name, safe="")
+
+
+def _template_path(name: str) -> str:
+    return "/queue-templates/" + quote(name, safe="")
+
+
+def _object(answer: object) -> dict[str, object]:
+    if not isinstance(answer, dict):
+        raise CommandFailed("the answer is no object: no Sluicegate, or another release", exit_code=UNREACHABLE)
+    return answer
 
 
 def _parsed(raw: bytes) -> object:

@@ -38,14 +38,17 @@ def create(
         list[str] | None,
         typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Any other attribute; repeatable."),
     ] = None,
+    temporary: Annotated[
+        bool, typer.Option("--temporary", help="In memory only; deleted some time after its last consumer.")
+    ] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a durable queue."""
+    """Create a queue. Attributes that are not given come from the template that fits its name, or are the defaults."""
     definition: dict[str, object] = {"name": name, "subscriptions": subscribe or []}
-    for text in attributes or ():
-        attribute, value = _attribute(text)
-        definition[attribute] = value
+    if temporary:
+        definition["durable"] = False
+    definition |= dict(attribute_value(text) for text in attributes or ())
     if access_type is not None:
         definition["access_type"] = access_type
     if partitions is not None:
@@ -56,7 +59,25 @@ def create(
     if as_json:
         print_json(_QUEUE.dump_python(view, mode="json"))
     else:
-        typer.echo(f"created {view.config.access_type} queue {view.name}{_partition_words(view)}")
+        kind = view.config.access_type if view.durable else f"temporary {view.config.access_type}"
+        typer.echo(f"created {kind} queue {view.name}{_partition_words(view)}")
+
+
+@app.command("set")
+def change(
+    name: NameArgument,
+    changes: Annotated[
+        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values; the other attributes stay.")
+    ],
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Change attributes of a queue, all of them or none."""
+    view = AdminClient(url).update_queue(name, dict(attribute_value(text) for text in changes))
+    if as_json:
+        print_json(_QUEUE.dump_python(view, mode="json"))
+    else:
+        typer.echo(f"changed queue {view.name}")
 
 
 @app.command("list")
@@ -173,7 +194,8 @@ def _partition_words(view: QueueView) -> str:
     return f" with {view.config.partition_count} partitions" if view.config.partitioned() else ""
 
 
-def _attribute(text: str) -> tuple[str, AttributeValue]:
+def attribute_value(text: str) -> tuple[str, AttributeValue]:
+    """Return name and value of `ATTRIBUTE=VALUE`. Raises CommandFailed for what no queue has, or may not have."""
     name, equals, value = text.partition("=")
     attribute = ATTRIBUTE_BY_NAME.get(name)
     if attribute is None or not equals:

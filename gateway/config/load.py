@@ -15,7 +15,14 @@ from gateway.config.sections import QUEUE_PROBLEM
 from gateway.config.sources import ENVIRONMENT_SOURCE, apply_environment, apply_settings
 from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
+from messaging.queue_template import NOT_IN_TEMPLATES
 
+TEMPLATE_KEYS: Final = (
+    "name",
+    "queue_name_filter",
+    "durability_override",
+    *[name for name in ATTRIBUTE_BY_NAME if name not in NOT_IN_TEMPLATES],
+)
 QUEUE_KEYS: Final = ("name", *ATTRIBUTE_BY_NAME, "subscriptions")
 
 
@@ -65,8 +72,9 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         context = details.get("ctx", {})
         field = context["field"]
         path: Path = (*location, field)
-        if field not in QUEUE_KEYS:
-            return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, QUEUE_KEYS))
+        keys = TEMPLATE_KEYS if location[:2] == ("queues", "templates") else QUEUE_KEYS
+        if field not in keys:
+            return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, keys))
         return Problem(document.place(path), _dotted(path), f"{context['reason']}; allowed: {context['allowed']}")
     if not location:  # a rule between sections
         return Problem(document.place(()), "", str(details.get("ctx", {}).get("error", details["msg"])))

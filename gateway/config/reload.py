@@ -19,6 +19,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
+    "queues.templates",  # new ones are created; none is changed or deleted
     "vpn.reject_msg_to_sender_on_no_subscription_match",
 )
 

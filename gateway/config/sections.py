@@ -20,6 +20,7 @@ from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
+from messaging.queue_template import QueueTemplate, template_from_dict
 from messaging.thresholds import ThresholdPair
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
@@ -168,9 +169,26 @@ def _queue_defaults(given: object) -> dict[str, AttributeValue]:
     return values
 
 
+def _queue_template(given: object) -> QueueTemplate:
+    if isinstance(given, QueueTemplate):
+        return given
+    if not isinstance(given, dict):
+        allowed = "a mapping with name, queue_name_filter, durability_override and attributes of queues"
+        raise ValueError(f"{seen(given)} is not allowed; allowed: {allowed}")
+    try:
+        return template_from_dict({key: _plain_value(key, value) for key, value in given.items()})
+    except QueueInvalid as problem:
+        raise _queue_problem(problem) from None
+
+
 QueueDefaults = Annotated[dict[str, AttributeValue], PlainValidator(_queue_defaults)]
 DeclaredQueue = Annotated[
     QueueDefinition, PlainValidator(_queue_definition), PlainSerializer(lambda queue: queue.to_dict(), return_type=dict)
+]
+DeclaredTemplate = Annotated[
+    QueueTemplate,
+    PlainValidator(_queue_template),
+    PlainSerializer(lambda template: template.to_dict(), return_type=dict),
 ]
 
 
@@ -179,6 +197,10 @@ class Queues(Section):
 
     defaults: QueueDefaults = Field(default_factory=dict, description="attributes of declared queues that set none")
     declared: tuple[DeclaredQueue, ...] = ()
+    templates: tuple[DeclaredTemplate, ...] = ()
+    temporary_grace_s: int = Field(
+        default=60, ge=1, le=86_400, description="temporary queues are deleted after so long without a consumer"
+    )
 
     @field_validator("declared", mode="before")
     @classmethod
@@ -194,6 +216,10 @@ class Queues(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"declared: the name {name!r} stands there {names.count(name)} times")
+        templates = [template.name for template in self.templates]
+        for name in templates:
+            if templates.count(name) > 1:
+                raise ValueError(f"templates: the name {name!r} stands there {templates.count(name)} times")
         return self
 
 

@@ -230,7 +230,7 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
         return
     for flow_id, bound in list(delivering.flows.items()):
         if bound.extra is extra:
-            bound.queue.post(UnbindFlow(flow_id))
+            bound.queue.post(UnbindFlow(flow_id, may_return=False))
             del delivering.flows[flow_id]
 
 

@@ -8,90 +8,13 @@ import httpx
 import orjson
 import pytest
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed, Selector
-from actors.cell import ActorCell
-from actors.directory_messages import FindQueue, QueueHandle
-from actors.loop_actor import LoopActor
-from actors.messages import BindRefused, BrowsedMessage, FlowGone, UnbindFlow
-from actors.supervision import ONE_CONNECTION
+from actors.browser_messages import DeleteBrowsed
+from actors.messages import BindRefused, BrowsedMessage
+from browser_client import Browser
 from gateway.node_port import NodeView
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
-
-
-class Reader(LoopActor):
-    """The actor of a client that browses."""
-
-    def __init__(self, cell: ActorCell) -> None:
-        super().__init__(cell)
-        self.heard: asyncio.Queue[Browsed | FlowGone] = asyncio.Queue()
-
-    def on_receive(self, message: Browsed | FlowGone) -> None:
-        self.heard.put_nowait(message)
-
-
-class Browser:
-    """A client that browses."""
-
-    def __init__(self, broker: RunningBroker) -> None:
-        self._runtime = broker.node.runtime
-        self._cell = self._runtime.spawn(Reader, kind="reader", name="reader", policy=ONE_CONNECTION)
-        self._queues = broker.node.queues
-        self.flow_id = self._runtime.next_urn()
-        self.queue: QueueHandle | None = None
-        self.bound: BrowserBound | None = None
-
-    async def bind(
-        self,
-        *,
-        user: str | None = "",
-        window: int = 1000,
-        partition: int | None = None,
-        after: int = 0,
-        selector: Selector | None = None,
-    ) -> None:
-        self.queue = await self._queues.ask(FindQueue("q"))
-        assert self.queue is not None
-        request = BindBrowser(self.flow_id, "looker", user, self._cell.inbox, window, partition, after, selector)
-        self.bound = await self.queue.cell.ask(request)
-
-    async def sees(self, count: int) -> list[BrowsedMessage]:
-        found: list[BrowsedMessage] = []
-        async with asyncio.timeout(DEADLINE_S):
-            while len(found) < count:
-                heard = await self._reader().heard.get()
-                assert isinstance(heard, Browsed)
-                found += heard.messages
-        return found
-
-    async def is_told_that_it_ended(self) -> FlowGone:
-        async with asyncio.timeout(DEADLINE_S):
-            heard = await self._reader().heard.get()
-        assert isinstance(heard, FlowGone)
-        return heard
-
-    def has_seen_all(self) -> bool:
-        return self._reader().heard.empty()
-
-    def wants(self, count: int) -> None:
-        assert self.bound is not None
-        self.bound.browser.inbox.post(BrowserCredit(count))
-
-    async def deletes(self, *messages: BrowsedMessage) -> int:
-        assert self.bound is not None
-        places = [(each.partition_number, each.sequence) for each in messages]
-        count: int = await self.bound.browser.ask(DeleteBrowsed(places))
-        return count
-
-    def leaves(self) -> None:
-        assert self.queue is not None
-        self.queue.cell.inbox.post(UnbindFlow(self.flow_id))
-
-    def _reader(self) -> Reader:
-        reader = self._cell.actor
-        assert isinstance(reader, Reader)
-        return reader
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:

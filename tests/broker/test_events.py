@@ -6,7 +6,6 @@ import pytest
 
 from gateway.node_port import NodeView
 from messaging.events import BURST, CLIENT_CONNECTED
-from messaging.queue_config import definition_from_dict
 from mqtt_packets import Published
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
@@ -17,7 +16,7 @@ def told(message: Published) -> tuple[str, str]:
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
-    await NodeView(broker.node).create_queue(definition_from_dict({"name": name, **attributes}))
+    await NodeView(broker.node).create_queue({"name": name, **attributes})
 
 
 async def events_named(client: RawClient, name: str) -> list[str]:

@@ -4,7 +4,6 @@ import pytest
 
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
-from messaging.queue_config import definition_from_dict
 from raw_client import RawClient
 from running_broker import RunningBroker
 
@@ -17,8 +16,7 @@ LOW = mqtt.user_property("priority", "3")
 
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
-    definition = definition_from_dict({"name": name, "subscriptions": ["t"], **attributes})
-    await NodeView(broker.node).create_queue(definition)
+    await NodeView(broker.node).create_queue({"name": name, "subscriptions": ["t"], **attributes})
 
 
 async def answer_to(

@@ -3,7 +3,14 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.ports import QueueAlreadyExists, QueueInvalid, QueueNotFound, Refused
+from gateway.ports import (
+    QueueAlreadyExists,
+    QueueInvalid,
+    QueueNotFound,
+    Refused,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+)
 from gateway.views import (
     ActorView,
     EventView,
@@ -16,7 +23,8 @@ from gateway.views import (
     Sample,
     payload_preview,
 )
-from messaging.queue_config import QueueDefinition, changed
+from messaging.queue_config import QueueDefinition, changed, definition_from_dict
+from messaging.queue_template import QueueTemplate
 
 
 @dataclass
@@ -30,6 +38,7 @@ class MemoryNode:
     live: bool = True
     refusal: str = ""  # why it refuses to delete
     definitions: dict[str, QueueDefinition] = field(default_factory=dict)
+    templates: dict[str, QueueTemplate] = field(default_factory=dict)
     messages: dict[str, list[MessageView]] = field(default_factory=dict)
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
 
@@ -54,7 +63,8 @@ class MemoryNode:
             )
         )
 
-    async def create_queue(self, definition: QueueDefinition) -> QueueView:
+    async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
+        definition = definition_from_dict(dict(asked))
         name = definition.config.name
         if name in self.definitions:
             raise QueueAlreadyExists(name)
@@ -124,6 +134,18 @@ class MemoryNode:
                 yield message
 
         return one_by_one()
+
+    async def list_templates(self) -> Sequence[QueueTemplate]:
+        return [self.templates[name] for name in sorted(self.templates)]
+
+    async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        if must_be_new and template.name in self.templates:
+            raise TemplateAlreadyExists(template.name)
+        self.templates[template.name] = template
+
+    async def delete_template(self, name: str) -> None:
+        if self.templates.pop(name, None) is None:
+            raise TemplateNotFound(name)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors

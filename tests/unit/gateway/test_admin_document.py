@@ -42,7 +42,7 @@ def test_the_document_knows_every_queue_attribute_with_its_range() -> None:
     components = TypeAdapter(dict[str, dict[str, dict[str, object]]]).validate_python(document()["components"])
     properties = components["schemas"]["QueueDefinition"]["properties"]
     assert isinstance(properties, dict)
-    assert set(properties) == {"name", "subscriptions", *(each.name for each in ATTRIBUTES)}
+    assert set(properties) == {"name", "durable", "subscriptions", *(each.name for each in ATTRIBUTES)}
     assert properties["max_redelivery_count"]["maximum"] == 255
 
 

@@ -113,6 +113,42 @@ def test_flows_are_shown_with_their_partitions(shell: Shell, node: MemoryNode) -
     assert "f1    worker-1  mqtt5     active-consumer     100        3  0, 1" in shell.run("queue", "show", "q")
 
 
+def test_attributes_are_set_all_at_once(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    assert "changed queue q" in shell.run("queue", "set", "q", "max_ttl=5", "ingress_enabled=false")
+    config = node.definitions["q"].config
+    assert (config.max_ttl, config.ingress_enabled) == (5, False)
+    told = shell.run("queue", "set", "q", "max_ttl=6", "max_bind_count=-1", expect=USAGE)
+    assert "max_bind_count: '-1' is not allowed; allowed: a whole number from 0 to 10000" in told
+    assert node.definitions["q"].config.max_ttl == 5
+
+
+def test_templates_are_created_shown_changed_and_deleted(shell: Shell, node: MemoryNode) -> None:
+    shell.run("template", "create", "eu", "--for", "orders/eu/>", "max_ttl=5", "max_bind_count=3")
+    assert "eu    orders/eu/>  none" in shell.run("template", "list")
+    shell.run("template", "set", "eu", "durability_override=non-durable", "max_ttl=", "max_bind_count=4")
+    shown = orjson.loads(shell.run("template", "show", "eu", "--json"))
+    assert shown == {
+        "name": "eu",
+        "queue_name_filter": "orders/eu/>",
+        "durability_override": "non-durable",
+        "max_bind_count": 4,
+    }
+    assert "already" in shell.run("template", "create", "eu", "--for", "x", expect=FAILED)
+    assert "no such attribute" in shell.run("template", "set", "eu", "owner=me", expect=FAILED)
+    shell.run("template", "delete", "eu")
+    assert node.templates == {}
+    assert "there is no queue template 'eu'" in shell.run("template", "show", "eu", expect=FAILED)
+
+
+def test_messages_are_followed_until_enough_have_come(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    for payload in (b"one", b"two", b"three"):
+        node.publish("q", payload)
+    told = shell.run("queue", "browse", "q", "--follow", "--limit", "2", "--json")
+    assert [orjson.loads(line)["payload"] for line in told.splitlines()] == ["one", "two"]
+
+
 def test_what_the_gateway_refuses_is_said_in_its_words(shell: Shell) -> None:
     assert "there is no queue 'none'" in shell.run("queue", "show", "none", expect=FAILED)
     assert "'a//b' has an empty level" in shell.run("queue", "create", "a//b", expect=FAILED)

@@ -1,0 +1,84 @@
+"""Which template a queue gets, and what a template may say (Solace 4.12)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.queue_config import QueueInvalid
+from messaging.queue_template import QueueTemplate, changed_template, template_for, template_from_dict
+
+
+def template(name_filter: str, name: str = "t", **values: object) -> QueueTemplate:
+    return template_from_dict({"name": name, "queue_name_filter": name_filter, **values})
+
+
+@pytest.mark.parametrize(
+    ("queue_name", "chosen"),
+    [
+        ("orders", "orders"),
+        ("orders/eu", "orders/eu"),
+        ("orders/eu/1", "orders/eu/>"),
+        ("orders/us", "orders/u*"),
+        ("orders/jp", "orders/*"),
+        ("orders/jp/1", "orders/>"),
+        ("payments", "pay*"),
+        ("other", "*"),
+        ("other/x", ">"),
+    ],
+)
+def test_the_closest_fit_is_chosen(queue_name: str, chosen: str) -> None:
+    """Solace 4.12: the most specific filter wins. Level by level: the name itself, the longest prefix, `*`, `>`."""
+    filters = [">", "*", "pay*", "p*", "orders", "orders/>", "orders/*", "orders/u*", "orders/eu", "orders/eu/>"]
+    templates = [template(each, f"t{number}") for number, each in enumerate(filters)]
+    found = template_for(templates, queue_name)
+    assert found is not None
+    assert found.queue_name_filter == chosen
+
+
+def test_no_template_is_chosen_where_none_fits() -> None:
+    assert template_for([template("a/*"), template("b*/>", "u")], "a") is None
+
+
+@given(st.permutations(["a/>", "*/b", "a*/b", "a/*", ">", "a/b*"]))
+def test_the_choice_does_not_depend_on_the_order(filters: list[str]) -> None:
+    """Goal: one winner. Method: every order of filters that all fit."""
+    templates = [template(each, each.replace("*", "s").replace(">", "r").strip("/")) for each in filters]
+    found = template_for(templates, "a/b")
+    assert found is not None
+    assert found.queue_name_filter == "a/b*"
+
+
+def test_equal_filters_are_settled_by_template_name() -> None:
+    found = template_for([template("q*", "b"), template("q*", "a")], "q1")
+    assert found is not None
+    assert found.name == "a"
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "reason"),
+    [
+        ({"name": "t"}, "queue_name_filter", "it is missing"),
+        ({"queue_name_filter": "q"}, "name", "it is missing"),
+        ({"name": "#t", "queue_name_filter": "q"}, "name", "starts with '#'"),
+        ({"name": "t", "queue_name_filter": "a//b"}, "queue_name_filter", "the level is empty"),
+        ({"name": "t", "queue_name_filter": "q", "durability_override": "durable"}, "durability_override", "'durable'"),
+        ({"name": "t", "queue_name_filter": "q", "owner": "me"}, "owner", "templates have no such attribute"),
+        ({"name": "t", "queue_name_filter": "q", "max_bind_cout": 1}, "max_bind_cout", "no such attribute"),
+        ({"name": "t", "queue_name_filter": "q", "max_bind_count": -1}, "max_bind_count", "-1 is not allowed"),
+        ({"name": "t", "queue_name_filter": "q", "partition_count": 2}, "partition_count", "on an exclusive queue"),
+    ],
+)
+def test_what_a_template_cannot_be_is_refused_by_field(values: dict[str, object], field: str, reason: str) -> None:
+    with pytest.raises(QueueInvalid) as refusal:
+        template_from_dict(values)
+    assert refusal.value.field == field
+    assert reason in refusal.value.reason
+
+
+def test_a_template_comes_back_from_what_is_stored_and_changes_by_field() -> None:
+    made = template("q/>", durability_override="non-durable", max_bind_count=3, max_ttl=9)
+    assert template_from_dict(dict(made.to_dict())) == made
+    after = changed_template(made, {"max_bind_count": 4, "max_ttl": None})
+    assert after.attributes == {"max_bind_count": 4}
+    with pytest.raises(QueueInvalid, match="create another template"):
+        changed_template(made, {"name": "u"})
