@@ -147,7 +147,7 @@ def _create(world: World, step: Step) -> None:
 
     async def create() -> None:
         try:
-            await world.view.create_queue(definition_of(name))
+            await world.view.create_queue(definition_of(name).to_dict())
         except QueueAlreadyExists:  # its deletion was begun, and a power failure came first
             pass
         except Refused:
