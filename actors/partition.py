@@ -154,9 +154,12 @@ class Partition:
             min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
         )
         stored.next_sequence = old.next_sequence
-        for segment in old.segments.all():  # other partitions have yet to number it, so it is not in the store yet
+        readopted = [batch.publication for batch in stored.batches]
+        found = {batch.first for batch in stored.batches}
+        for segment in old.segments.all():
             publication = segment.publication
-            if segment.batch is not None and publication is not None and publication.unsequenced_count > 0:
+            if segment.batch is not None and publication is not None and segment.first not in found:
+                # Other partitions had yet to number it, so it was not in the store when that was read.
                 stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
         ledger = Ledger(durable=old.durable, rules=old.rules)
         restore(ledger, stored, was_clean=False)
@@ -165,8 +168,7 @@ class Partition:
             ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
         gate.restore(ledger.waiting_count, ledger.waiting_bytes)
         if self._spool is not None:
-            needed = [batch.publication for batch in stored.batches if batch.publication.open_count > 0]
-            self._spool.post(Readopted([each for each in needed if each.unsequenced_count == 0]))
+            self._spool.post(Readopted([each for each in readopted if each.open_count > 0]))
             old.abandon()
             self._spool.post(Settled(self._partition_id, [], old.effects.drained, [], True))
         self._ledger = ledger

@@ -80,7 +80,7 @@ class SpoolActor(LoopActor):
             RegisterPartition: self._register,
             SetPageAside: self._set_page_aside,
             PurgeFromStore: self._purge,
-            ReloadPartition: lambda message: self.when_idle(lambda: self._writer.reload(message, self.cell.inbox)),
+            ReloadPartition: self._reload,
             PartitionFound: self._partition_found,
             Readopted: self._readopted,
             CommitDone: self._commit_done,
@@ -185,6 +185,14 @@ class SpoolActor(LoopActor):
     def _purge(self, message: PurgeFromStore) -> None:
         self._partitions.pop(message.partition_id, None)
         self._planner.forget(message.partition_id)
+
+    def _reload(self, message: ReloadPartition) -> None:
+        """Read a partition behind the next commit, which has everything the partition has said so far."""
+
+        def committed(_: str) -> None:  # or refused, and then what was refused is withdrawn
+            self._writer.reload(message, self.cell.inbox)
+
+        self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
 
     def _partition_found(self, message: PartitionFound) -> None:
         request, stored = message.request, message.stored

@@ -92,6 +92,36 @@ async def test_what_was_settled_stays_settled(broker: RunningBroker) -> None:
     assert (await shown(broker)).ready_count == 1
 
 
+async def test_a_spool_that_is_never_idle_reads_a_partition_back_all_the_same(broker: RunningBroker) -> None:
+    """The others' commits go on; what went to two queues at once is in both afterwards."""
+    await create(broker, "q", subscriptions=["both"])
+    await create(broker, "other", subscriptions=["both", "other"])
+    partition = await partition_of(broker)
+    publisher = await broker.connect(level=5)
+    busy = await broker.connect(level=5)
+    done = False
+
+    async def keep_the_spool_busy() -> None:
+        while not done:
+            ids = [busy.next_packet_id() for _ in range(20)]
+            busy.send(*[mqtt.publish("other", b"x", level=5, qos=1, packet_id=each) for each in ids])
+            for packet_id in ids:
+                await busy.answered(mqtt.PUBACK, packet_id)
+
+    load = asyncio.create_task(keep_the_spool_busy())
+    for number in range(3):
+        failing = asyncio.create_task(fail(partition))
+        for step in range(20):
+            assert await publisher.publish("both", b"%d" % (20 * number + step)) == 0
+        await failing
+    done = True
+    await load
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert [int(payload) for payload in await consumer.payloads(60)] == list(range(60))
+    await shows(broker, lambda view: view.spooled_bytes == 0)
+
+
 async def test_publishers_do_not_notice(broker: RunningBroker) -> None:
     """What is posted to a partition while it is read back waits, and is confirmed."""
     await create(broker, subscriptions=["t"])
