@@ -41,6 +41,18 @@ def test_every_problem_is_named_at_once_in_the_order_of_the_file(tmp_path: Path)
     ]
 
 
+def test_a_field_is_named_inside_its_queue_template(tmp_path: Path) -> None:
+    text = "queues:\n  templates:\n    - name: t\n    - name: u\n      queue_name_filter: u/>\n      ownr: me\n"
+    text += "    - name: v\n      queue_name_filter: v\n      max_ttl: soon\n"
+    found = problems_of(text, tmp_path)
+    assert found[0] == (
+        "gate.yaml:3:7: queues.templates.0.queue_name_filter: it is missing; "
+        "allowed: a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
+    )
+    assert found[1].startswith("gate.yaml:6:7: queues.templates.1.ownr: there is no such key")
+    assert found[2].startswith("gate.yaml:9:16: queues.templates.2.max_ttl: 'soon' is not allowed; allowed: a whole")
+
+
 def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
     text = (
         "queues:\n  declared:\n    - name: orders\n      partition_count: 8\n    - name: b\n      max_tll: 3\n    - 7\n"
