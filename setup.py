@@ -29,6 +29,10 @@ COMPILED: Final = (
     "storage/record*.py",  # the at-rest format: one call per message written or read back
     "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
     "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
+    "actors/burying.py",  # so are errands, and those that derive from them
+    "actors/errands.py",
+    "actors/moving.py",
+    "actors/picking.py",
     "actors/cell.py",  # what every message between actors costs, whatever it says
     "actors/clock.py",
     "actors/data_messages.py",

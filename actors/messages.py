@@ -127,7 +127,8 @@ class PartitionOverview:
     delivered_count: int
     redelivered_count: int
     settled_count: int
-    discards: dict[str, int]
+    discards: dict[str, int]  # reason -> messages dropped
+    buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
+from actors.burying import bury
 from actors.data_messages import Append, Deliveries, Resume, Settle, Settled, Store, Wake
+from actors.errands import ErrandAnswer, ErrandPlace
 from actors.futures import LoopFuture
 from actors.inbox import Inbox
 from actors.messages import (
@@ -45,6 +47,7 @@ from messaging.memory import MemoryBudget
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
+from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
@@ -62,6 +65,8 @@ class Partition:
         number: int,
         partition_id: int,
         queue: Address,
+        queue_name: str,
+        targets: dict[str, QueueTarget],
         gate: QueueGate,
         pressure: Pressure,
         limits: PressureLimits,
@@ -91,6 +96,17 @@ class Partition:
         self._redelivered_count = 0
         self._delivered_count = 0
         self._settled_count = 0
+        self._errands = ErrandPlace(
+            runtime,
+            address,
+            ledger=ledger,
+            queue_name=queue_name,
+            number=number,
+            partition_id=partition_id,
+            gate=gate,
+            reader=reader,
+            targets=targets,
+        )
 
     def receive(self, message: Any) -> Any:
         """Apply one message to the ledger."""
@@ -120,6 +136,8 @@ class Partition:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
         self._memory.count(-self._memory_counted)
         self._memory_counted = 0
+        for errand in list(self._errands.under_way.values()):
+            errand.abandon()
         spool = self._spool
         if spool is None or not self._gate.ended:
             return  # what a stopping node, or a partition that failed, holds must stay in the store
@@ -164,6 +182,7 @@ class Partition:
         ledger = Ledger(durable=old.durable, rules=old.rules)
         restore(ledger, stored, was_clean=False)
         ledger.effects.discards = old.effects.discards
+        ledger.effects.buried_counts = old.effects.buried_counts
         if old.waiting_count > ledger.waiting_count:
             ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
         gate.restore(ledger.waiting_count, ledger.waiting_bytes)
@@ -172,6 +191,7 @@ class Partition:
             old.abandon()
             self._spool.post(Settled(self._partition_id, [], old.effects.drained, [], True))
         self._ledger = ledger
+        self._errands.go_on_with(ledger)
         self._plans_out = None
         self._draining.clear()
 
@@ -191,6 +211,8 @@ class Partition:
             self._pages_written(message)
         elif isinstance(message, PageRead):
             self._page_read(message)
+        elif isinstance(message, ErrandAnswer):
+            message.errand.answered(message.message)
         elif isinstance(message, PageOut):
             self._page_out_through = max(self._page_out_through, message.through_record)
             self._page_out()
@@ -269,6 +291,8 @@ class Partition:
 
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
+        if effects.dead:
+            bury(self._errands)
         if effects.starved_flows:
             for flow in effects.starved_flows:
                 flow.window.wait(self._address)
@@ -388,5 +412,6 @@ class Partition:
             redelivered_count=self._redelivered_count,
             settled_count=self._settled_count,
             discards=dict(ledger.effects.discards),
+            buried=dict(ledger.effects.buried_counts),
             in_flight_by_flow=in_flight,
         )

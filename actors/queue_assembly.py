@@ -46,6 +46,7 @@ class QueueServices:
     pressure: PressureLimits
     temporary_grace_s: int  # how long a temporary queue waits for a consumer
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
+    targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
 
 
 def assemble_queue(
@@ -82,6 +83,7 @@ def assemble_queue(
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
+    services.targets[config.name] = target
     return QueueHandle(config.name, kind, cell, target, durable, definition)
 
 
@@ -113,6 +115,8 @@ def _start_partition(
             number=number,
             partition_id=partition_id,
             queue=queue.inbox,
+            queue_name=target.name,
+            targets=services.targets,
             gate=target.gate,
             pressure=target.pressure,
             limits=services.pressure,

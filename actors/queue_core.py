@@ -13,7 +13,7 @@ from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
 from messaging.flows import DeliveryRules, Flow
 from messaging.pressure import PressureLimits
-from messaging.queue_config import QueueConfig
+from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import Rebalancer
 from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from messaging.routing import QueueTarget
@@ -71,6 +71,8 @@ class QueueCore:
         rules.redelivery_count_max = config.max_redelivery_count
         rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
         rules.respects_expiry = config.respect_ttl_enabled
+        rules.dead_msg_queue = config.dead_msg_queue if self.target.durable and is_named(config.name) else ""
+        rules.respects_eligibility = config.respect_dmq_eligible_enabled
         if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
             access.delay_ms = config.partition_rebalance_delay_s * 1000
             access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000

@@ -256,6 +256,7 @@ class QueueDirectory(LoopActor):
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
         del self._queues[handle.name]
+        del self._services.targets[handle.name]
         self._router.inbox.post(SetQueueTopics(handle.target, [], []))
         handle.target.gate.close()
         for publisher in handle.target.pressure.close():

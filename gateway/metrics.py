@@ -64,6 +64,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_redelivered_total", COUNTER, "Repeated deliveries", ("queue",)),
     Metric("sluicegate_queue_messages_settled_total", COUNTER, "Messages a consumer accepted", ("queue",)),
     Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason")),
+    Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason")),
     Metric("sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason")),
     Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),

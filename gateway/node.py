@@ -254,6 +254,7 @@ class Node:
             ),
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=self._partition_addresses,
+            targets={},
         )
         recovered = self.recovered
         cell = self.runtime.spawn(

@@ -83,6 +83,8 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         for each in partitions:
             for reason, count in each.discards.items():
                 yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
+            for reason, count in each.buried.items():
+                yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
 
 
 def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:

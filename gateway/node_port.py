@@ -25,6 +25,7 @@ from actors.messages import (
     BrowsedMessage,
     BrowseQueue,
     DescribeQueue,
+    PartitionOverview,
     PurgeQueue,
     QueueOverview,
 )
@@ -34,6 +35,7 @@ from gateway.node_metrics import samples_of
 from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused, TemplateAlreadyExists, TemplateNotFound
 from gateway.views import (
     ActorView,
+    DeathView,
     EventView,
     FlowView,
     Health,
@@ -45,8 +47,10 @@ from gateway.views import (
     Sample,
     payload_preview,
 )
+from messaging.dead_letter import DeadLetter
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
+from messaging.settlement import TO_DMQ_FAILED
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -211,6 +215,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
         delivered_total=sum(each.delivered_count for each in overview.partitions),
         redelivered_total=sum(each.redelivered_count for each in overview.partitions),
         settled_total=sum(each.settled_count for each in overview.partitions),
+        discards=_discards(overview.partitions),
         bind_refusals=overview.bind_refusals,
         partitions=tuple(partitions),
         flows=tuple(
@@ -246,7 +251,32 @@ def _message_view(message: BrowsedMessage) -> MessageView:
         payload=text,
         payload_encoding=encoding,
         payload_truncated=truncated,
+        dead=None if headers is None or headers.dead is None else _death_view(headers.dead),
     )
+
+
+def _death_view(dead: DeadLetter) -> DeathView:
+    return DeathView(
+        reason=dead.reason,
+        queue=dead.queue,
+        partition=dead.partition,
+        delivery_count=dead.delivery_count,
+        time_ms=dead.died_ms,
+        client=dead.client or None,
+        via=dead.via,
+    )
+
+
+def _discards(partitions: Sequence[PartitionOverview]) -> dict[str, int]:
+    """Return what left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
+    counts: dict[str, int] = {}
+    for partition in partitions:
+        for reason, count in partition.discards.items():
+            name = reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded"
+            counts[name] = counts.get(name, 0) + count
+        for reason, count in partition.buried.items():
+            counts[f"{reason}_to_dmq"] = counts.get(f"{reason}_to_dmq", 0) + count
+    return counts
 
 
 def _actor_view(overview: ActorOverview, parent_path: str) -> ActorView:

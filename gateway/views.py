@@ -131,6 +131,7 @@ class QueueView:
     delivered_total: int = 0  # deliveries, first ones and repeated ones
     redelivered_total: int = 0
     settled_total: int = 0  # messages a consumer accepted
+    discards: dict[str, int] = field(default_factory=dict)  # reason and outcome -> messages that went unconsumed
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that might not bind
     partitions: tuple[PartitionView, ...] = ()
     flows: tuple[FlowView, ...] = ()
@@ -139,6 +140,19 @@ class QueueView:
     def name(self) -> str:
         """The queue's name."""
         return self.config.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathView:
+    """Why a message lies in a dead message queue."""
+
+    reason: str  # expired, max_redelivery_exceeded or rejected
+    queue: str  # where it died
+    partition: int
+    delivery_count: int
+    time_ms: int  # wall clock
+    client: str | None = None  # the consumer that had it last
+    via: tuple[str, ...] = ()  # dead message queues it has left since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +170,7 @@ class MessageView:
     payload: str = ""
     payload_encoding: Literal["text", "base64"] = "text"
     payload_truncated: bool = False
+    dead: DeathView | None = None
 
     @property
     def redelivered(self) -> bool:

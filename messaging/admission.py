@@ -144,13 +144,18 @@ class QueueGate:
 
     def verdict(self, batch: MessageBatch) -> int:
         """Return ADMITTED, or why not all of these messages may be taken."""
-        size = batch.payload_bytes
-        count = batch.count
         spool = self.spool
         if spool is not None:
-            verdict = spool.verdict_on_bytes(size)
+            verdict = spool.verdict_on_bytes(batch.payload_bytes)
             if verdict != ADMITTED:
                 return verdict
+        verdict = self.verdict_of_moved(batch)
+        return verdict if verdict != ADMITTED or spool is None else spool.verdict_on_count(batch.count)
+
+    def verdict_of_moved(self, batch: MessageBatch) -> int:
+        """Return what the queue alone says: of messages that only change queues the spool has no more than before."""
+        size = batch.payload_bytes
+        count = batch.count
         if self.usage_bytes + size > self.usage_bytes_max:
             return REFUSED_QUEUE_FULL
         if size > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
@@ -161,7 +166,7 @@ class QueueGate:
             return REFUSED_LOW_PRIORITY
         if self.usage_count + count > self.usage_count_max:
             return REFUSED_QUEUE_COUNT
-        return ADMITTED if spool is None else spool.verdict_on_count(count)
+        return ADMITTED
 
     def refuses_publisher(self, verdict: int) -> bool:
         """Return whether the publisher hears of the verdict, or the message is only dropped here."""

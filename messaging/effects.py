@@ -59,6 +59,7 @@ class Effects:
     """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
 
     __slots__ = (
+        "buried_counts",
         "dead",
         "discards",
         "drained",
@@ -80,6 +81,7 @@ class Effects:
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
         self.discards: dict[str, int] = {}  # reason -> messages dropped
+        self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
         self.released_count = 0  # messages and bytes that count against the quota no more
         self.released_bytes = 0
 
@@ -99,6 +101,10 @@ class Effects:
                 last.end = end
                 return
         self.dead.append(DeadRange(first, end, reason, client))
+
+    def buried(self, reason: str, count: int) -> None:
+        """Count messages that the dead message queue has."""
+        self.buried_counts[reason] = self.buried_counts.get(reason, 0) + count
 
     def discard(self, reason: str, count: int) -> None:
         """Count messages the ledger dropped."""

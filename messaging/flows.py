@@ -45,14 +45,16 @@ class DeliveryRules:
         unacked_count_max: int = 10_000,
         respects_expiry: bool = False,
         expires_once_delivered: bool = True,
-        dead_letters: bool = False,
+        dead_msg_queue: str = "",
+        respects_eligibility: bool = False,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
         self.unacked_count_max = unacked_count_max  # per flow and partition
         self.respects_expiry = respects_expiry
         # MQTT forbids a session to drop a message whose delivery has begun [3.3.2-5] [4.3.3-7].
         self.expires_once_delivered = expires_once_delivered
-        self.dead_letters = dead_letters  # what it drops leaves for the queue that it names, if there is one
+        self.dead_msg_queue = dead_msg_queue  # what is dropped leaves for it, if there is such a queue; empty: none
+        self.respects_eligibility = respects_eligibility  # only if the publisher said that it may
 
     def expires(self, again: bool) -> bool:
         """Return whether messages may expire before this delivery; `again` when they were delivered before."""

@@ -7,6 +7,8 @@ in travels along as `native`, so a consumer of the same protocol gets it back by
 
 from typing import Final, final
 
+from messaging.dead_letter import DeadLetter
+
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
 
@@ -23,6 +25,7 @@ class Headers:
     __slots__ = (
         "content_type",
         "correlation",
+        "dead",
         "deliver_to_one",
         "dmq_eligible",
         "eliding_eligible",
@@ -57,6 +60,7 @@ class Headers:
         dmq_eligible: bool = False,
         deliver_to_one: bool = False,
         eliding_eligible: bool = False,
+        dead: DeadLetter | None = None,
         user_properties: list[tuple[str, UserPropertyValue]] | None = None,
         native_format: int = NATIVE_NONE,
         native: bytes = b"",
@@ -75,9 +79,33 @@ class Headers:
         self.dmq_eligible = dmq_eligible
         self.deliver_to_one = deliver_to_one
         self.eliding_eligible = eliding_eligible
+        self.dead = dead  # why it lies in a dead message queue; None anywhere else
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
+
+    def copy(self) -> "Headers":
+        """Return headers that are equal and can be changed, until their own batch is published."""
+        return Headers(
+            partition_key=self.partition_key,
+            key_hash=self.key_hash,
+            expires_at_ms=self.expires_at_ms,
+            not_before_ms=self.not_before_ms,
+            priority=self.priority,
+            payload_is_text=self.payload_is_text,
+            content_type=self.content_type,
+            correlation=self.correlation,
+            reply_to=self.reply_to,
+            message_id=self.message_id,
+            timestamp_ms=self.timestamp_ms,
+            dmq_eligible=self.dmq_eligible,
+            deliver_to_one=self.deliver_to_one,
+            eliding_eligible=self.eliding_eligible,
+            dead=self.dead,
+            user_properties=self.user_properties,
+            native_format=self.native_format,
+            native=self.native,
+        )
 
     def __repr__(self) -> str:
         return f"Headers(key={self.partition_key!r}, expires_at_ms={self.expires_at_ms}, {self.user_properties})"
@@ -100,6 +128,7 @@ class Headers:
             and self.dmq_eligible == other.dmq_eligible
             and self.deliver_to_one == other.deliver_to_one
             and self.eliding_eligible == other.eliding_eligible
+            and self.dead == other.dead
             and self.user_properties == other.user_properties
             and self.native_format == other.native_format
             and self.native == other.native

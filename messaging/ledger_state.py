@@ -90,7 +90,7 @@ class LedgerState:
 
     def _discard(self, first: int, end: int, reason: str, client: str) -> None:
         """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
-        if self.rules.dead_letters and reason in DEAD_REASONS:
+        if self.rules.dead_msg_queue and reason in DEAD_REASONS:
             self.leaving.add(first, end)
             self.effects.die(first, end, reason, client)
         else:

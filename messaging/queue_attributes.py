@@ -128,6 +128,7 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _flag("respect_ttl_enabled", False, "messages expire; without it neither the publisher's TTL nor max_ttl counts"),
     _number("max_ttl", 0, 0, SECONDS_MAX, "seconds a message may stay, if respect_ttl_enabled; 0: no limit"),
     _text("dead_msg_queue", DEAD_MESSAGE_QUEUE, NAME_CHARS_MAX, "queue that takes what expired or failed too often"),
+    _flag("respect_dmq_eligible_enabled", False, "only messages their publisher marked go to dead_msg_queue, not all"),
     _choice(
         "reject_msg_to_sender_on_discard_behavior",
         REJECT_WHEN_ENABLED,

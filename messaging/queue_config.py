@@ -60,6 +60,7 @@ class QueueConfig:
     respect_ttl_enabled: bool = False
     max_ttl: int = 0
     dead_msg_queue: str = DEAD_MESSAGE_QUEUE
+    respect_dmq_eligible_enabled: bool = False
     reject_msg_to_sender_on_discard_behavior: str = REJECT_WHEN_ENABLED
     reject_low_priority_msg_enabled: bool = False
     reject_low_priority_msg_limit: int = 0
@@ -192,6 +193,7 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
             max_ttl=_number(values, "max_ttl"),
             dead_msg_queue=_text(values, "dead_msg_queue"),
+            respect_dmq_eligible_enabled=_flag(values, "respect_dmq_eligible_enabled"),
             reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
             reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
             reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),

@@ -18,6 +18,8 @@ Rules of matching, for both syntaxes:
 from enum import Enum
 from typing import Final, NamedTuple, final
 
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+
 MQTT_TOPIC_BYTES_MAX: Final = 65535  # a UTF-8 string on the wire has a length of two bytes [MQTT 4.7.3-3]
 MQTT_TOPIC_LEVELS_MAX: Final = 200  # the standard has no limit; mosquitto's is 200 too
 SMF_TOPIC_BYTES_MAX: Final = 250
@@ -34,6 +36,7 @@ LevelKind = int  # one of the five above
 _MQTT_SHARE: Final = "$share/"
 _SMF_SHARE: Final = "#share/"
 _QUEUE: Final = "$queue/"
+_DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
 
@@ -164,9 +167,12 @@ def parse_queue_address(text: str) -> str | None:
     """Return NAME of `$queue/NAME`, MQTT's way to consume a named queue; None for any other text.
 
     The name may contain `/`. Whether such a queue exists, or may, is not asked here. Raises TopicError for no name.
+    `$queue/$DEAD_MSG_QUEUE` is the dead message queue as well: many clients send no filter with a `#` before a name.
     """
     if not text.startswith(_QUEUE):
         return None
+    if text == _DEAD_MESSAGE_ADDRESS:
+        return DEAD_MESSAGE_QUEUE
     _check_text(text, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
     name = text[len(_QUEUE) :]
     if not name:

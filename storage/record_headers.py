@@ -12,6 +12,8 @@ bit is a truth value itself (T) or says that its field follows, in the order of 
 Second flags; those not named are 0:
 
     0 T payload_is_text             1 F not_before_ms  number, behind the fields of the first
+    2 F dead: text reason, text queue, varint partition, varint delivery_count, number died_ms, text client,
+      u8 was_eligible, varint count of via, and text for each
 
 In version 1 of the batch format bit 15 was payload_is_text, and there were no second flags.
 
@@ -23,6 +25,7 @@ meaning only in a new version of the batch format.
 import struct
 from typing import Final
 
+from messaging.dead_letter import DeadLetter
 from messaging.headers import NATIVE_NONE, PRIORITY_DEFAULT, Headers, UserPropertyValue
 from storage.record_fields import (
     BYTES,
@@ -56,7 +59,8 @@ _SECOND_FLAGS: Final = 1 << 15  # version 1: payload_is_text
 
 _PAYLOAD_IS_TEXT: Final = 1 << 0
 _NOT_BEFORE: Final = 1 << 1
-_SECOND_KNOWN: Final = 3
+_DEAD: Final = 1 << 2
+_SECOND_KNOWN: Final = 7
 
 _NO_HASH: Final = -1
 
@@ -133,6 +137,8 @@ def _put_row(out: list[bytes], headers: Headers) -> None:
         put_bytes(out, headers.native)
     if second & _NOT_BEFORE:
         put_number(out, headers.not_before_ms)
+    if headers.dead is not None:
+        _put_dead(out, headers.dead)
 
 
 def _flags_of(headers: Headers) -> int:
@@ -157,6 +163,7 @@ def _flags_of(headers: Headers) -> int:
 def _second_flags_of(headers: Headers) -> int:
     flags = _PAYLOAD_IS_TEXT if headers.payload_is_text else 0
     flags |= 0 if headers.not_before_ms == 0 else _NOT_BEFORE
+    flags |= 0 if headers.dead is None else _DEAD
     return flags
 
 
@@ -205,7 +212,48 @@ def _take_row(data: bytes, offset: int, version: int) -> tuple[Headers, int]:
         headers.native, offset = take_bytes(data, offset)
     if second & _NOT_BEFORE:
         headers.not_before_ms, offset = take_number(data, offset)
+    if second & _DEAD:
+        headers.dead, offset = _take_dead(data, offset)
     return headers, offset
+
+
+def _put_dead(out: list[bytes], dead: DeadLetter) -> None:
+    put_text(out, dead.reason)
+    put_text(out, dead.queue)
+    put_varint(out, dead.partition)
+    put_varint(out, dead.delivery_count)
+    put_number(out, dead.died_ms)
+    put_text(out, dead.client)
+    put_u8(out, 1 if dead.was_eligible else 0)
+    put_varint(out, len(dead.via))
+    for name in dead.via:
+        put_text(out, name)
+
+
+def _take_dead(data: bytes, offset: int) -> tuple[DeadLetter, int]:
+    reason, offset = take_text(data, offset)
+    queue, offset = take_text(data, offset)
+    partition, offset = take_varint(data, offset)
+    delivery_count, offset = take_varint(data, offset)
+    died_ms, offset = take_number(data, offset)
+    client, offset = take_text(data, offset)
+    was_eligible = data[offset] == 1
+    count, offset = take_varint(data, offset + 1)
+    via: list[str] = []
+    for _ in range(count):
+        name, offset = take_text(data, offset)
+        via.append(name)
+    dead = DeadLetter(
+        reason=reason,
+        queue=queue,
+        partition=partition,
+        delivery_count=delivery_count,
+        died_ms=died_ms,
+        client=client,
+        was_eligible=was_eligible,
+        via=tuple(via),
+    )
+    return dead, offset
 
 
 def _put_user_properties(out: list[bytes], properties: list[tuple[str, UserPropertyValue]]) -> None:

@@ -8,6 +8,7 @@ becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`).
 import base64
 from typing import Final, final
 
+from messaging.dead_letter import DeadLetter
 from messaging.headers import NATIVE_MQTT5, PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, Headers, UserPropertyValue
 from messaging.partitioning import key_hash
 from messaging.topics import TopicError, check_topic_name
@@ -165,6 +166,8 @@ def _reply_to(response_topic: str | None) -> str | None:
 def encode_message_properties(headers: Headers, wall_ms: int) -> bytes:
     """Encode headers as the properties of a PUBLISH, without length; the expiry less the whole seconds waited."""
     carried = headers.native if headers.native_format == NATIVE_MQTT5 else _from_fields(headers)
+    if headers.dead is not None:
+        carried += _death(headers.dead)
     if headers.expires_at_ms == 0:
         return carried
     left_s = (max(headers.expires_at_ms - wall_ms, 0) + 999) // 1000  # [3.3.2-6]
@@ -197,6 +200,14 @@ def _from_fields(headers: Headers) -> bytes:
         _append_user_property(parts, MESSAGE_ID_NAME, headers.message_id)
     if headers.timestamp_ms != 0 and TIMESTAMP_NAME not in names:
         _append_user_property(parts, TIMESTAMP_NAME, headers.timestamp_ms)
+    return b"".join(parts)
+
+
+def _death(dead: DeadLetter) -> bytes:
+    """Encode why a message lies in a dead message queue. A publisher's own property of such a name is not touched."""
+    parts: list[bytes] = []
+    for name, value in dead.properties():
+        _append_user_property(parts, name, value)
     return b"".join(parts)
 
 

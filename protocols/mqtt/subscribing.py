@@ -16,6 +16,7 @@ from actors.messages import (
     UnbindFlow,
 )
 from actors.queue_assembly import SESSION
+from messaging.queue_config import is_named
 from messaging.routing import RetainedMessage
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
 from protocols.mqtt.binding import bind_flow
@@ -169,7 +170,7 @@ async def _subscribe_shared(
 async def _subscribe_queue(
     connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int, queue_name: str
 ) -> int:
-    if queue_name.startswith("#"):
+    if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
     if handle is None:

@@ -42,7 +42,7 @@ class PlainDepartures(PlainPartition):
         super()._discard(sequence, reason)
 
     def _discard(self, sequence: int, reason: str) -> None:
-        if self.rules.dead_letters and reason in ("expired", "rejected", "max_redelivery_exceeded"):
+        if self.rules.dead_msg_queue and reason in ("expired", "rejected", "max_redelivery_exceeded"):
             self.depart(sequence)
         else:
             super()._discard(sequence, reason)
@@ -54,7 +54,7 @@ class DepartureMachine(PartitionMachine):
     @initialize(redelivery_count_max=st.sampled_from([0, 1]), dead_letters=st.booleans(), respects_expiry=st.booleans())
     def begin(self, redelivery_count_max: int, dead_letters: bool, respects_expiry: bool) -> None:
         super().begin(redelivery_count_max, 1000, respects_expiry, True)
-        self.delivery_rules.dead_letters = dead_letters
+        self.delivery_rules.dead_msg_queue = "dead" if dead_letters else ""
         self.model = self.plain = PlainDepartures(self.delivery_rules)
         self.kept_out: set[int] = set()  # settled by the commit of another queue, so not to be persisted
 
@@ -101,7 +101,7 @@ class DepartureMachine(PartitionMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
-            self.delivery_rules.dead_letters = False
+            self.delivery_rules.dead_msg_queue = ""
             for sequence in self.plain.leaving():
                 stay(self.ledger, sequence, sequence + 1)
                 self.plain.stay(sequence, self.ledger.ready_from)
@@ -114,7 +114,8 @@ TestDeparturesAgreeWithThePlainModel.settings = settings(max_examples=150, state
 
 def ledger_of(count: int, *, redelivery_count_max: int = 0, dead_letters: bool = True) -> Ledger:
     """Return a ledger with so many messages, and one flow that was given them all."""
-    rules = DeliveryRules(redelivery_count_max=redelivery_count_max, dead_letters=dead_letters)
+    dead_msg_queue = "dead" if dead_letters else ""
+    rules = DeliveryRules(redelivery_count_max=redelivery_count_max, dead_msg_queue=dead_msg_queue)
     ledger = Ledger(durable=True, rules=rules)
     ledger.attach(flow_of(1), epoch=1)
     ledger.append(numbered(count), None)

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from messaging.batch import MessageBatch
+from messaging.dead_letter import DeadLetter
 from messaging.headers import Headers, UserPropertyValue
 from storage.interface import CommitJob
 from storage.record_cursor import CursorState
@@ -18,6 +19,17 @@ any_text = st.text(st.characters(), max_size=20)  # lone surrogates included
 any_number = st.integers(-(1 << 70), 1 << 70)
 user_property_values: st.SearchStrategy[UserPropertyValue] = st.one_of(
     st.none(), st.booleans(), any_number, st.floats(allow_nan=False), any_text, st.binary(max_size=20)
+)
+deaths = st.builds(
+    DeadLetter,
+    reason=any_text,
+    queue=any_text,
+    partition=st.integers(0, 999),
+    delivery_count=st.integers(0, 1 << 40),
+    died_ms=any_number,
+    client=any_text,
+    was_eligible=st.booleans(),
+    via=st.lists(any_text, max_size=3).map(tuple),
 )
 headers = st.builds(
     Headers,
@@ -35,6 +47,7 @@ headers = st.builds(
     dmq_eligible=st.booleans(),
     deliver_to_one=st.booleans(),
     eliding_eligible=st.booleans(),
+    dead=st.none() | deaths,
     user_properties=st.none() | st.lists(st.tuples(any_text, user_property_values), max_size=4),
     native_format=st.integers(0, 255),
     native=st.binary(max_size=20),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from messaging.batch import MessageBatch
+from messaging.dead_letter import DeadLetter
 from messaging.headers import NATIVE_MQTT5, Headers
 from messaging.marks import UNKNOWN_MARKS, Marks
 from storage.record import decode_batch, encode_batch
@@ -62,11 +63,30 @@ def mixed_with(headers: Headers) -> MessageBatch:
 PLAIN = batch(2)
 MIXED = mixed_with(every_header(not_before_ms=1_700_000_030_000))
 MIXED_V1 = mixed_with(every_header(not_before_ms=0))
+DEAD = batch(
+    1,
+    headers=[
+        Headers(
+            partition_key="pump-7",
+            dead=DeadLetter(
+                reason="max_redelivery_exceeded",
+                queue="orders/eu",
+                partition=3,
+                delivery_count=300,
+                died_ms=1_700_000_090_000,
+                client="worker-é",
+                was_eligible=True,
+                via=("orders.dead", "#DEAD_MSG_QUEUE"),
+            ),
+        )
+    ],
+)
 CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
 
 WRITTEN: dict[str, bytes] = {
     "batch_v2_plain": encode_batch(PLAIN),
     "batch_v2_mixed": encode_batch(MIXED),
+    "batch_v2_dead": encode_batch(DEAD),
     "journal_v1_batch_v2": encode_journal_record(
         [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
@@ -96,6 +116,7 @@ def test_this_release_writes_the_golden_bytes(name: str) -> None:
         ("batch_v1_mixed", MIXED_V1),
         ("batch_v2_plain", PLAIN),
         ("batch_v2_mixed", MIXED),
+        ("batch_v2_dead", DEAD),
     ],
 )
 def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:

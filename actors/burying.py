@@ -1,0 +1,108 @@
+"""Bringing dead messages of a partition into the dead message queue, or dropping them where that cannot be.
+
+Which messages are dead is the ledger's decision, and what changes on them is in messaging.dead_letters.
+"""
+
+from typing import Final
+
+from actors.errands import ErrandPlace
+from actors.moving import Moving
+from messaging.batch import MessageBatch
+from messaging.dead_letter import DeadLetter
+from messaging.dead_letters import died, goes_in_a_circle, is_eligible
+from messaging.departures import lost, stay
+from messaging.effects import DeadRange
+from messaging.headers import Headers
+from messaging.ranges import RangeSet
+from messaging.routing import QueueTarget
+from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
+
+UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
+FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
+
+
+def bury(place: ErrandPlace) -> None:
+    """Take dead messages off the ledger's hands, as many as may be under way."""
+    effects = place.ledger.effects
+    target = place.targets.get(place.ledger.rules.dead_msg_queue)
+    if target is None or not target.durable:
+        for dead in effects.dead:
+            lost(place.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
+        effects.dead = []
+        return
+    waiting, effects.dead = effects.dead, []
+    for dead in waiting:
+        count = min(dead.end - dead.first, UNDER_WAY_MAX - place.burying_count)
+        if count > 0:
+            place.burying_count += count
+            Burial(place, DeadRange(dead.first, dead.first + count, dead.reason, dead.client), target).run()
+            dead.first += count
+        if dead.first < dead.end:
+            effects.dead.append(dead)
+
+
+class Burial(Moving):
+    """Moves messages that died alike. They are on their way already when it begins."""
+
+    def __init__(self, place: ErrandPlace, dead: DeadRange, target: QueueTarget) -> None:
+        super().__init__(place, [(dead.first, dead.end)], takes_out=True)
+        self._dead = dead
+        self._target = target
+        self._unseen = RangeSet()  # of the dead: those that no page or batch had
+        self._unseen.add(dead.first, dead.end)
+        self._last: Headers | None = None  # rows of one publish often share their headers: they share the new ones
+        self._last_count = -1
+        self._renewed: Headers | None = None
+
+    def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
+        """Take what is there."""
+        self._unseen.remove(sequence, sequence + 1)
+        return True
+
+    def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
+        """Return the dead message queue, unless the message must not go there."""
+        eligible = is_eligible(headers, respects_flag=self.place.ledger.rules.respects_eligibility)
+        if eligible and not goes_in_a_circle(None if headers is None else headers.dead, self._target.name):
+            return self._target
+        lost(self.place.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
+        return None
+
+    def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
+        """Put its death on the message."""
+        reason = self._dead.reason
+        count = self.place.ledger.failures.get(sequence, 0) + (1 if reason == DISCARD_REJECTED else 0)
+        if self._renewed is not None and headers is self._last and count == self._last_count:
+            return self._renewed
+        death = DeadLetter(
+            reason=reason,
+            queue=self.place.queue_name,
+            partition=self.place.number,
+            delivery_count=count if reason == DISCARD_EXPIRED else max(count, 1),
+            died_ms=wall_ms,
+            client=self._dead.client,
+            was_eligible=headers is not None and headers.dmq_eligible,
+            via=(),
+        )
+        self._last = headers
+        self._last_count = count
+        self._renewed = died(headers, death, received_ms=received_ms)
+        return self._renewed
+
+    def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
+        """Return where messages without key go: there they keep one order."""
+        return FIRST_PARTITION
+
+    def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
+        """Count what the dead message queue has."""
+        self.place.ledger.effects.buried(self._dead.reason, count)
+
+    def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """Drop what the dead message queue did not take."""
+        for first, end in ranges:
+            lost(self.place.ledger, first, end, self._dead.reason, by_refusal=True)
+
+    def finished(self) -> None:
+        """Leave to consumers what could not be read: with them it is found out and counted."""
+        for first, end in self._unseen.ranges():
+            stay(self.place.ledger, first, end)
+        self.place.burying_count -= self._dead.end - self._dead.first
