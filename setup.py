@@ -39,6 +39,7 @@ COMPILED: Final = (
     "actors/inbox.py",
     "actors/partition.py",
     "actors/publishing.py",
+    "actors/taking.py",
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )
 

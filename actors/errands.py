@@ -45,7 +45,6 @@ class ErrandPlace:
         self.under_way: dict[int, Errand] = {}
         self.burying_count = 0  # messages on their way to the dead message queue
 
-
     def go_on_with(self, ledger: Ledger) -> None:
         """Take up a ledger that was made anew from the store."""
         self.ledger = ledger

@@ -38,6 +38,8 @@ from actors.messages import (
 )
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
+from actors.take_messages import TakeMessages
+from actors.taking import Taking
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.effects import Delivery
@@ -218,6 +220,10 @@ class Partition:
             self._page_out()
         elif isinstance(message, Withdraw):
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
+        elif isinstance(message, TakeMessages):
+            taking = Taking(self._errands, message)
+            taking.run()
+            return taking.answer
         elif isinstance(message, PurgePartition):
             return ledger.purge()
         elif isinstance(message, DescribePartition):

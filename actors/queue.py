@@ -48,6 +48,7 @@ from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION
+from actors.take_messages import TakeMessages
 from messaging.address import Address
 from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
 from messaging.flows import Flow
@@ -78,6 +79,7 @@ class QueueActor(LoopActor):
             DescribeQueue: lambda _: self._describe(),
             BrowseQueue: self._browse,
             PurgeQueue: lambda _: self._purge(),
+            TakeMessages: lambda message: self._core.partitions[message.partition_number].ask(message),
             Reconfigure: self._reconfigure,
         }
 

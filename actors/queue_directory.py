@@ -46,7 +46,7 @@ from messaging.permissions import denial, permits
 from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.recovery import StoredPartition
-from messaging.topics import Syntax, TopicError, TopicFilter, parse_queue_subscription
+from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, syntax_of
 from storage.interface import Table, TableWrite
 
 QUEUE_ROW = b"queue/"
@@ -313,10 +313,8 @@ def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[Topi
     filters: list[TopicFilter] = []
     exceptions: list[TopicFilter] = []
     for text in definition.subscriptions:
-        # `+` and `#` mean nothing in SMF syntax, so a subscription that has them can only be meant as MQTT's.
-        syntax = Syntax.MQTT if "+" in text.removeprefix("!").split("/") or text.endswith("#") else Syntax.SMF
         try:
-            is_exception, topic_filter = parse_queue_subscription(text, syntax)
+            is_exception, topic_filter = parse_queue_subscription(text, syntax_of(text))
         except TopicError as error:
             raise QueueInvalid("subscriptions", str(error), "a topic filter in SMF or MQTT syntax") from error
         (exceptions if is_exception else filters).append(topic_filter)

@@ -31,8 +31,10 @@ from actors.messages import (
 )
 from actors.queue_directory import StoreRefused
 from gateway.event_bus import event_view
+from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import samples_of
 from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused, TemplateAlreadyExists, TemplateNotFound
+from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
     DeathView,
@@ -44,7 +46,9 @@ from gateway.views import (
     PartitionView,
     QueueView,
     RebalanceStatus,
+    RedriveView,
     Sample,
+    TakenView,
     payload_preview,
 )
 from messaging.dead_letter import DeadLetter
@@ -61,6 +65,7 @@ class NodeView(NodePort):
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._deeds = MessageDeeds(node)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue, with what a template says of it where `asked` does not."""
@@ -141,6 +146,22 @@ class NodeView(NodePort):
         """Delete a template."""
         if not await self._node.queues.ask(DeleteTemplate(name)):
             raise TemplateNotFound(name)
+
+    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+        """Delete, move or copy messages."""
+        return await self._deeds.take(await self._find(name), deed, selection)
+
+    async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
+        """Begin to drive dead messages back."""
+        return await self._deeds.start_redrive(await self._find(name), selection)
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive has come."""
+        return await self._deeds.show_redrive((await self._find(name)).name)
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        return await self._deeds.cancel_redrive((await self._find(name)).name)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -6,7 +6,8 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView, Sample
+from gateway.selections import MessageSelection
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate
 
@@ -111,6 +112,18 @@ class NodePort(Protocol):
 
     async def delete_template(self, name: str) -> None:
         """Delete a queue template; queues made from it stay as they are. Raises TemplateNotFound."""
+
+    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+        """Delete, move or copy messages (a deed of actors.take_messages). Raises QueueNotFound, QueueInvalid."""
+
+    async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
+        """Begin to drive dead messages back. Raises QueueNotFound, QueueInvalid, Refused while one is running."""
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest one has come. Raises QueueNotFound, Refused when there was none."""
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End it where it is. Raises QueueNotFound, Refused when there was none."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

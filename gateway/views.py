@@ -179,6 +179,32 @@ class MessageView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakenView:
+    """What was done to messages that somebody selected."""
+
+    done_count: int
+    kept: dict[str, int]  # reason -> messages that were selected and left as they were
+    not_found: tuple[str, ...] = ()  # ids that no message has, or none any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveView:
+    """How far the re-drive of a queue has come."""
+
+    queue: str
+    to: str | None  # None: each message goes where it died
+    state: str  # running, done, cancelled or failed
+    done_count: int
+    kept: dict[str, int]  # reason -> messages that stay
+    position: str  # `partition:sequence` up to which everything was looked at
+    started_ms: int  # wall clock
+    ended_ms: int | None
+    rate: int  # messages per second; 0: as fast as it goes
+    limit: int  # most messages; 0: all
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ActorView:
     """One actor and what it supervises."""
 

@@ -180,6 +180,11 @@ def parse_queue_address(text: str) -> str | None:
     return name
 
 
+def syntax_of(text: str) -> Syntax:
+    """Return the syntax that somebody meant who could choose. `+` and `#` mean nothing in SMF's."""
+    return Syntax.MQTT if "+" in text.removeprefix("!").split("/") or text.endswith("#") else Syntax.SMF
+
+
 def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilter]:
     """Return (is it an exception, its filter) for a subscription of a queue. Raises TopicError.
 

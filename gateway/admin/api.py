@@ -10,12 +10,14 @@ from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
+from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, FOLLOW, Parameter
 from gateway.admin.problems import Unacceptable
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView
+from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
@@ -50,6 +52,8 @@ MESSAGES: Final = TypeAdapter(_Messages)
 ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 HEALTH: Final = TypeAdapter(Health)
+TAKEN: Final = TypeAdapter(TakenView)
+REDRIVE: Final = TypeAdapter(RedriveView)
 
 
 class AdminApi:
@@ -174,6 +178,38 @@ class AdminApi:
             if template.name == name:
                 return template
         raise TemplateNotFound(name)
+
+    async def delete_messages(self, request: Request) -> Response:
+        """Delete messages."""
+        return await self._take(request, DELETE, FIELDS_OF_DELETE)
+
+    async def move_messages(self, request: Request) -> Response:
+        """Move messages to another queue."""
+        return await self._take(request, MOVE, FIELDS_OF_MOVE)
+
+    async def copy_messages(self, request: Request) -> Response:
+        """Copy messages to another queue."""
+        return await self._take(request, COPY, FIELDS_OF_MOVE)
+
+    async def start_redrive(self, request: Request) -> Response:
+        """Begin a re-drive."""
+        selection = selection_from_dict(await _json_object(request), FIELDS_OF_REDRIVE)
+        view = await self._node.start_redrive(_name(request), selection)
+        return _json(REDRIVE.dump_json(view), status=202)
+
+    async def show_redrive(self, request: Request) -> Response:
+        """How far a re-drive has come."""
+        return _json(REDRIVE.dump_json(await self._node.show_redrive(_name(request))))
+
+    async def cancel_redrive(self, request: Request) -> Response:
+        """End a re-drive."""
+        return _json(REDRIVE.dump_json(await self._node.cancel_redrive(_name(request))))
+
+    async def _take(self, request: Request, deed: str, fields: tuple[str, ...]) -> Response:
+        selection = selection_from_dict(await _json_object(request), fields)
+        if "to" in fields and not selection.to:
+            raise QueueInvalid("to", "it is missing", "the name of a durable queue")
+        return _json(TAKEN.dump_json(await self._node.take_messages(_name(request), deed, selection)))
 
 
 def _json(body: bytes, *, status: int = 200) -> Response:

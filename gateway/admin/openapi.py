@@ -6,8 +6,19 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter
+from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.version import VERSION
-from gateway.views import QUEUE_CONFIG_SCHEMA, ActorView, EventView, Health, MessageView, QueueView, attribute_schema
+from gateway.views import (
+    QUEUE_CONFIG_SCHEMA,
+    ActorView,
+    EventView,
+    Health,
+    MessageView,
+    QueueView,
+    RedriveView,
+    TakenView,
+    attribute_schema,
+)
 from messaging.queue_attributes import ATTRIBUTES
 from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
 
@@ -154,13 +165,24 @@ def _schemas() -> Schema:
         "Messages": _list_of("messages", "MessageView"),
         "Actors": _list_of("actors", "ActorView"),
         "Events": _list_of("events", "EventView"),
+        "DeleteMessages": _fields(FIELDS_OF_DELETE),
+        "MoveMessages": {**_fields(FIELDS_OF_MOVE), "required": ["to"]},
+        "RedriveMessages": _fields(FIELDS_OF_REDRIVE),
     }
-    for view in (QueueView, MessageView, ActorView, EventView, Health):
+    for view in (QueueView, MessageView, ActorView, EventView, Health, TakenView, RedriveView):
         schema = TypeAdapter(view).json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
             schemas[view.__name__] = schema
     return schemas
+
+
+def _fields(names: tuple[str, ...]) -> Schema:
+    """Return the schema of a body that selects messages."""
+    properties = {name: SELECTION_SCHEMA[name] for name in names}
+    if "rate" in names:
+        properties["limit"] = {**SELECTION_SCHEMA["limit"], "minimum": 0, "default": 0}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _list_of(key: str, view: str) -> Schema:

@@ -198,4 +198,41 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Delete a queue template; queues made from it stay as they are",
         (Answer(204, "It is gone"), NO_TEMPLATE, REFUSED),
     ),
+    *(
+        Operation(
+            f"{deed}_messages",
+            "POST",
+            f"/queues/{{name}}/messages/{deed}",
+            summary,
+            (Answer(200, "What was done, and what was not", "TakenView"), NOT_FOUND, *BAD_BODY),
+            body=schema,
+        )
+        for deed, summary, schema in (
+            ("delete", "Delete messages, by id or by what they are like; not what a consumer holds", "DeleteMessages"),
+            ("move", "Move messages to another queue, each in one step; what it does not take stays", "MoveMessages"),
+            ("copy", "Copy messages to another queue, as if they were published to it", "MoveMessages"),
+        )
+    ),
+    Operation(
+        "start_redrive",
+        "POST",
+        "/queues/{name}/redrive",
+        "Drive dead messages back to where they died, as they were published",
+        (Answer(202, "It has begun", "RedriveView"), NOT_FOUND, REFUSED, *BAD_BODY),
+        body="RedriveMessages",
+    ),
+    Operation(
+        "show_redrive",
+        "GET",
+        "/queues/{name}/redrive",
+        "How far the latest re-drive has come",
+        (Answer(200, "Its progress", "RedriveView"), NOT_FOUND, REFUSED),
+    ),
+    Operation(
+        "cancel_redrive",
+        "DELETE",
+        "/queues/{name}/redrive",
+        "End a re-drive where it is; another one goes on from there",
+        (Answer(200, "What it came to", "RedriveView"), NOT_FOUND, REFUSED),
+    ),
 )

@@ -13,7 +13,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
-from gateway.views import ActorView, EventView, MessageView, QueueView
+from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
@@ -27,6 +27,8 @@ _QUEUES: Final = TypeAdapter(tuple[QueueView, ...])
 _MESSAGE: Final = TypeAdapter(MessageView)
 _MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
 _ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
+_TAKEN: Final = TypeAdapter(TakenView)
+_REDRIVE: Final = TypeAdapter(RedriveView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -102,6 +104,22 @@ class AdminClient:
     def delete_template(self, name: str) -> None:
         """Delete a queue template."""
         self._ask("DELETE", _template_path(name))
+
+    def take_messages(self, name: str, deed: str, selection: Mapping[str, object]) -> TakenView:
+        """Delete, move or copy messages."""
+        return _read(_TAKEN, self._ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
+
+    def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
+        """Begin to drive dead messages back."""
+        return _read(_REDRIVE, self._ask("POST", _queue_path(name) + "/redrive", selection))
+
+    def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive has come."""
+        return _read(_REDRIVE, self._ask("GET", _queue_path(name) + "/redrive"))
+
+    def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        return _read(_REDRIVE, self._ask("DELETE", _queue_path(name) + "/redrive"))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""

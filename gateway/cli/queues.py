@@ -167,9 +167,10 @@ def browse(
 def _print_message(message: MessageView) -> None:
     key = f" key={message.key}" if message.key is not None else ""
     again = f" deliveries={message.delivery_count}" if message.redelivered else ""
+    dead = "" if message.dead is None else f" dead={message.dead.reason} in {message.dead.queue}"
     more = f" of {message.size_bytes} bytes" if message.payload_truncated else ""
     console = Console(soft_wrap=True, highlight=False)
-    console.print(f"{message.id} {message.topic}{key}{again}", style="bold", markup=False)
+    console.print(f"{message.id} {message.topic}{key}{again}{dead}", style="bold", markup=False)
     console.print(f"  {message.payload}", markup=False, end="")
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
 

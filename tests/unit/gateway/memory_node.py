@@ -11,6 +11,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
+from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
     EventView,
@@ -20,7 +21,9 @@ from gateway.views import (
     PartitionStatus,
     PartitionView,
     QueueView,
+    RedriveView,
     Sample,
+    TakenView,
     payload_preview,
 )
 from messaging.queue_config import QueueDefinition, changed, definition_from_dict
@@ -41,6 +44,7 @@ class MemoryNode:
     templates: dict[str, QueueTemplate] = field(default_factory=dict)
     messages: dict[str, list[MessageView]] = field(default_factory=dict)
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
+    redrives: dict[str, RedriveView] = field(default_factory=dict)
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -146,6 +150,47 @@ class MemoryNode:
     async def delete_template(self, name: str) -> None:
         if self.templates.pop(name, None) is None:
             raise TemplateNotFound(name)
+
+    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+        self._definition(name)
+        wanted = {each.text() for each in selection.ids or ()}
+        stored = self.messages[name]
+        chosen = [each for each in stored if each.id in wanted or not wanted][: selection.limit]
+        if deed != "delete":
+            self._definition(selection.to)
+            self.messages[selection.to] += chosen
+        if deed != "copy":
+            self.messages[name] = [each for each in stored if each not in chosen]
+        found = {each.id for each in chosen}
+        return TakenView(done_count=len(chosen), kept={}, not_found=tuple(sorted(wanted - found)))
+
+    async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
+        self._definition(name)
+        if name in self.redrives and self.redrives[name].state == "running":
+            raise Refused("it is running")
+        self.redrives[name] = RedriveView(
+            queue=name,
+            to=selection.to or None,
+            state="running",
+            done_count=0,
+            kept={},
+            position="0:1",
+            started_ms=1_700_000_000_000,
+            ended_ms=None,
+            rate=selection.rate,
+            limit=selection.limit,
+        )
+        return self.redrives[name]
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        self._definition(name)
+        if name not in self.redrives:
+            raise Refused("there was none")
+        return self.redrives[name]
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        self.redrives[name] = replace(await self.show_redrive(name), state="cancelled")
+        return self.redrives[name]
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors

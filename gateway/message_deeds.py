@@ -1,0 +1,164 @@
+"""Deleting, moving, copying and re-driving messages of a queue: what the admin API asks of the actors, in parts."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from actors.cell import ActorCell
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import DescribeQueue, PartitionOverview, QueueOverview
+from actors.redriving import RUNNING, CancelRedrive, DescribeRedrive, RedriveActor, RedriveOrder, RedriveProgress
+from actors.supervision import ONE_CONNECTION
+from actors.take_messages import MessagesTaken, TakeMessages
+from gateway.ports import QueueInvalid, QueueNotFound, Refused
+from gateway.selections import MessageSelection
+from gateway.views import RedriveView, TakenView
+from messaging.message_selection import SEQUENCE_MAX, MessageId
+from messaging.routing import QueueTarget
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+AT_ONCE_MAX = 1000  # messages of one ask of a partition
+
+
+class MessageDeeds:
+    """What can be done to single messages of a node's queues. It remembers the latest re-drive of each queue."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._redrives: dict[str, tuple[ActorCell, MessageSelection]] = {}
+
+    async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
+        """Do a deed to the messages selected, of all partitions. What is not done at a failure is not undone."""
+        target = await self._target(handle, selection.to)
+        partitions = await _partitions(handle)
+        tally = _Tally()
+        if selection.ids is not None:
+            await self._take_by_ids(handle, deed, selection, target, partitions, tally)
+            return tally.view()
+        message_filter = selection.message_filter(self._node.clock.wall_ms())
+        for partition in partitions:
+            first = partition.first_unsettled
+            while first < partition.next_sequence and tally.done_count < selection.limit:
+                limit = min(AT_ONCE_MAX, selection.limit - tally.done_count)
+                order = TakeMessages(
+                    deed, partition.number, None, first, partition.next_sequence, message_filter, limit, target
+                )
+                taken: MessagesTaken = await handle.cell.ask(order)
+                tally.add(partition.number, taken)
+                first = taken.next_sequence
+        return tally.view()
+
+    async def start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
+        """Begin to drive a queue's messages back."""
+        known = self._redrives.get(handle.name)
+        if known is not None and (await self._progress(known[0])).state == RUNNING:
+            raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
+        target = await self._target(handle, selection.to) if selection.to else None
+        message_filter = selection.message_filter(self._node.clock.wall_ms())
+        order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
+        ends = [partition.next_sequence for partition in await _partitions(handle)]
+        if known is not None:
+            known[0].stop()
+        cell = self._node.runtime.spawn(
+            lambda cell: RedriveActor(cell, queue=handle.cell, order=order, ends=ends),
+            kind="redrive",
+            name=f"redrive of {handle.name}",
+            policy=ONE_CONNECTION,  # a failure ends it, and nothing else
+            parent=self._node.root,
+        )
+        self._redrives[handle.name] = (cell, selection)
+        return await self.show_redrive(handle.name)
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
+        cell, selection = self._known(name)
+        return _redrive_view(name, selection, await self._progress(cell))
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        cell, selection = self._known(name)
+        progress: RedriveProgress = await cell.ask(CancelRedrive())
+        return _redrive_view(name, selection, progress)
+
+    def _known(self, name: str) -> tuple[ActorCell, MessageSelection]:
+        known = self._redrives.get(name)
+        if known is None:
+            raise Refused(f"{name!r} was not re-driven since the node started")
+        return known
+
+    async def _progress(self, cell: ActorCell) -> RedriveProgress:
+        progress: RedriveProgress = await cell.ask(DescribeRedrive())
+        return progress
+
+    async def _target(self, source: QueueHandle, to: str) -> QueueTarget | None:
+        if not to:
+            return None
+        handle: QueueHandle | None = await self._node.queues.ask(FindQueue(to))
+        if handle is None:
+            raise QueueNotFound(to)
+        if handle.name == source.name:
+            raise QueueInvalid("to", "that is where they are", "another queue")
+        if not handle.durable:
+            raise QueueInvalid("to", f"{to!r} is not durable", "a durable queue")
+        return handle.target
+
+    async def _take_by_ids(
+        self,
+        handle: QueueHandle,
+        deed: str,
+        selection: MessageSelection,
+        target: QueueTarget | None,
+        partitions: Sequence[PartitionOverview],
+        tally: "_Tally",
+    ) -> None:
+        by_partition: dict[int, list[int]] = {}
+        for partition, sequence in selection.ids or ():
+            by_partition.setdefault(partition, []).append(sequence)
+        message_filter = selection.message_filter(0)
+        for number, sequences in by_partition.items():
+            if number >= len(partitions):
+                tally.not_found += [MessageId(number, each).text() for each in sequences]
+                continue
+            order = TakeMessages(deed, number, sequences, 0, 0, message_filter, len(sequences), target)
+            tally.add(number, await handle.cell.ask(order))
+
+
+class _Tally:
+    """What the parts of a request came to."""
+
+    def __init__(self) -> None:
+        self.done_count = 0
+        self.kept: dict[str, int] = {}
+        self.not_found: list[str] = []
+
+    def add(self, partition: int, taken: MessagesTaken) -> None:
+        self.done_count += taken.done_count
+        for reason, count in taken.kept.items():
+            self.kept[reason] = self.kept.get(reason, 0) + count
+        self.not_found += [MessageId(partition, each).text() for each in taken.not_found]
+
+    def view(self) -> TakenView:
+        return TakenView(done_count=self.done_count, kept=self.kept, not_found=tuple(self.not_found))
+
+
+async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
+    overview: QueueOverview = await handle.cell.ask(DescribeQueue())
+    return overview.partitions
+
+
+def _redrive_view(name: str, selection: MessageSelection, progress: RedriveProgress) -> RedriveView:
+    partition, sequence = progress.position
+    return RedriveView(
+        queue=name,
+        to=selection.to or None,
+        state=progress.state,
+        done_count=progress.done_count,
+        kept=dict(progress.kept),
+        position=MessageId(partition, sequence).text(),
+        started_ms=progress.started_ms,
+        ended_ms=progress.ended_ms or None,
+        rate=selection.rate,
+        limit=selection.limit,
+        failure=progress.failure,
+    )
