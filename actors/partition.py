@@ -21,6 +21,7 @@ from actors.messages import (
     CloseLedger,
     DescribePartition,
     Detach,
+    ExplainKey,
     PageOut,
     PageRead,
     PagesWritten,
@@ -51,6 +52,7 @@ from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
+from messaging.standing import key_standing
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
@@ -236,6 +238,8 @@ class Partition:
                 look.end()
         elif isinstance(message, DeleteMessages):
             return sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
+        elif isinstance(message, ExplainKey):
+            return key_standing(ledger, message.key)
         else:
             assert isinstance(message, CloseLedger)
             return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger))

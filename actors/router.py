@@ -68,6 +68,7 @@ class RouterActor(LoopActor):
             self._space.unsubscribe(topic_filter, target)
         for topic_filter in message.topic_filters:
             self._space.subscribe(topic_filter, target, target)
+        target.topic_filters = message.topic_filters
         target.exceptions = message.exceptions
         if message.topic_filters:
             self._queue_filters[target] = message.topic_filters

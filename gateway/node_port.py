@@ -31,6 +31,9 @@ from actors.messages import (
 )
 from actors.queue_directory import StoreRefused
 from gateway.event_bus import event_view
+from gateway.explain_node import key_explained, publish_explained
+from gateway.explain_publish import Specimen
+from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import samples_of
 from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused, TemplateAlreadyExists, TemplateNotFound
@@ -170,6 +173,14 @@ class NodeView(NodePort):
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
         return [event_view(number, event) for number, event in self._node.runtime.events.recent(after, limit)]
+
+    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+        """Tell what would become of a message."""
+        return await publish_explained(self._node, message, queue)
+
+    async def explain_key(self, queue: str, key: str) -> KeyExplanation:
+        """Tell where a partition key of a queue stands."""
+        return await key_explained(self._node, queue, key)
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the node's samples."""

@@ -6,6 +6,8 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+from gateway.explain_publish import Specimen
+from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.selections import MessageSelection
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
@@ -130,6 +132,12 @@ class NodePort(Protocol):
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
+
+    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+        """Tell what would become of a message on its topic, or one sent to a queue. Raises QueueNotFound."""
+
+    async def explain_key(self, queue: str, key: str) -> KeyExplanation:
+        """Tell where a partition key of a queue stands. Raises QueueNotFound."""
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the samples of `gateway.metrics.METRICS` that have a value."""

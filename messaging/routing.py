@@ -40,6 +40,7 @@ class QueueTarget:
         self.pressure = pressure
         self.durable = durable
         self.partitions: list[PartitionTarget] = []
+        self.topic_filters: list[TopicFilter] = []  # topics it attracts
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
 
     def partition_of(self, key_hash: int) -> int:
@@ -182,6 +183,10 @@ class TopicSpace:
             route = self._resolve(topic)
             self._routes[topic] = route
         return route
+
+    def trace(self, topic: str) -> list[tuple[str, Destination]]:
+        """Return every subscription that matches a topic with its filter, those that exceptions keep out too."""
+        return self._index.trace(topic)
 
     def _changed(self) -> None:
         self.generation += 1

@@ -111,6 +111,34 @@ class SubscriptionIndex(Generic[V]):
             _collect(self._root, topic, found)
         return found
 
+    def trace(self, topic: str) -> list[tuple[str, V]]:
+        """Return what `match` returns, each with the filter that matched, in MQTT's words where both syntaxes mean one.
+
+        For explanations: it costs several times what a match does.
+        """
+        found: list[tuple[str, V]] = []
+        entries = self._literal.get(topic)
+        if entries is not None:
+            found += [(topic, value) for value in entries.values()]
+        reached: list[tuple[str, _Node[V]]] = [("", self._root)]
+        may_be_wild = not hidden_from_wildcards(topic)
+        for word in topic.split("/"):
+            further: list[tuple[str, _Node[V]]] = []
+            for path, node in reached:
+                for text, child, is_end in _children_for(node, word):
+                    if may_be_wild or text == word:
+                        if is_end:
+                            found += [(path + text, value) for value in (child.entries or {}).values()]
+                        else:
+                            further.append((f"{path}{text}/", child))
+            reached = further
+            may_be_wild = True
+        for path, node in reached:
+            found += [(path[:-1], value) for value in (node.entries or {}).values()]
+            if node.rest_or_none is not None:
+                found += [(path + "#", value) for value in (node.rest_or_none.entries or {}).values()]
+        return found
+
     def overview(self) -> SubscriptionOverview:
         """Return the sizes, for operators and tests."""
         return SubscriptionOverview(
@@ -226,6 +254,24 @@ def _step(node: _Node[V], word: str, further: list[_Node[V]], found: list[V]) ->
                 child = by_text.get(word[:length])
                 if child is not None:
                     further.append(child)
+
+
+def _children_for(node: _Node[V], word: str) -> list[tuple[str, _Node[V], bool]]:
+    """Return the levels of filters below a node that match one level of a topic; True where they match the rest too."""
+    found: list[tuple[str, _Node[V], bool]] = []
+    if node.rest is not None:
+        found.append((">", node.rest, True))
+    if node.rest_or_none is not None:
+        found.append(("#", node.rest_or_none, True))
+    if node.literals is not None and word in node.literals:
+        found.append((word, node.literals[word], False))
+    if node.any_level is not None:
+        found.append(("+", node.any_level, False))
+    for length, by_text in (node.prefixes or {}).items():
+        child = by_text.get(word[:length]) if length <= len(word) else None
+        if child is not None:
+            found.append((f"{word[:length]}*", child, False))
+    return found
 
 
 def _take(node: _Node[V] | None, found: list[V]) -> None:

@@ -12,8 +12,22 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.openapi import docs_page, document, index_page
-from gateway.admin.operations import BROWSE_PARAMETERS, EVENTS_PARAMETERS, FOLLOW, Parameter
+from gateway.admin.operations import (
+    BROWSE_PARAMETERS,
+    EVENTS_PARAMETERS,
+    FOLLOW,
+    KEY_PARAMETER,
+    KEY_WANTED_PARAMETER,
+    MESSAGE_PARAMETERS,
+    QUEUE_PARAMETER,
+    TARGET_PARAMETER,
+    TOPIC_PARAMETER,
+    Parameter,
+    TextParameter,
+)
 from gateway.admin.problems import Unacceptable
+from gateway.explain_publish import Specimen
+from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
@@ -51,6 +65,8 @@ MESSAGE: Final = TypeAdapter(MessageView)
 MESSAGES: Final = TypeAdapter(_Messages)
 ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
+PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
+KEY_EXPLANATION: Final = TypeAdapter(KeyExplanation)
 HEALTH: Final = TypeAdapter(Health)
 TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
@@ -99,6 +115,21 @@ class AdminApi:
         """What happened lately."""
         after, limit = (_whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
         return _json(EVENTS.dump_json(_Events(await self._node.events(after=after or 0, limit=limit or 1))))
+
+    async def explain_publish(self, request: Request) -> Response:
+        """What would become of a message."""
+        topic, queue, key = (_text(request, each) for each in (TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER))
+        if (topic is None) == (queue is None):
+            raise QueueInvalid("topic", "a topic or a queue is wanted, and not both", "topic, or queue")
+        size, qos, priority = (_whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
+        message = Specimen(topic=topic or "", size_bytes=size, qos=qos, key=key, priority=priority)
+        explanation = await self._node.explain_publish(message, queue=queue)
+        return _json(PUBLISH_EXPLANATION.dump_json(explanation))
+
+    async def explain_key(self, request: Request) -> Response:
+        """Where a partition key stands."""
+        queue, key = (_text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
+        return _json(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""
@@ -236,6 +267,15 @@ def _whole_number(request: Request, parameter: Parameter) -> int | None:
         return int(given)
     allowed = f"a whole number from {parameter.low} to {parameter.high}"
     raise QueueInvalid(parameter.name, f"{given!r} is not allowed", allowed)
+
+
+def _text(request: Request, parameter: TextParameter) -> str | None:
+    given = request.query_params.get(parameter.name)
+    if given is None and not parameter.required:
+        return None
+    if given and len(given) <= parameter.chars_max:
+        return given
+    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", f"1 to {parameter.chars_max} characters")
 
 
 async def _json_object(request: Request) -> dict[str, object]:

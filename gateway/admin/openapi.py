@@ -5,7 +5,8 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter
+from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
+from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.version import VERSION
 from gateway.views import (
@@ -83,9 +84,14 @@ def index_page() -> str:
     links = "".join(
         f'<li><a href="{operation.path}">{operation.path}</a> {html.escape(operation.summary)}</li>'
         for operation in OPERATIONS
-        if operation.method == "GET" and "{" not in operation.path and operation.path != "/"
+        if operation.method == "GET" and operation.path != "/" and _needs_nothing(operation)
     )
     return _page("Sluicegate", f"<ul>{links}</ul>")
+
+
+def _needs_nothing(operation: Operation) -> bool:
+    texts = [each for each in operation.parameters if isinstance(each, TextParameter)]
+    return "{" not in operation.path and not texts
 
 
 def _operation(operation: Operation) -> Schema:
@@ -115,7 +121,16 @@ def _response(answer: Answer) -> Schema:
     return response
 
 
-def _parameter(parameter: Parameter) -> Schema:
+def _parameter(parameter: Parameter | TextParameter) -> Schema:
+    if isinstance(parameter, TextParameter):
+        text: Schema = {"type": "string", "maxLength": parameter.chars_max}
+        return {
+            "name": parameter.name,
+            "in": "query",
+            "description": parameter.meaning,
+            "required": parameter.required,
+            "schema": text,
+        }
     schema: Schema = {"type": "integer", "minimum": parameter.low, "maximum": parameter.high}
     if parameter.default is not None:
         schema["default"] = parameter.default
@@ -169,7 +184,18 @@ def _schemas() -> Schema:
         "MoveMessages": {**_fields(FIELDS_OF_MOVE), "required": ["to"]},
         "RedriveMessages": _fields(FIELDS_OF_REDRIVE),
     }
-    for view in (QueueView, MessageView, ActorView, EventView, Health, TakenView, RedriveView):
+    views = (
+        QueueView,
+        MessageView,
+        ActorView,
+        EventView,
+        Health,
+        TakenView,
+        RedriveView,
+        PublishExplanation,
+        KeyExplanation,
+    )
+    for view in views:
         schema = TypeAdapter(view).json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
@@ -191,10 +217,16 @@ def _list_of(key: str, view: str) -> Schema:
 
 def _parameter_list(operation: Operation) -> str:
     items = "".join(
-        f"<li><code>?{each.name}=</code> {html.escape(each.meaning)}, {each.low} to {each.high}</li>"
+        f"<li><code>?{each.name}=</code> {html.escape(each.meaning)}, {_range_words(each)}</li>"
         for each in operation.parameters
     )
     return f"<ul>{items}</ul>" if items else ""
+
+
+def _range_words(parameter: Parameter | TextParameter) -> str:
+    if isinstance(parameter, TextParameter):
+        return f"1 to {parameter.chars_max} characters{'' if parameter.required else ', optional'}"
+    return f"{parameter.low} to {parameter.high}"
 
 
 def _answer_item(answer: Answer) -> str:

@@ -23,6 +23,16 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class TextParameter:
+    """A query parameter that is a text."""
+
+    name: str
+    meaning: str
+    chars_max: int
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """A way an operation can end."""
 
@@ -41,7 +51,7 @@ class Operation:
     path: str
     summary: str
     answers: tuple[Answer, ...]
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[Parameter | TextParameter, ...] = ()
     body: str | None = None  # schema name
 
 
@@ -67,6 +77,16 @@ EVENTS_PARAMETERS: Final = (
 
 FOLLOW: Final = Parameter(
     "follow", "1: go on with new messages as they come, one JSON object a line, until you hang up", 0, 1, 0
+)
+TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; none with `queue`", 65_535)
+TARGET_PARAMETER: Final = TextParameter("queue", "a queue the message is sent to", 250)
+QUEUE_PARAMETER: Final = TextParameter("queue", "name of the queue", 250, required=True)
+KEY_PARAMETER: Final = TextParameter("key", "partition key", 255)
+KEY_WANTED_PARAMETER: Final = TextParameter("key", "partition key", 255, required=True)
+MESSAGE_PARAMETERS: Final = (
+    Parameter("size", "payload in bytes", 0, 2**40, 0),
+    Parameter("qos", "0: a direct message", 0, 2, 1),
+    Parameter("priority", "below 4 is low", 0, 9, 4),
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -102,6 +122,30 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "What happened lately, oldest first",
         (Answer(200, "The latest ones", "Events"), Answer(422, "A parameter is not allowed", "Problem")),
         parameters=EVENTS_PARAMETERS,
+    ),
+    Operation(
+        "explain_publish",
+        "GET",
+        "/explain/publish",
+        "Where a message would go, which partition it would get, what each check would say; nothing is published",
+        (
+            Answer(200, "The explanation", "PublishExplanation"),
+            NOT_FOUND,
+            Answer(422, "A parameter is not allowed", "Problem"),
+        ),
+        parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, *MESSAGE_PARAMETERS),
+    ),
+    Operation(
+        "explain_key",
+        "GET",
+        "/explain/key",
+        "The partition of a key, who consumes it, and why its messages wait",
+        (
+            Answer(200, "The explanation", "KeyExplanation"),
+            NOT_FOUND,
+            Answer(422, "A parameter is not allowed", "Problem"),
+        ),
+        parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
     Operation("list_queues", "GET", "/queues", "Every queue", (Answer(200, "By name", "Queues"),)),
     Operation(

@@ -13,6 +13,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
+from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
@@ -29,6 +30,8 @@ _MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
 _ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
 _TAKEN: Final = TypeAdapter(TakenView)
 _REDRIVE: Final = TypeAdapter(RedriveView)
+_PUBLISH: Final = TypeAdapter(PublishExplanation)
+_KEY: Final = TypeAdapter(KeyExplanation)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -129,6 +132,19 @@ class AdminClient:
         """Return events with numbers above `after`, oldest first."""
         query = urlencode({"after": after, "limit": limit})
         return _read(_EVENTS, _member(self._ask("GET", f"/events?{query}"), "events"))
+
+    def explain_publish(
+        self, *, topic: str | None, queue: str | None, key: str | None, size: int, qos: int, priority: int
+    ) -> PublishExplanation:
+        """Return what would become of a message."""
+        texts = {"topic": topic, "queue": queue, "key": key}
+        query = {name: text for name, text in texts.items() if text is not None}
+        numbers = {"size": size, "qos": qos, "priority": priority}
+        return _read(_PUBLISH, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
+
+    def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
+        """Return where a key of a queue stands."""
+        return _read(_KEY, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
         with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:

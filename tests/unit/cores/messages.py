@@ -41,6 +41,21 @@ def with_priority(batch: MessageBatch, priority: int) -> MessageBatch:
     )
 
 
+def keyed(keys: list[str]) -> MessageBatch:
+    """Return a message for each of these partition keys."""
+    return MessageBatch(
+        topic="t",
+        topics=None,
+        payloads=[b"m"] * len(keys),
+        headers=[Headers(partition_key=key, key_hash=0) for key in keys],
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="p",
+        received_ms=0,
+        payload_bytes=len(keys),
+    )
+
+
 def numbered(count: int, *, start: int = 1) -> MessageBatch:
     """Return a batch of `count` messages that carry consecutive numbers."""
     return batch_of([b"%d" % number for number in range(start, start + count)])

@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gateway.explain_publish import Specimen
+from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
     QueueAlreadyExists,
     QueueInvalid,
@@ -28,6 +30,7 @@ from gateway.views import (
 )
 from messaging.queue_config import QueueDefinition, changed, definition_from_dict
 from messaging.queue_template import QueueTemplate
+from messaging.standing import WaitReason
 
 
 @dataclass
@@ -36,6 +39,7 @@ class MemoryNode:
 
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
+    destination: DestinationView | None = None  # where a publish would go
     happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
@@ -197,6 +201,38 @@ class MemoryNode:
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         return [event for event in self.happened if event.number > after][-limit:]
+
+    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+        if queue is not None:
+            self._definition(queue)
+        return PublishExplanation(
+            topic=message.topic,
+            key=message.key,
+            size_bytes=message.size_bytes,
+            qos=message.qos,
+            verdict="accepted",
+            reason="",
+            retained_now=False,
+            destinations=() if self.destination is None else (self.destination,),
+        )
+
+    async def explain_key(self, queue: str, key: str) -> KeyExplanation:
+        self._definition(queue)
+        return KeyExplanation(
+            queue=queue,
+            key=key,
+            key_hash=7,
+            partition=3,
+            partition_status="ready",
+            assignment_epoch=1,
+            flow_id="9",
+            client="worker",
+            waiting_count=2,
+            in_flight_count=1,
+            first_waiting="3:5",
+            reason=WaitReason.WINDOW_FULL,
+            unseen_count=0,
+        )
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         return self.samples

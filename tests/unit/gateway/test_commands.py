@@ -9,8 +9,11 @@ from typer.testing import CliRunner
 
 from gateway.cli import app, main
 from gateway.cli.actors import tree
+from gateway.cli.explain import REASONS
 from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
+from gateway.explanations import CheckView, DestinationView
 from gateway.views import ActorView, EventView, FlowView
+from messaging.standing import WaitReason
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 
@@ -74,6 +77,49 @@ def test_events_are_printed_oldest_first_and_harmlessly(shell: Shell, node: Memo
         for number in (2, 3)
     ]
     assert orjson.loads(shell.run("events", "--limit", "1", "--json"))["number"] == 3
+
+
+def test_a_publish_is_explained_with_its_checks(shell: Shell, node: MemoryNode) -> None:
+    check = CheckView(
+        check="endpoint_usage_exceeded",
+        usage=90,
+        adds=20,
+        limit=100,
+        unit="bytes",
+        refused=True,
+        publisher_hears=True,
+        reason="503 Spool Over Quota",
+    )
+    node.destination = DestinationView(
+        kind="queue",
+        name="orders",
+        filter="orders/>",
+        verdict="refused",
+        reason=check.reason,
+        queue="orders",
+        partition=3,
+        partition_reason="hash",
+        checks=(check,),
+    )
+    shown = shell.run("explain", "publish", "orders/eu", "--key", "c7", "--size", "20")
+    assert "queue  orders  orders/>  refused          3  503 Spool Over Quota" in shown
+    assert "endpoint_usage_exceeded     90    20  100    bytes  refused" in shown
+    answer = orjson.loads(shell.run("explain", "publish", "orders/eu", "--key", "c7", "--json"))
+    assert (answer["topic"], answer["key"], answer["destinations"][0]["partition"]) == ("orders/eu", "c7", 3)
+    assert "name a TOPIC" in shell.run("explain", "publish", expect=USAGE)
+    assert "there is no queue 'q'" in shell.run("explain", "publish", "--queue", "q", expect=FAILED)
+
+
+def test_a_key_is_explained_in_words(shell: Shell) -> None:
+    shell.run("queue", "create", "orders", "--partitions", "4")
+    shown = shell.run("explain", "key", "orders", "customer-7")
+    assert "3 (hash 0x0007), ready" in shown
+    assert "window-full: the consumer holds as many unsettled messages as it takes" in shown
+    assert orjson.loads(shell.run("explain", "key", "orders", "customer-7", "--json"))["reason"] == "window-full"
+
+
+def test_every_reason_to_wait_has_words() -> None:
+    assert set(REASONS) == set(WaitReason)
 
 
 def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:

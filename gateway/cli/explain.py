@@ -1,0 +1,106 @@
+"""`sluicegate explain ...`: where a message would go and why, and why the messages of a key wait."""
+
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.failures import USAGE, CommandFailed
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.explanations import CheckView, DestinationView, KeyExplanation, PublishExplanation
+from messaging.standing import WaitReason
+
+app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
+
+_PUBLISH = TypeAdapter(PublishExplanation)
+_KEY = TypeAdapter(KeyExplanation)
+
+REASONS = {
+    WaitReason.NOTHING_WAITS: "nothing of it waits",
+    WaitReason.NO_CONSUMER: "no consumer is bound",
+    WaitReason.HOLDDOWN: "the partition's consumer has gone; the rebalance delay runs",
+    WaitReason.HANDOFF: "the partition changes hands: its old consumer settles what it holds",
+    WaitReason.SOCKET_SHUT: "the consumer does not read what it is sent",
+    WaitReason.WINDOW_FULL: "the consumer holds as many unsettled messages as it takes",
+    WaitReason.UNACKED_MAX: "the consumer holds max_delivered_unacked_msgs_per_flow messages",
+    WaitReason.LEAVING: "it is on its way to another queue",
+    WaitReason.ON_DISK: "it lies on disk until its turn comes",
+    WaitReason.BEHIND_OTHERS: "it goes out when those before it have",
+}
+
+
+@app.command("publish")
+def publish(
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic; none with --queue.")] = None,
+    queue: Annotated[str | None, typer.Option(help="A message that is sent to this queue.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key.")] = None,
+    size: Annotated[int, typer.Option(min=0, help="Payload in bytes.")] = 0,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="0: a direct message.")] = 1,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="Below 4 is low.")] = 4,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where a message would go, which partition it would get, and what each check would say. Publishes nothing."""
+    if (topic is None) == (queue is None):
+        raise CommandFailed("name a TOPIC, or a queue with --queue", exit_code=USAGE)
+    answer = AdminClient(url).explain_publish(topic=topic, queue=queue, key=key, size=size, qos=qos, priority=priority)
+    if as_json:
+        print_json(_PUBLISH.dump_python(answer, mode="json"))
+        return
+    because = f": {answer.reason}" if answer.reason else ""
+    _say(f"{answer.verdict}{because}")
+    if answer.retained_now:
+        _say(f"{answer.topic} has a retained message")
+    if answer.destinations:
+        typer.echo("")
+        print_table(
+            ("to", "name", "filter", "verdict", "partition", "why"), [_row(each) for each in answer.destinations]
+        )
+    for destination in answer.destinations:
+        if destination.checks:
+            _say(f"\nchecks of {destination.queue}")
+            columns = ("check", "usage", "adds", "limit", "unit", "verdict")
+            print_table(columns, [_check_row(each) for each in destination.checks])
+
+
+@app.command("key")
+def key_command(
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The partition key.")],
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the partition of a key, who consumes it, and why its messages wait."""
+    answer = AdminClient(url).explain_key(queue=queue, key=key)
+    if as_json:
+        print_json(_KEY.dump_python(answer, mode="json"))
+        return
+    rows = [
+        ("partition", f"{answer.partition} (hash 0x{answer.key_hash:04x}), {answer.partition_status}"),
+        ("consumer", f"{answer.client} (flow {answer.flow_id})" if answer.flow_id else "-"),
+        ("waiting", answer.waiting_count),
+        ("with a consumer", answer.in_flight_count),
+        ("oldest waiting", answer.first_waiting or "-"),
+        ("why", f"{answer.reason}: {REASONS[answer.reason]}"),
+    ]
+    if answer.unseen_count:
+        rows.append(("not looked at", f"{answer.unseen_count} messages of the partition, on disk"))
+    print_table(("", ""), rows)
+
+
+def _row(view: DestinationView) -> tuple[object, ...]:
+    partition = "-" if view.partition is None else view.partition
+    why = view.reason or view.partition_reason
+    return (view.kind, view.name, view.filter or "-", view.verdict, partition, why)
+
+
+def _check_row(view: CheckView) -> tuple[object, ...]:
+    limit = "-" if view.limit is None else str(view.limit)
+    verdict = "ok" if not view.refused else "refused" if view.publisher_hears else "dropped here"
+    return (view.check, view.usage, view.adds, limit, view.unit, verdict)
+
+
+def _say(text: str) -> None:
+    Console(soft_wrap=True, highlight=False).print(text, markup=False)

@@ -1,0 +1,59 @@
+"""The questions of `explain`, asked of a running node."""
+
+from typing import TYPE_CHECKING
+
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import DescribeQueue, ExplainKey, QueueOverview
+from gateway.explain_publish import Specimen, explain_publish, explain_queue
+from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.ports import QueueNotFound
+from gateway.views import PartitionStatus
+from messaging.partitioning import key_hash
+from messaging.standing import KeyStanding, WaitReason
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+async def publish_explained(node: "Node", message: Specimen, queue: str | None) -> PublishExplanation:
+    """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
+    if queue is None:
+        return explain_publish(node.space, message)
+    return explain_queue((await _find(node, queue)).target, message)
+
+
+async def key_explained(node: "Node", queue: str, key: str) -> KeyExplanation:
+    """Explain where a key of a queue stands. Raises QueueNotFound."""
+    handle = await _find(node, queue)
+    hashed = key_hash(key)
+    number = handle.target.partition_of(hashed)
+    standing: KeyStanding = await handle.cell.ask(ExplainKey(key, number))
+    overview: QueueOverview = await handle.cell.ask(DescribeQueue())
+    status, flow_id, epoch = overview.partition_statuses[number]
+    clients = {flow.flow_id: flow.client for flow in overview.flows}
+    first = standing.first_waiting
+    reason = standing.reason
+    if reason is WaitReason.NO_CONSUMER and status == PartitionStatus.UNBOUND:
+        reason = WaitReason.HOLDDOWN
+    return KeyExplanation(
+        queue=queue,
+        key=key,
+        key_hash=hashed,
+        partition=number,
+        partition_status=status,
+        assignment_epoch=epoch,
+        flow_id=str(flow_id) if flow_id else None,
+        client=clients.get(flow_id),
+        waiting_count=standing.waiting_count,
+        in_flight_count=standing.in_flight_count,
+        first_waiting=f"{number}:{first}" if first else None,
+        reason=reason,
+        unseen_count=standing.unseen_count,
+    )
+
+
+async def _find(node: "Node", name: str) -> QueueHandle:
+    handle: QueueHandle | None = await node.queues.ask(FindQueue(name))
+    if handle is None:
+        raise QueueNotFound(name)
+    return handle

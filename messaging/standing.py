@@ -1,0 +1,106 @@
+"""Where a partition key stands: how many of its messages wait in a partition, and why the first of them waits now.
+
+It looks at the messages in memory only, and at a bounded number of them: an operator's question must not read pages.
+"""
+
+from enum import StrEnum
+from typing import Final, final
+
+from messaging.ledger import Ledger
+from messaging.segments import Segment
+
+LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
+
+
+class WaitReason(StrEnum):
+    """Why a message that could be delivered is not, or not yet."""
+
+    NOTHING_WAITS = "nothing-waits"  # no message of the key is in the partition, or all are with a consumer
+    NO_CONSUMER = "no-consumer"  # no flow is bound
+    HOLDDOWN = "holddown"  # the owner has gone, and may come back within the rebalance delay
+    HANDOFF = "handoff"  # the partition is paused: its old owner settles what it holds
+    SOCKET_SHUT = "socket-shut"  # the consumer does not read what it is sent
+    WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as it takes
+    UNACKED_MAX = "unacked-max"  # it holds as many as the queue lets one flow have
+    LEAVING = "leaving"  # it is on its way to another queue
+    ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
+    BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
+
+
+@final
+class KeyStanding:
+    """Where one key stands in its partition."""
+
+    __slots__ = ("first_waiting", "in_flight_count", "reason", "unseen_count", "waiting_count")
+
+    def __init__(
+        self, *, waiting_count: int, in_flight_count: int, first_waiting: int, reason: WaitReason, unseen_count: int
+    ) -> None:
+        self.waiting_count = waiting_count  # of the messages looked at
+        self.in_flight_count = in_flight_count  # with a consumer
+        self.first_waiting = first_waiting  # sequence of the oldest that waits; 0: none was seen
+        self.reason = reason
+        self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not looked at
+
+
+def key_standing(ledger: Ledger, key: str) -> KeyStanding:
+    """Look for the messages of a key."""
+    waiting_count = in_flight_count = first_waiting = looked_at_count = unseen_count = 0
+    for segment in ledger.segments.all():
+        if segment.batch is None or looked_at_count >= LOOKED_AT_MAX:
+            unseen_count += segment.live_count
+            continue
+        looked_at_count += segment.live_count
+        for sequence in _of_key(ledger, segment, key):
+            if any(sequence in flow.in_flight for flow in ledger.flows.values()):
+                in_flight_count += 1
+                continue
+            waiting_count += 1
+            first_waiting = first_waiting or sequence
+    reason = why_waiting(ledger, first_waiting) if first_waiting else WaitReason.NOTHING_WAITS
+    if not first_waiting and unseen_count:
+        reason = WaitReason.ON_DISK
+    return KeyStanding(
+        waiting_count=waiting_count,
+        in_flight_count=in_flight_count,
+        first_waiting=first_waiting,
+        reason=reason,
+        unseen_count=unseen_count,
+    )
+
+
+def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
+    """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
+    if sequence in ledger.leaving:
+        return WaitReason.LEAVING
+    flows = list(ledger.flows.values())
+    if not flows:
+        return WaitReason.NO_CONSUMER
+    active = [flow for flow in flows if not flow.paused]
+    if not active:
+        return WaitReason.HANDOFF
+    unacked_count_max = ledger.rules.unacked_count_max
+    if any(flow.room(unacked_count_max) > 0 for flow in active):
+        segment = ledger.segments.at_or_after(sequence)
+        on_disk = segment is not None and segment.batch is None
+        return WaitReason.ON_DISK if on_disk else WaitReason.BEHIND_OTHERS
+    if all(flow.flow.window.is_shut for flow in active):
+        return WaitReason.SOCKET_SHUT
+    if any(flow.flow.window.available() > 0 for flow in active):
+        return WaitReason.UNACKED_MAX
+    return WaitReason.WINDOW_FULL
+
+
+def _of_key(ledger: Ledger, segment: Segment, key: str) -> list[int]:
+    """Return the unsettled sequences of a segment in memory whose messages have this key."""
+    batch = segment.batch
+    assert batch is not None
+    found: list[int] = []
+    headers = batch.headers()
+    if headers is None:
+        return found
+    for sequence in range(max(segment.first, ledger.floor), segment.end):
+        its = headers[sequence - segment.first]
+        if its is not None and its.partition_key == key and sequence not in ledger.settled:
+            found.append(sequence)
+    return found

@@ -1,0 +1,83 @@
+"""Why the messages of a key wait: one example for each reason that a ledger knows."""
+
+from messaging.flows import DeliveryRules, Flow
+from messaging.ledger import Ledger
+from messaging.settlement import ACCEPTED
+from messaging.standing import WaitReason, key_standing
+from unit.cores.messages import flow_of, keyed, window_of
+
+FAR = 1000
+
+
+class Standing:
+    """A partition with messages of keys, one each in the order given."""
+
+    def __init__(self, keys: str, *, unacked_count_max: int = FAR) -> None:
+        self.ledger = Ledger(durable=True, rules=DeliveryRules(unacked_count_max=unacked_count_max))
+        self.ledger.append(keyed(list(keys)), None)
+
+    def delivers(self, flow: Flow) -> None:
+        self.ledger.attach(flow, 1)
+        self.ledger.deliver(0)
+
+    def why(self, key: str) -> WaitReason:
+        return key_standing(self.ledger, key).reason
+
+
+def test_a_key_without_messages_waits_for_nothing() -> None:
+    assert Standing("ab").why("c") is WaitReason.NOTHING_WAITS
+
+
+def test_without_a_flow_there_is_no_consumer() -> None:
+    assert Standing("ab").why("b") is WaitReason.NO_CONSUMER
+
+
+def test_what_is_waiting_and_with_a_consumer_is_counted_by_key() -> None:
+    standing = Standing("abab")
+    standing.delivers(flow_of(1, limit=2))
+    found = key_standing(standing.ledger, "b")
+    assert (found.waiting_count, found.in_flight_count, found.first_waiting) == (1, 1, 4)
+    standing.ledger.settle(1, 2, 3, ACCEPTED)
+    found = key_standing(standing.ledger, "b")
+    assert (found.waiting_count, found.in_flight_count, found.first_waiting) == (1, 0, 4)
+
+
+def test_a_consumer_with_a_full_window_is_waited_for() -> None:
+    standing = Standing("ab")
+    standing.delivers(flow_of(1, limit=1))
+    assert standing.why("a") is WaitReason.NOTHING_WAITS
+    assert standing.why("b") is WaitReason.WINDOW_FULL
+
+
+def test_a_consumer_that_does_not_read_is_waited_for() -> None:
+    standing = Standing("ab")
+    window = window_of(10)
+    window.is_shut = True
+    standing.delivers(flow_of(1, window=window))
+    assert standing.why("a") is WaitReason.SOCKET_SHUT
+
+
+def test_a_consumer_at_the_maximum_of_the_queue_is_waited_for() -> None:
+    """Solace 6.4: max delivered unacked messages per flow."""
+    standing = Standing("ab", unacked_count_max=1)
+    standing.delivers(flow_of(1))
+    assert standing.why("b") is WaitReason.UNACKED_MAX
+
+
+def test_a_partition_that_changes_hands_is_paused() -> None:
+    standing = Standing("ab")
+    standing.delivers(flow_of(1, limit=1))
+    standing.ledger.pause(1)
+    assert standing.why("b") is WaitReason.HANDOFF
+
+
+def test_before_its_turn_a_message_waits_behind_others() -> None:
+    standing = Standing("ab")
+    standing.ledger.attach(flow_of(1), 1)
+    assert standing.why("b") is WaitReason.BEHIND_OTHERS
+
+
+def test_a_message_on_its_way_elsewhere_waits_for_nobody() -> None:
+    standing = Standing("ab")
+    standing.ledger.leaving.add(1, 2)
+    assert standing.why("a") is WaitReason.LEAVING
