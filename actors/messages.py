@@ -1,12 +1,12 @@
 """What the broker's actors say to each other. Each message names who sends it, to whom, and what comes back.
 
 Nobody blocks on an answer. Messages on the data path carry batches and ranges, never single messages. What is said to
-the directory of queues is in `directory_messages`, the data path in `data_messages`.
+the directory of queues is in `directory_messages`, to the router in `router_messages`; the data path is in
+`data_messages`.
 """
 
 from dataclasses import dataclass
 
-from actors.directory_messages import QueueHandle
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
@@ -15,8 +15,6 @@ from messaging.paging import PagePlan
 from messaging.publication import Publication
 from messaging.queue_config import QueueConfig
 from messaging.recovery import StoredPartition
-from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
-from messaging.topics import TopicFilter
 from storage.interface import TableWrite
 
 # --- queue <-> partition ---
@@ -266,77 +264,6 @@ class QueueOverview:
     refusals: dict[int, int]  # verdict of messaging.refusals -> messages refused to their publishers
     drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
     bind_refusals: dict[str, int]  # reason -> binds refused
-
-
-# --- anybody -> router ---
-
-
-@dataclass(slots=True)
-class AddSubscription:
-    """Ask of the router: subscribe a client. Answered with SubscriptionAdded."""
-
-    subscriber: Subscriber
-    topic_filter: TopicFilter
-    qos: int
-    retained_if_new: bool  # bring the retained messages when the subscription is new
-    retained_if_known: bool  # and when it replaces one
-
-    def wants_retained(self, new: bool) -> bool:
-        """Return whether the answer is to bring the retained messages."""
-        return self.retained_if_new if new else self.retained_if_known
-
-
-@dataclass(slots=True)
-class SubscriptionAdded:
-    """The subscription is in force. `retained` is what matched at that moment, and not a message later."""
-
-    new: bool
-    retained: list[tuple[str, RetainedMessage]]
-
-
-@dataclass(slots=True)
-class RemoveSubscription:
-    """Ask of the router: end a client's subscription. Answered with whether there was one."""
-
-    subscriber: Subscriber
-    topic_filter: TopicFilter
-
-
-@dataclass(slots=True)
-class SetQueueTopics:
-    """Directory -> router: the topics that a queue attracts are now these, and those excepted; none when it ends."""
-
-    target: QueueTarget
-    topic_filters: list[TopicFilter]
-    exceptions: list[TopicFilter]
-
-
-@dataclass(slots=True)
-class JoinGroup:
-    """Ask of the router: make a client a member of a shared group. Answered with GroupJoined."""
-
-    subscriber: Subscriber
-    share_name: str
-    topic_filter: TopicFilter
-    qos: int
-    durable: bool
-
-
-@dataclass(slots=True)
-class GroupJoined:
-    """The client is a member. `queue` is where its guaranteed messages come from; None when it asked for none."""
-
-    group: ShareGroup
-    queue: QueueHandle | None
-
-
-@dataclass(slots=True)
-class LeaveGroup:
-    """Ask of the router: end a membership. Answered with whether there was one."""
-
-    subscriber: Subscriber
-    share_name: str
-    topic_filter: TopicFilter
 
 
 # --- partition, publisher, queue, session -> spool ---

@@ -9,7 +9,7 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
-from actors.data_messages import Append, Deliveries, Resume, Settle, Settled, Store, Wake
+from actors.data_messages import WAKE, Append, Deliveries, Resume, Settle, Settled, Store, Wake
 from actors.errands import ErrandAnswer, ErrandPlace
 from actors.futures import LoopFuture
 from actors.inbox import Inbox
@@ -210,7 +210,10 @@ class Partition:
             self._draining[message.flow_id] = message.epoch
         elif isinstance(message, Detach):
             self._draining.pop(message.flow_id, None)
+            gone = ledger.flows.get(message.flow_id)
             ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+            if gone is not None:
+                self._wake_the_others(gone.flow)
         elif isinstance(message, PagesWritten):
             self._pages_written(message)
         elif isinstance(message, PageRead):
@@ -258,6 +261,13 @@ class Partition:
             return  # the partition has moved on: what was unsettled is somebody else's now
         for first, end in message.ranges:
             self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome)
+        self._wake_the_others(flow.flow)
+
+    def _wake_the_others(self, flow: Flow) -> None:
+        """Let partitions go on that wait because the flow held the most it may: it holds less now."""
+        if flow.window.keeps_waiting():
+            for waiter in flow.window.next_waiters():
+                waiter.post(WAKE)
 
     def _pages_written(self, message: PagesWritten) -> None:
         if message.plans is not self._plans_out:

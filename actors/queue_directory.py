@@ -31,15 +31,10 @@ from actors.directory_messages import (
 )
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import (
-    PurgeFromStore,
-    Reconfigure,
-    RegisterPartition,
-    SetQueueTopics,
-    WriteTables,
-)
+from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
 from actors.queue_templates import QueueTemplates, template_row
+from actors.router_messages import SetQueueTopics
 from messaging.address import Address
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
 from messaging.permissions import denial, permits

@@ -6,7 +6,9 @@ When a threshold is crossed is `messaging.thresholds`; this says which event tha
 from typing import final
 
 from actors.events import Events
+from messaging.address import Address
 from messaging.admission import NO_LIMIT, QueueGate, SpoolGate
+from messaging.credit import CreditPool
 from messaging.events import (
     SYSTEM_MESSAGES_EXCEEDED,
     SYSTEM_MESSAGES_HIGH,
@@ -14,6 +16,9 @@ from messaging.events import (
     SYSTEM_SPOOL_HIGH,
     SYSTEM_SPOOL_HIGH_CLEAR,
     SYSTEM_SPOOL_QUOTA_EXCEEDED,
+    SYSTEM_UNACKED_EXCEEDED,
+    SYSTEM_UNACKED_HIGH,
+    SYSTEM_UNACKED_HIGH_CLEAR,
     VPN_BINDS_HIGH,
     VPN_BINDS_HIGH_CLEAR,
     VPN_LOW_PRIORITY_EXCEEDED,
@@ -63,6 +68,14 @@ def watch_vpn(events: Events, gate: SpoolGate, *, usage: ThresholdPair) -> None:
     gate.usage_threshold = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, what, "kB", KILOBYTE)
     gate.usage_threshold.watch(usage, limit=gate.usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
     gate.usage_exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{what} quota", "kB", KILOBYTE)
+
+
+def watch_credit(events: Events, pool: CreditPool[Address], pair: ThresholdPair) -> None:
+    """Have the pool of all consumers tell when they hold much unsettled, and when nobody gets more."""
+    what = "Delivered unacked msgs"
+    pool.threshold = threshold(events, SYSTEM_UNACKED_HIGH, SYSTEM_UNACKED_HIGH_CLEAR, what, "messages")
+    pool.threshold.watch(pair, limit=pool.limit, unit=1, value=pool.used)
+    pool.exceeded = exceedance(events, SYSTEM_UNACKED_EXCEEDED, f"{what} limit", "messages")
 
 
 @final

@@ -11,7 +11,8 @@ from actors.cell import ActorCell
 from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import (
+from actors.queue_assembly import SHARED
+from actors.router_messages import (
     AddSubscription,
     GroupJoined,
     JoinGroup,
@@ -20,7 +21,6 @@ from actors.messages import (
     SetQueueTopics,
     SubscriptionAdded,
 )
-from actors.queue_assembly import SHARED
 from messaging.queue_config import QueueDefinition
 from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
 from messaging.topics import TopicFilter

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from actors.event_log import EventLog
-from actors.quota_watch import watch_node, watch_vpn
+from actors.quota_watch import watch_credit, watch_node, watch_vpn
 from actors.supervision import VITAL
 from gateway.config import Config
 from gateway.views import EventView
@@ -45,6 +45,7 @@ def watch_gates(node: "Node") -> None:
         usage=ThresholdPair(config.spool.usage_threshold),
         messages=ThresholdPair(config.limits.messages_threshold),
     )
+    watch_credit(events, node.credit, ThresholdPair(config.limits.delivered_unacked_threshold))
     watch_vpn(events, node.vpn_gate, usage=ThresholdPair(config.vpn.usage_threshold))
 
 

@@ -51,6 +51,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
     Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),
+    Metric("sluicegate_delivered_unacked_messages", GAUGE, "Messages that consumers hold unsettled"),
     Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not"),
     Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues"),
     Metric("sluicegate_retained_messages", GAUGE, "Retained messages"),

@@ -213,6 +213,7 @@ class MqttFront:
                 refuse_control_characters=mqtt.reject_control_characters,
             ),
             counters=self.counters,
+            credit=node.credit,
             window_v3=mqtt.unacknowledged_window_v3,
             session_expiry_s_max=mqtt.session_expiry_s_max,
             keep_alive_s_max=mqtt.keep_alive_s_max,

@@ -45,6 +45,7 @@ from gateway.tree import SupervisorActor
 from gateway.version import VERSION
 from messaging.address import Address
 from messaging.admission import SpoolGate
+from messaging.credit import CreditPool
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
 from messaging.memory import MemoryBudget
 from messaging.pressure import PressureLimits
@@ -97,6 +98,7 @@ class Node:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
         self._threads: StoreThreads = surroundings.store_threads(store, self.runtime)
+        self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
         watch_gates(self)
         self.root = self._spawn_root()
         self.spool = self._spawn_spool()

@@ -2,12 +2,66 @@
 
 An MQTT connection has one Receive Maximum for all its flows, so partitions of several queues draw on one window.
 The window belongs to the node's loop: partitions take from it when they deliver, the consumer's connection gives
-back when its peer settles.
+back when its peer settles. Windows draw on a pool in their turn: what all consumers of the node may hold together.
 """
 
 from typing import Generic, TypeVar, final
 
+from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
+
 Waiter = TypeVar("Waiter")
+
+
+@final
+class CreditPool(Generic[Waiter]):
+    """What all consumers of a node hold unsettled together. At the maximum nobody gets more, until somebody settles.
+
+    Invariant: `used` is the sum of what the open windows use.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self.threshold = Threshold(nobody_hears)
+        self.exceeded = Exceedance(nobody_minds)
+        self._taken_count = 0
+        self._line: dict[Waiter, None] = {}
+
+    def available(self) -> int:
+        """Return how many more messages may be delivered now to anybody; never negative."""
+        free = self.limit - self.used
+        return free if free > 0 else 0
+
+    def take(self, count: int) -> None:
+        """Count messages delivered."""
+        self.used += count
+        self._taken_count += count
+        if self.used >= self.threshold.raise_at:
+            self.threshold.cross(self.used)
+        if self.used >= self.limit:
+            self.exceeded.refused(taken=self._taken_count, limit=self.limit)
+
+    def give(self, count: int) -> None:
+        """Count messages settled, or taken back."""
+        self.used -= count
+        assert self.used >= 0, "more given back to the pool than taken"
+        if self.used < self.threshold.clear_below:
+            self.threshold.cross(self.used)
+
+    def wait(self, waiter: Waiter) -> None:
+        """Put a partition in line: it has messages, and everybody together holds the most there may be."""
+        self._line[waiter] = None
+
+    def next_waiters(self) -> list[Waiter]:
+        """Empty the line, when there is room, and return who stood in it, longest waiting first."""
+        if not self._line or self.used >= self.limit:
+            return []
+        waiters = list(self._line)
+        self._line.clear()
+        return waiters
+
+    def __repr__(self) -> str:
+        return f"CreditPool({self.used}/{self.limit})"
 
 
 @final
@@ -18,8 +72,9 @@ class CreditWindow(Generic[Waiter]):
     a smaller window, and nothing more is taken until it has fallen below.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, pool: CreditPool[Waiter] | None = None) -> None:
         self.limit = limit
+        self.pool = pool  # None: nobody counts what all consumers hold together
         self.used = 0
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
         self._line: dict[Waiter, None] = {}
@@ -34,23 +89,38 @@ class CreditWindow(Generic[Waiter]):
     def take(self, count: int) -> None:
         """Use `count` credits, which the caller has seen to be available."""
         self.used += count
+        if self.pool is not None:
+            self.pool.take(count)
 
     def give(self, count: int) -> None:
         """Return `count` credits."""
         self.used -= count
         assert self.used >= 0, "more credit returned than taken"
+        if self.pool is not None:
+            self.pool.give(count)
+
+    def close(self) -> None:
+        """The consumer is gone: what it held is nobody's, or somebody else's."""
+        self.give(self.used)
+        self.limit = 0
 
     def wait(self, waiter: Waiter) -> None:
         """Put a partition in line: it has messages and found no credit."""
         self._line[waiter] = None
+        if self.pool is not None and self.pool.used >= self.pool.limit:
+            self.pool.wait(waiter)
 
     def next_waiters(self) -> list[Waiter]:
-        """Empty the line and return who stood in it, longest waiting first."""
-        if not self._line:
-            return []
-        waiters = list(self._line)
-        self._line.clear()
+        """Empty the line, and that of the pool when it has room; return who stood in them, longest waiting first."""
+        waiters = [] if self.pool is None else self.pool.next_waiters()
+        if self._line:
+            waiters += list(self._line)
+            self._line.clear()
         return waiters
+
+    def keeps_waiting(self) -> bool:
+        """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""
+        return len(self._line) > 0 and self.available() > 0
 
     def __repr__(self) -> str:
         return f"CreditWindow({self.used}/{self.limit})"

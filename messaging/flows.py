@@ -11,7 +11,7 @@ from messaging.ranges import RangeSet
 class Flow:
     """One consumer on one queue, whatever its protocol: an MQTT subscription, an AMQP link, a BIND, a long poll."""
 
-    __slots__ = ("address", "bound_order", "client", "flow_id", "queue_name", "window")
+    __slots__ = ("address", "bound_order", "client", "flow_id", "holdings", "queue_name", "window")
 
     def __init__(
         self,
@@ -28,7 +28,12 @@ class Flow:
         self.client = client  # client id or container id; who comes back under it gets its partitions again
         self.address = address  # where deliveries and flow states go
         self.window = window
+        self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
+
+    def unacked_count(self) -> int:
+        """Return how many messages the flow holds unsettled, over all its partitions."""
+        return sum([holding.total for holding in self.holdings])
 
     def __repr__(self) -> str:
         return f"Flow({self.flow_id}, {self.client!r} on {self.queue_name!r}, {self.window!r})"
@@ -49,7 +54,7 @@ class DeliveryRules:
         respects_eligibility: bool = False,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
-        self.unacked_count_max = unacked_count_max  # per flow and partition
+        self.unacked_count_max = unacked_count_max  # per flow
         self.respects_expiry = respects_expiry
         # MQTT forbids a session to drop a message whose delivery has begun [3.3.2-5] [4.3.3-7].
         self.expires_once_delivered = expires_once_delivered
@@ -71,14 +76,24 @@ class LedgerFlow:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
         self.in_flight = RangeSet()
+        flow.holdings.append(self.in_flight)
         self.paused = False
         self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
     def room(self, unacked_count_max: int) -> int:
         """Return how many more messages the flow may get now."""
-        free = unacked_count_max - self.in_flight.total
-        available = self.flow.window.available()
-        return max(0, min(free, available))
+        window = self.flow.window
+        available = window.available()
+        if window.pool is not None:
+            available = min(available, window.pool.available())
+        # The flow holds no more than its window has in use. So the partitions are added up only near the maximum.
+        if available > unacked_count_max - window.used:
+            available = min(available, unacked_count_max - self.flow.unacked_count())
+        return max(0, available)
+
+    def leave(self) -> None:
+        """The partition is the flow's no more: what it holds of it is taken back."""
+        self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 
 
 def flows_with_room(flows: list[LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:

@@ -69,6 +69,7 @@ class Ledger(LedgerState):
         flow = self.flows.pop(flow_id, None)
         if flow is None:
             return
+        flow.leave()
         for first, end in flow.in_flight.ranges():
             self._requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
 

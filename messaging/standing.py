@@ -22,6 +22,7 @@ class WaitReason(StrEnum):
     SOCKET_SHUT = "socket-shut"  # the consumer does not read what it is sent
     WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as it takes
     UNACKED_MAX = "unacked-max"  # it holds as many as the queue lets one flow have
+    NODE_UNACKED_MAX = "node-unacked-max"  # all consumers together hold as many as the node lets them have
     LEAVING = "leaving"  # it is on its way to another queue
     ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
     BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
@@ -84,9 +85,12 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
         segment = ledger.segments.at_or_after(sequence)
         on_disk = segment is not None and segment.batch is None
         return WaitReason.ON_DISK if on_disk else WaitReason.BEHIND_OTHERS
-    if all(flow.flow.window.is_shut for flow in active):
+    windows = [flow.flow.window for flow in active]
+    if all(window.is_shut for window in windows):
         return WaitReason.SOCKET_SHUT
-    if any(flow.flow.window.available() > 0 for flow in active):
+    if any(window.pool is not None and window.pool.available() == 0 for window in windows):
+        return WaitReason.NODE_UNACKED_MAX
+    if any(window.available() > 0 for window in windows):
         return WaitReason.UNACKED_MAX
     return WaitReason.WINDOW_FULL
 

@@ -25,6 +25,7 @@ REASONS = {
     WaitReason.SOCKET_SHUT: "the consumer does not read what it is sent",
     WaitReason.WINDOW_FULL: "the consumer holds as many unsettled messages as it takes",
     WaitReason.UNACKED_MAX: "the consumer holds max_delivered_unacked_msgs_per_flow messages",
+    WaitReason.NODE_UNACKED_MAX: "all consumers together hold limits.delivered_unacked_max messages",
     WaitReason.LEAVING: "it is on its way to another queue",
     WaitReason.ON_DISK: "it lies on disk until its turn comes",
     WaitReason.BEHIND_OTHERS: "it goes out when those before it have",

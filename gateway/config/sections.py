@@ -121,6 +121,10 @@ class Limits(Section):
 
     messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of all durable queues")
     messages_threshold: Pair = Field(default="80/60%", description="event for their number")
+    delivered_unacked_max: int = Field(
+        default=10_000_000, ge=1, le=COUNT_MAX, description="messages that all consumers hold unsettled together"
+    )
+    delivered_unacked_threshold: Pair = Field(default="80/60%", description="event for their number")
     queue_messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of one queue")
 
 

@@ -136,7 +136,7 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         engine=connection.engine,
         level=event.level,
         session=session,
-        window=CreditWindow(limit),
+        window=CreditWindow(limit, services.credit),
         before_exactly_once=writes.before_exactly_once,
         wall_ms=connection.runtime.clock.wall_ms,
         too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),

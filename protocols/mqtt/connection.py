@@ -13,7 +13,7 @@ from typing import Any
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.futures import LoopFuture
-from actors.messages import FlowGone, FlowState, UnbindFlow
+from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
 from protocols.mqtt.authenticating import Authenticating
@@ -445,6 +445,4 @@ class MqttConnection:
         if publishing is not None and delivering is not None:
             publishing.leave()
             session.remembered = delivering.unanswered_of_session_queue()
-            for flow_id, bound in delivering.flows.items():
-                bound.queue.post(UnbindFlow(flow_id))
-            delivering.flows.clear()
+            delivering.leave()

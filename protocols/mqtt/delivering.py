@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.data_messages import WAKE, Deliveries, Settle, SharedDirect
+from actors.messages import UnbindFlow
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
@@ -389,6 +390,15 @@ class DeliveringSide:
         self.window.give(count)
         if self._retained_line:
             self._retained_on_credit(self._wall_ms())
+        for waiter in self.window.next_waiters():
+            waiter.post(WAKE)
+
+    def leave(self) -> None:
+        """End, with the connection: its flows are unbound, and what they hold goes back to their queues."""
+        for flow_id, bound in self.flows.items():
+            bound.queue.post(UnbindFlow(flow_id))
+        self.flows.clear()
+        self.window.close()
         for waiter in self.window.next_waiters():
             waiter.post(WAKE)
 

@@ -13,15 +13,9 @@ from actors.cell import ActorCell
 from actors.directory_messages import DeleteQueue, FindQueue
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import (
-    AddSubscription,
-    GroupJoined,
-    JoinGroup,
-    LeaveGroup,
-    RemoveSubscription,
-    SessionRows,
-)
+from actors.messages import SessionRows
 from actors.publishing import Publisher
+from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from actors.runtime import TimerHandle
 from actors.tasks import run
 from messaging.topics import Syntax, parse_shared

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
 from protocols.authentication import Authenticator
@@ -42,6 +43,7 @@ class MqttServices:
     spool: Address
     authenticator: Authenticator
     limits: MqttLimits
+    credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together
     counters: MqttCounters
     window_v3: int  # unacknowledged messages towards a 3.x client, which cannot say what it takes
     session_expiry_s_max: int

@@ -4,18 +4,16 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
-from actors.messages import (
-    PERMISSION_DENIED,
+from actors.messages import PERMISSION_DENIED, BindRefused, UnbindFlow
+from actors.queue_assembly import SESSION
+from actors.router_messages import (
     AddSubscription,
-    BindRefused,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
     RemoveSubscription,
     SubscriptionAdded,
-    UnbindFlow,
 )
-from actors.queue_assembly import SESSION
 from messaging.queue_config import is_named
 from messaging.routing import RetainedMessage
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared

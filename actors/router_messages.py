@@ -1,0 +1,75 @@
+"""What is said to the router: subscribe a client or a queue, join and leave shared groups. Anybody may ask."""
+
+from dataclasses import dataclass
+
+from actors.directory_messages import QueueHandle
+from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
+from messaging.topics import TopicFilter
+
+
+@dataclass(slots=True)
+class AddSubscription:
+    """Ask of the router: subscribe a client. Answered with SubscriptionAdded."""
+
+    subscriber: Subscriber
+    topic_filter: TopicFilter
+    qos: int
+    retained_if_new: bool  # bring the retained messages when the subscription is new
+    retained_if_known: bool  # and when it replaces one
+
+    def wants_retained(self, new: bool) -> bool:
+        """Return whether the answer is to bring the retained messages."""
+        return self.retained_if_new if new else self.retained_if_known
+
+
+@dataclass(slots=True)
+class SubscriptionAdded:
+    """The subscription is in force. `retained` is what matched at that moment, and not a message later."""
+
+    new: bool
+    retained: list[tuple[str, RetainedMessage]]
+
+
+@dataclass(slots=True)
+class RemoveSubscription:
+    """Ask of the router: end a client's subscription. Answered with whether there was one."""
+
+    subscriber: Subscriber
+    topic_filter: TopicFilter
+
+
+@dataclass(slots=True)
+class SetQueueTopics:
+    """Directory -> router: the topics that a queue attracts are now these, and those excepted; none when it ends."""
+
+    target: QueueTarget
+    topic_filters: list[TopicFilter]
+    exceptions: list[TopicFilter]
+
+
+@dataclass(slots=True)
+class JoinGroup:
+    """Ask of the router: make a client a member of a shared group. Answered with GroupJoined."""
+
+    subscriber: Subscriber
+    share_name: str
+    topic_filter: TopicFilter
+    qos: int
+    durable: bool
+
+
+@dataclass(slots=True)
+class GroupJoined:
+    """The client is a member. `queue` is where its guaranteed messages come from; None when it asked for none."""
+
+    group: ShareGroup
+    queue: QueueHandle | None
+
+
+@dataclass(slots=True)
+class LeaveGroup:
+    """Ask of the router: end a membership. Answered with whether there was one."""
+
+    subscriber: Subscriber
+    share_name: str
+    topic_filter: TopicFilter

@@ -1,0 +1,103 @@
+"""What all consumers hold together, and what one flow holds over its partitions: maxima, and who goes on after them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.address import Address
+from messaging.credit import CreditPool, CreditWindow
+from messaging.flows import DeliveryRules, Flow
+from messaging.ledger import Ledger
+from messaging.settlement import ACCEPTED
+from messaging.standing import WaitReason, key_standing
+from unit.cores.messages import flow_of, keyed, numbered
+
+
+def delivered_count(ledger: Ledger) -> int:
+    return sum(each.stop_row - each.start_row for each in ledger.deliver(0))
+
+
+def ledger_with(flow: Flow, *, messages: int, unacked_count_max: int = 1000) -> Ledger:
+    ledger = Ledger(durable=True, rules=DeliveryRules(unacked_count_max=unacked_count_max))
+    ledger.append(numbered(messages), None)
+    ledger.attach(flow, 1)
+    return ledger
+
+
+def test_at_the_maximum_of_the_node_nobody_gets_more() -> None:
+    """Solace 6.4: the system-wide delivered-unacked maximum."""
+    pool: CreditPool[Address] = CreditPool(5)
+    first = ledger_with(flow_of(1, window=CreditWindow(4, pool)), messages=4)
+    window: CreditWindow[Address] = CreditWindow(4, pool)
+    second = ledger_with(flow_of(2, window=window), messages=4)
+
+    assert (delivered_count(first), delivered_count(second)) == (4, 1)
+    assert pool.available() == 0
+    [starved] = second.effects.starved_flows
+    starved.window.wait(waiter := Address())
+
+    first.settle(1, 1, 3, ACCEPTED)
+    first.flows[1].flow.window.give(2)
+    assert first.flows[1].flow.window.next_waiters() == [waiter]  # who settles wakes who waits
+    assert delivered_count(second) == 2
+
+
+def test_a_consumer_that_goes_gives_everything_back() -> None:
+    pool: CreditPool[Address] = CreditPool(5)
+    window: CreditWindow[Address] = CreditWindow(5, pool)
+    window.take(5)
+    window.close()
+    assert (pool.used, window.available()) == (0, 0)
+
+
+def test_a_key_that_waits_for_the_whole_node_says_so() -> None:
+    pool: CreditPool[Address] = CreditPool(1)
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    ledger.append(keyed(["a", "b"]), None)
+    ledger.attach(flow_of(1, window=CreditWindow(10, pool)), 1)
+    ledger.deliver(0)
+    assert key_standing(ledger, "b").reason is WaitReason.NODE_UNACKED_MAX
+
+
+def test_a_flow_holds_no_more_over_its_partitions_than_the_queue_allows() -> None:
+    """Solace 4.2: maxDeliveredUnackedMsgsPerFlow."""
+    flow = flow_of(1, limit=100)
+    first = ledger_with(flow, messages=3, unacked_count_max=4)
+    second = ledger_with(flow, messages=3, unacked_count_max=4)
+    assert (delivered_count(first), delivered_count(second)) == (3, 1)
+
+    first.settle(1, 1, 3, ACCEPTED)
+    flow.window.give(2)
+    assert delivered_count(second) == 2
+
+
+def test_a_partition_that_is_taken_away_counts_no_more() -> None:
+    flow = flow_of(1, limit=100)
+    first = ledger_with(flow, messages=3, unacked_count_max=3)
+    second = ledger_with(flow, messages=3, unacked_count_max=3)
+    assert (delivered_count(first), delivered_count(second)) == (3, 0)
+    first.detach(1, count_as_failed=False)
+    assert flow.unacked_count() == 0
+    assert delivered_count(second) == 3
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(1, 4)), max_size=60),
+    unacked_count_max=st.integers(1, 6),
+)
+def test_no_order_of_deliveries_and_settlements_exceeds_the_maximum(
+    steps: list[tuple[int, int, int]], unacked_count_max: int
+) -> None:
+    """Goal: the shortcut near the maximum never lets a flow have more. Method: two partitions, add them up."""
+    flow = flow_of(1, limit=50)
+    ledgers = [ledger_with(flow, messages=1, unacked_count_max=unacked_count_max) for _ in range(2)]
+    for what, number, count in steps:
+        ledger = ledgers[number]
+        if what == 0:
+            ledger.append(numbered(count), None)
+        elif what == 1:
+            ledger.deliver(0)
+        else:
+            for first, _ in ledger.flows[1].in_flight.ranges()[:1]:
+                flow.window.give(ledger.settle(1, first, first + 1, ACCEPTED))
+        held = sum(ledger.flows[1].in_flight.total for ledger in ledgers)
+        assert held == flow.unacked_count() <= unacked_count_max
