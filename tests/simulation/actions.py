@@ -5,6 +5,7 @@ from typing import Final
 
 from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
 from simulation.client import MODES, OFFLINE, ONLINE, Client
+from simulation.inside import queues_of
 from simulation.steps import Step
 from simulation.tap import number_of
 from simulation.world import CONSUMERS, FLEETING, PUBLISHERS, QUEUES, SUBSCRIBERS, World, definition_of
@@ -14,8 +15,14 @@ from storage.record_page import decode_page, directory_row
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
+FEW, BURST_MAX = 12, 60  # messages of one step
 LIMITS = (0, 1, 3)
 NAMES = tuple(QUEUES)
+FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store
+
+
+class Unheard:
+    """A message that no actor knows: who gets it fails."""
 
 
 def play(world: World, step: Step) -> None:
@@ -33,37 +40,47 @@ def queue_id(name: str) -> int:
 # --- clients ---
 
 
-def _someone(world: World, step: Step, names: tuple[str, ...] | None = None) -> Client:
-    names = tuple(world.clients) if names is None else names
-    return world.clients[names[step.who % len(names)]]
+def _someone(world: World, step: Step, names: tuple[str, ...], state: str) -> Client | None:
+    """Return one of the clients with these names that is in a state."""
+    there = [world.clients[name] for name in names if world.clients[name].state == state]
+    return there[step.who % len(there)] if there else None
 
 
 def _connect(world: World, step: Step) -> None:
-    client = _someone(world, step)
-    if client.state == OFFLINE or step.amount % 10 == 0:
+    take_over = step.amount % 12 == 0
+    client = _someone(world, step, tuple(world.clients), ONLINE if take_over else OFFLINE)
+    if client is not None:
         client.connect(clean_start=client.name in FLEETING or step.what % 40 == 0)
 
 
 def _publish(world: World, step: Step) -> None:
-    client = _someone(world, step, PUBLISHERS)
+    client = _someone(world, step, PUBLISHERS, ONLINE)
+    if client is None:
+        return
     rng = world.salted
-    size = LARGE_BYTES if step.what % 12 == 0 else SMALL_BYTES
-    for _ in range(1 + step.amount % 12):
+    for _ in range(1 + step.amount % (BURST_MAX if step.what % 8 == 0 else FEW)):
+        size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
         client.publish(rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2)), size)
 
 
 def _consume(world: World, step: Step) -> None:
     name = NAMES[step.what % len(NAMES)]
-    _someone(world, step, CONSUMERS).consume(queue_id(name), name, 1 + step.amount % 2)
+    client = _someone(world, step, CONSUMERS, ONLINE)
+    if client is not None:
+        client.consume(queue_id(name), name, 1 + step.amount % 2)
 
 
 def _subscribe(world: World, step: Step) -> None:
     prefix = SESSION_PREFIXES[step.what % len(SESSION_PREFIXES)]
-    _someone(world, step, SUBSCRIBERS).subscribe(prefix, 1 + step.amount % 2)
+    client = _someone(world, step, SUBSCRIBERS, ONLINE)
+    if client is not None:
+        client.subscribe(prefix, 1 + step.amount % 2)
 
 
 def _unsubscribe(world: World, step: Step) -> None:
-    _someone(world, step, CONSUMERS).unsubscribe(f"$queue/{NAMES[step.what % len(NAMES)]}")
+    client = _someone(world, step, CONSUMERS, ONLINE)
+    if client is not None:
+        client.unsubscribe(f"$queue/{NAMES[step.what % len(NAMES)]}")
 
 
 def _settle(world: World, step: Step) -> None:
@@ -75,25 +92,22 @@ def _settle(world: World, step: Step) -> None:
 
 
 def _mode(world: World, step: Step) -> None:
-    client = _someone(world, step, CONSUMERS + SUBSCRIBERS)
+    client = _someone(world, step, CONSUMERS + SUBSCRIBERS, ONLINE)
+    if client is None:
+        return
     client.mode = MODES[step.what % len(MODES)]
     if client.mode != "hold":
         client.settle(len(client.held), order=0, reason_code=0, twice=False)
 
 
-def _online(world: World, step: Step) -> Client | None:
-    online = [client for client in world.clients.values() if client.state == ONLINE]
-    return online[step.who % len(online)] if online else None
-
-
 def _leave(world: World, step: Step) -> None:
-    client = _online(world, step)
+    client = _someone(world, step, tuple(world.clients), ONLINE)
     if client is not None:
         {"cut": client.cut, "close": client.close, "vanish": client.vanish}[step.kind]()
 
 
 def _stall(world: World, step: Step) -> None:
-    client = _online(world, step)
+    client = _someone(world, step, tuple(world.clients), ONLINE)
     if client is not None:
         client.stall(True)
 
@@ -171,10 +185,10 @@ def _egress(world: World, step: Step) -> None:
     name = _queue(world, step)
     if name is not None:
         target = world.truth.targets[name]
-        target.egress_cuts += 1
+        target.flow_cuts += 1
 
         def done() -> None:
-            target.egress_cuts += 1
+            target.flow_cuts += 1
 
         _update(world, name, {"egress_enabled": step.amount % 2 == 0}, done)
 
@@ -247,6 +261,25 @@ def _damage(world: World, step: Step) -> None:
     world.image.pages[key] = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
 
 
+def _break(world: World, step: Step) -> None:
+    """Have a partition's actor fail, a few times or too often."""
+    queues = queues_of(world.node)
+    if not queues:
+        return
+    queue = queues[step.who % len(queues)]
+    cells = list((queue.cell.children or {}).values())
+    times = 1 + step.amount % FAILURES_MAX
+    client = queue.name.removeprefix("#mqtt/")
+    name = world.clients[client].session_name if client in world.clients else queue.name
+    target = world.truth.targets.get(name)
+    if target is not None:
+        target.flow_cuts += 1
+        target.recounts += 1
+    world.log.expected.append("failed: AssertionError()")
+    for _ in range(times):
+        cells[step.what % len(cells)].inbox.post(Unheard())
+
+
 ACTIONS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
     "connect": _connect,
@@ -274,4 +307,5 @@ ACTIONS: Final[dict[str, Callable[[World, Step], None]]] = {
     "refuse": _refuse,
     "slow": _slow,
     "damage": _damage,
+    "break": _break,
 }

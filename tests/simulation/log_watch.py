@@ -2,7 +2,7 @@
 
 import logging
 
-EXPECTED = ("cannot be read", "was set aside")  # pages that the simulation damaged
+DAMAGE = ("cannot be read", "was set aside")
 
 
 class LogWatch(logging.Handler):
@@ -11,6 +11,7 @@ class LogWatch(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.errors: list[str] = []
+        self.expected = list(DAMAGE)  # errors that the simulation causes
         self._logger = logging.getLogger("sluicegate")
         self._before = self._logger.level, self._logger.propagate
         self._logger.setLevel(logging.ERROR)
@@ -19,7 +20,7 @@ class LogWatch(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
-        if not any(each in text for each in EXPECTED):
+        if not any(each in text for each in self.expected):
             self.errors.append(text if record.exc_info is None else f"{text} ({self.format(record)})")
 
     def stop(self) -> None:

@@ -25,7 +25,7 @@ class Step(NamedTuple):
 # How often each kind is drawn, before a seed makes some of them more frequent and leaves others out.
 WEIGHTS = {
     "publish": 30.0,
-    "connect": 12.0,
+    "connect": 16.0,
     "settle": 12.0,
     "consume": 8.0,
     "subscribe": 4.0,
@@ -50,6 +50,7 @@ WEIGHTS = {
     "refuse": 0.6,
     "slow": 1.5,
     "damage": 0.3,
+    "break": 0.7,
 }
 ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room")
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
@@ -62,7 +63,8 @@ def steps_of(seed: int, count: int) -> list[Step]:
     for kind, weight in WEIGHTS.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))
         weights[kind] = weight * (max(taste, 1.0) if kind in ALWAYS else taste)
-    kinds = rng.choices(list(weights), list(weights.values()), k=count)
+    begin = ["connect"] * 12 + ["consume"] * 6 + ["subscribe"] * 2
+    kinds = [*begin, *rng.choices(list(weights), list(weights.values()), k=count)][:count]
     return [
         Step(
             kind,

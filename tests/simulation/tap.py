@@ -75,7 +75,7 @@ class Tap:
             if publish.packet_id in self._unanswered:
                 raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
             self._published.add(publish.packet_id)
-            self._take(publish.packet_id, (target, number, target.egress_cuts))
+            self._take(publish.packet_id, (target, number, target.flow_cuts))
 
     def _release(self, packet_id: int) -> None:
         """A PUBREL: it keeps its place in the window, or takes one when it goes on from an earlier connection."""
@@ -113,7 +113,7 @@ class Tap:
         if packet_id in self._unanswered:
             self._unanswered[packet_id] = None
         target, number, cuts = what
-        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.egress_cuts
+        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         self._truth.settled(target, number, for_good=kind == mqtt.PUBACK and not is_void)
 

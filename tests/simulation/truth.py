@@ -60,8 +60,9 @@ class Seen:
     settled_tick: int = 0
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
     holder: object = None  # connection it was last written to
-    count_since_crash: int = 0
     crashes: int = 0
+    count_known: int = 0  # deliveries since the node may last have forgotten them
+    recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
 
 
@@ -83,7 +84,8 @@ class Target:
     lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
     highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
     damaged: set[int] = field(default_factory=set)
-    egress_cuts: int = 0  # how often its flows were ended by an administrator
+    flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
+    recounts: int = 0  # how often it may have forgotten how often its messages were tried
 
     def wants(self, topic: str) -> bool:
         """Return whether it is subscribed to the topic."""
@@ -203,11 +205,10 @@ class Truth:
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
-        if seen.crashes != self.crashes:
-            seen.crashes = self.crashes
-            seen.count_since_crash = 0
+        seen.crashes = self.crashes
+        seen.count_known = self._count_known(target, seen) + 1
+        seen.recounts = (self.crashes, target.recounts)
         seen.count += 1
-        seen.count_since_crash += 1
         seen.fresh_count += 0 if flagged else 1
         seen.holder = holder
 
@@ -259,11 +260,14 @@ class Truth:
                 f"{target.name} delivered {message} for the {seen.count + 1}th time, not flagged as redelivered; "
                 f"it was sent {message.sent_count} times"
             )
-        before = seen.count_since_crash if seen.crashes == self.crashes else 0
+        before = self._count_known(target, seen)
         if flagged and message.sent_count == 1 and count < before + 1:
             raise Violation(f"{target.name} delivered {message} with count {count}, and it came {before} times before")
         if 0 < target.tries_max < count:
             raise Violation(f"{target.name} delivered {message} with count {count} of at most {target.tries_max}")
+
+    def _count_known(self, target: Target, seen: Seen) -> int:
+        return seen.count_known if seen.recounts == (self.crashes, target.recounts) else 0
 
     # --- the end ---
 

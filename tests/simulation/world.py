@@ -78,6 +78,7 @@ class World:
         }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
+        self.large_share = rng.choice((0.05, 0.05, 0.5))
         self._records_trimmed_min = rng.choice((1, 4, RECORDS_TRIMMED_MIN))
         self._config = Config(
             admin=Admin(enabled=False),
@@ -88,7 +89,7 @@ class World:
         self._book = SequenceBook(self.image)
         self._admin: Any = None  # the task of an administrator's request
         self._checks_count = 0
-        self._log = LogWatch()
+        self.log = LogWatch()
         self.start()
 
     def reseed(self, salt: int) -> None:
@@ -101,7 +102,7 @@ class World:
     def close(self) -> None:
         """Let go of everything."""
         self._let_go()
-        self._log.stop()
+        self.log.stop()
 
     # --- the node's lives ---
 
@@ -241,8 +242,8 @@ class World:
             raise Violation(f"the loop was told of {error}") from exception
         if self._violations:
             raise self._violations[0]
-        if self._log.errors:
-            raise Violation(f"the log says: {self._log.errors[0]}")
+        if self.log.errors:
+            raise Violation(f"the log says: {self.log.errors[0]}")
         if self.node.failed.done():
             raise Violation(f"the node failed: {self.node.failed.result()!r}")
         self._checks_count += 1
