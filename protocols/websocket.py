@@ -24,6 +24,7 @@ from protocols.transports import ByteTransport, Connection, ConnectionFactory, P
 
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
 MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
+SENT_BYTES_MAX: Final = 256 * 1024  # of one message to the client, which mostly holds a whole one before it reads it
 BUFFERED_BYTES_MAX: Final = 8 << 20  # a peer that pings and never reads is cut when pongs find this much waiting
 
 
@@ -113,9 +114,10 @@ class WebSocketConnection:
     # What the connection inside asks for: ByteTransport.
 
     def write(self, data: bytes) -> None:
-        """Send one binary message, unless the client has said Close: behind that nothing more may be sent."""
+        """Send as binary messages, unless the client has said Close: behind that nothing more may be sent."""
         if self._phase is _Phase.OPEN and self._frames.state is State.OPEN:
-            self._frames.send_binary(data)
+            for start in range(0, len(data), SENT_BYTES_MAX):
+                self._frames.send_binary(data[start : start + SENT_BYTES_MAX])
             self._stream.write(b"".join(self._frames.data_to_send()))
 
     def close(self) -> None:

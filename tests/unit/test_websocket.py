@@ -16,7 +16,7 @@ from websockets.uri import parse_uri
 from loops import RunOnLoop
 from protocols.listeners import Listener
 from protocols.transports import PeerInfo
-from protocols.websocket import WebSocketConnection, WebSocketSettings, over_websocket
+from protocols.websocket import SENT_BYTES_MAX, WebSocketConnection, WebSocketSettings, over_websocket
 from recorded_connection import RecordedConnection, Recorder
 
 PEER = PeerInfo(listener="test", host="192.0.2.1", port=4711)
@@ -161,6 +161,16 @@ def test_each_write_becomes_one_binary_message(dialogue: Dialogue) -> None:
     dialogue.inside.transport.write(b"\x20\x02")
     dialogue.inside.transport.write(b"\x00\x00")
     assert dialogue.hears() == [b"\x20\x02", b"\x00\x00"]
+
+
+def test_a_large_write_is_cut_into_messages_of_bounded_size(dialogue: Dialogue) -> None:
+    """[6.0.0-2]: a client mostly collects a message before it reads it, so one turn's writing is not one message."""
+    dialogue.dial()
+    data = bytes(range(256)) * 1024 * 2 + b"rest"
+    dialogue.inside.transport.write(data)
+    heard = dialogue.hears()
+    assert [len(message) for message in heard] == [SENT_BYTES_MAX, SENT_BYTES_MAX, 4]
+    assert b"".join(heard) == data
 
 
 def test_a_text_frame_closes_with_1003_and_nothing_after_it_is_read(dialogue: Dialogue) -> None:
