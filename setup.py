@@ -37,6 +37,7 @@ COMPILED: Final = (
     "actors/clock.py",
     "actors/data_messages.py",
     "actors/inbox.py",
+    "actors/parking.py",
     "actors/partition.py",
     "actors/publishing.py",
     "actors/taking.py",

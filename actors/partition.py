@@ -37,6 +37,7 @@ from actors.messages import (
     Withdraw,
     WritePages,
 )
+from actors.parking import Parking, ParkingRequest
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.take_messages import TakeMessages
@@ -48,6 +49,7 @@ from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from messaging.parking import discard_kept, release_kept
 from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from messaging.routing import QueueTarget
@@ -97,6 +99,7 @@ class Partition:
         self._page_out_through = 0  # asked for while pages were on their way; 0: nothing
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
+        self._parking = Parking()
         self._redelivered_count = 0
         self._delivered_count = 0
         self._settled_count = 0
@@ -126,6 +129,10 @@ class Partition:
 
     def drained(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
+        if self._parking.has_kept:
+            again = self._parking.deliver(self._ledger)
+            if again:
+                self._post(again)
         deliveries = self._ledger.deliver(self._clock.wall_ms() if self._ledger.may_expire else 0)
         if deliveries:
             self._post(deliveries)
@@ -211,6 +218,7 @@ class Partition:
         elif isinstance(message, Detach):
             self._draining.pop(message.flow_id, None)
             gone = ledger.flows.get(message.flow_id)
+            discard_kept(ledger, message.flow_id)
             ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
             if gone is not None:
                 self._wake_the_others(gone.flow)
@@ -229,6 +237,8 @@ class Partition:
             taking = Taking(self._errands, message)
             taking.run()
             return taking.answer
+        elif isinstance(message, ParkingRequest):
+            return self._parking.receive(ledger, message)
         elif isinstance(message, PurgePartition):
             return ledger.purge()
         elif isinstance(message, DescribePartition):
@@ -284,6 +294,7 @@ class Partition:
             # Set aside first: giving up its messages deletes the page in the same commit.
             assert self._spool is not None
             self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
+            release_kept(self._ledger, message.first_sequence)
             page_damaged(self._ledger, message.first_sequence)
         else:
             page_loaded(self._ledger, message.first_sequence, message.runs)

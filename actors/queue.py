@@ -45,6 +45,7 @@ from actors.messages import (
     Reconfigure,
     UnbindFlow,
 )
+from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
 from actors.runtime import TimerHandle
@@ -73,6 +74,9 @@ class QueueActor(LoopActor):
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
+            ParkFlow: lambda message: self._only_partition().inbox.post(Park(message.flow_id, message.kept)),
+            RestoreParkedFlow: self._restore_parked,
+            LookUpSequences: lambda message: self._only_partition().ask(message),
             PartitionDrained: lambda message: self._move(
                 self._core.access.drained(message.partition_number, message.epoch), count_as_failed=True
             ),
@@ -110,7 +114,8 @@ class QueueActor(LoopActor):
     def _bind(self, message: BindFlow) -> None:
         core = self._core
         config = core.config
-        self._may_bind(message.client, message.user, CONSUME)
+        known = message.flow_id in core.flows  # it was parked
+        self._may_bind(message.client, message.user, CONSUME, known=known)
         flow_id = message.flow_id
         flow = Flow(
             flow_id=flow_id,
@@ -124,13 +129,16 @@ class QueueActor(LoopActor):
         core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
-        self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
+        if known:
+            self._only_partition().inbox.post(Unpark(flow))
+        else:
+            self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
         self._review_expiry()
 
     def _bind_browser(self, message: BindBrowser) -> BrowserBound:
         core = self._core
         if message.user is not None:
-            self._may_bind(message.client, message.user, READ_ONLY)
+            self._may_bind(message.client, message.user, READ_ONLY, known=False)
         browser = self.runtime.spawn(
             lambda cell: BrowserActor(cell, request=message, core=core),
             kind="browser",
@@ -143,18 +151,18 @@ class QueueActor(LoopActor):
         self._review_expiry()
         return BrowserBound(browser)
 
-    def _may_bind(self, client: str, user: str, needed: str) -> None:
+    def _may_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
         """Raise BindRefused, counted and told, unless one more flow may be bound for this user."""
         core = self._core
         try:
-            self._check_bind(client, user, needed)
+            self._check_bind(client, user, needed, known=known)
         except BindRefused as refusal:
             core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
             self._tell(CLIENT_BIND_FAILED, client, f"bind to queue {core.config.name} failed: {refusal}")
             raise
 
-    def _check_bind(self, client: str, user: str, needed: str) -> None:
-        """Raise BindRefused unless one more flow may be bound for this client and user."""
+    def _check_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
+        """Raise BindRefused unless one more flow may be bound for this client and user; a known one is bound again."""
         config, expiry = self._core.config, self._core.expiry
         if expiry.ended:
             raise BindRefused(
@@ -167,9 +175,23 @@ class QueueActor(LoopActor):
             raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
         if not config.egress_enabled:
             raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
-        if len(self._core.flows) + len(self._core.browsers) >= config.max_bind_count:
+        if not known and len(self._core.flows) + len(self._core.browsers) >= config.max_bind_count:
             text = f"503 Max clients exceeded for Queue: {config.name!r} takes {config.max_bind_count} flows"
             raise BindRefused(MAX_BIND_COUNT_EXCEEDED, text)
+
+    def _only_partition(self) -> ActorCell:
+        """Return the partition of a session's or a shared subscription's queue."""
+        assert len(self._core.partitions) == 1, "flows are parked on queues without partitions"
+        return self._core.partitions[0]
+
+    def _restore_parked(self, message: RestoreParkedFlow) -> None:
+        flow = message.flow
+        core = self._core
+        core.flows[flow.flow_id] = flow
+        core.users[flow.flow_id] = ""  # who it is will be known when it is bound
+        for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
+            assert move.kind == ATTACH, "nobody has bound before"
+            core.partitions[move.partition].inbox.post(RestoreParked(flow, move.epoch, message.kept))
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):

@@ -11,7 +11,17 @@ from messaging.publication import Publication
 class Delivery:
     """Rows `[start_row, stop_row)` of a batch on their way to one flow, with consecutive sequences."""
 
-    __slots__ = ("batch", "delivery_count", "epoch", "first_sequence", "flow", "redelivered", "start_row", "stop_row")
+    __slots__ = (
+        "batch",
+        "delivery_count",
+        "epoch",
+        "first_sequence",
+        "flow",
+        "publication",
+        "redelivered",
+        "start_row",
+        "stop_row",
+    )
 
     def __init__(
         self,
@@ -23,6 +33,7 @@ class Delivery:
         first_sequence: int,
         redelivered: bool,
         delivery_count: int,
+        publication: Publication | None,
     ) -> None:
         self.flow = flow
         self.epoch = epoch
@@ -32,6 +43,7 @@ class Delivery:
         self.first_sequence = first_sequence
         self.redelivered = redelivered  # these messages left the queue before, or may have
         self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
+        self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
 
     def __repr__(self) -> str:
         last = self.first_sequence + self.stop_row - self.start_row - 1

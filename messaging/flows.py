@@ -70,13 +70,14 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("epoch", "flow", "in_flight", "paused", "turn")
+    __slots__ = ("epoch", "flow", "in_flight", "kept", "paused", "turn")
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
+        self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
         self.paused = False
         self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 

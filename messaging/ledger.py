@@ -133,12 +133,14 @@ class Ledger(LedgerState):
     ) -> None:
         batch = segment.batch
         assert batch is not None
-        tried_count = self.failures.get(first, 0) if self.failures else 0
+        tries = self.failures.get(first, 0) + 1 if self.failures else 1
         start_row = first - segment.first
         stop_row = end - segment.first
         flow.flow.window.take(end - first)
         flow.in_flight.add(first, end)
-        out.append(Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tried_count + 1))
+        out.append(
+            Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, segment.publication)
+        )
 
     def _deliver_unexpired(
         self,
@@ -168,7 +170,7 @@ class Ledger(LedgerState):
         segment = self.segments.at_or_after(first)
         assert segment is not None, "what waits again is in a segment"
         assert segment.first <= first, "what waits again is in a segment"
-        if not self._in_memory(segment):
+        if not self.at_hand(segment):
             return None
         if segment.page is not None:
             self._prefetch(segment.end)
@@ -202,12 +204,12 @@ class Ledger(LedgerState):
                 if first == end:
                     self.ready_from = end
                     continue
-            if not self._in_memory(segment):
+            if not self.at_hand(segment):
                 return None
             self._prefetch(segment.end)
             return segment, first, end
 
-    def _in_memory(self, segment: Segment) -> bool:
+    def at_hand(self, segment: Segment) -> bool:
         """Return whether a segment's messages are at hand; if not, ask for its page."""
         page = segment.page
         if segment.batch is not None or page is None:
@@ -222,7 +224,7 @@ class Ledger(LedgerState):
         if sequence < self.paged_end:
             segment = self.segments.at_or_after(sequence)
             if segment is not None:
-                self._in_memory(segment)
+                self.at_hand(segment)
 
     # --- settlements ---
 

@@ -19,6 +19,7 @@ DISCARD_DELETED: Final = "deleted"  # one by one, by an operator or a browser
 DISCARD_DAMAGED: Final = "damaged"
 DISCARD_NOT_STORED: Final = "not_stored"
 DISCARD_PARTITION_FAILED: Final = "partition_failed"  # in memory only, and what holds it there had to be made anew
+DISCARD_SESSION_ENDED: Final = "session_ended"  # it could be completed only with a client that is gone
 
 # Of these, a queue with a dead message queue moves the message there. The rest is somebody's wish, or past saving.
 DEAD_REASONS: Final = (DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_REJECTED)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
-from protocols.mqtt.delivering import BoundFlow
+from actors.parking_messages import FoundSequences, LookUpSequences
+from protocols.mqtt.delivering import BoundFlow, DeliveringSide
+from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
 
 if TYPE_CHECKING:
@@ -39,29 +41,47 @@ async def bind_flow(
     connection: "MqttConnection", handle: QueueHandle, extra: ExtraSubscription | None, *, is_named_queue: bool
 ) -> None:
     """Bind a flow of this connection to a queue. Raises BindRefused."""
-    delivering = connection.delivering
-    session = connection.session
-    if delivering is None or session is None:
+    attached = connection.attached
+    if attached is None:
         return  # the connection ended meanwhile
-    flow_id = connection.runtime.next_urn()
+    delivering = attached.delivering
+    ids = None if is_named_queue else attached.session.ids if extra is None else extra.ids
+    if ids is not None:
+        await _match_ids(delivering, handle, ids)
+    parked = None if extra is None else extra.parked
+    flow_id = connection.runtime.next_urn() if parked is None else parked.flow_id
     # Known before it is bound: deliveries may be here before the answer.
-    delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, is_named_queue=is_named_queue)
+    delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, ids, is_named_queue=is_named_queue)
     try:
         await handle.cell.ask(
-            BindFlow(flow_id, session.client_id, connection.user, connection.cell.inbox, delivering.window)
+            BindFlow(flow_id, attached.session.client_id, connection.user, connection.cell.inbox, delivering.window)
         )
     except BindRefused:
         delivering.flows.pop(flow_id, None)
         raise
-    if connection.delivering is not delivering:
+    if extra is not None:
+        extra.parked = None
+    if connection.attached is not attached:
         handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
+
+
+async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentIds) -> None:
+    """Free the packet ids of messages that are gone: settled as the broker crashed, purged, or of another queue."""
+    partition_id = handle.target.partitions[0].partition_id
+    if ids.remembered:
+        unsettled: list[int] = []
+        if ids.partition_id == partition_id:
+            found: FoundSequences = await handle.cell.ask(LookUpSequences(sorted(ids.remembered)))
+            unsettled = found.unsettled
+        delivering.forget_settled(ids, unsettled)
+    ids.partition_id = partition_id
 
 
 def flow_gone(connection: "MqttConnection", message: FlowGone) -> None:
     """A queue has ended a flow of this connection."""
-    if connection.delivering is None:
+    if connection.attached is None:
         return
-    bound = connection.delivering.flows.pop(message.flow_id, None)
+    bound = connection.attached.delivering.flows.pop(message.flow_id, None)
     if bound is not None and bound.extra is not None and message.may_return:
         _later(connection, bound.extra)
 
@@ -94,7 +114,7 @@ async def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) ->
 
 def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:
     """Return whether the client is there, still has the subscription, and has no flow for it."""
-    session, delivering = connection.session, connection.delivering
-    if session is None or delivering is None or session.queues.get(extra.filter_text) is not extra:
+    attached = connection.attached
+    if attached is None or attached.session.queues.get(extra.filter_text) is not extra:
         return False
-    return all(bound.extra is not extra for bound in delivering.flows.values())
+    return all(bound.extra is not extra for bound in attached.delivering.flows.values())

@@ -6,6 +6,7 @@ from actors.publishing import Publisher
 from messaging.credit import CreditWindow
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED
 from protocols.authentication import ANONYMOUS, Principal, Proven
+from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import ConnectReceived
@@ -45,16 +46,14 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     claimed: SessionClaimed = await connection.directory.ask(claim)
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        connection.adopt(claimed.session, event.will)
+        connection.give_back(claimed.session, event.will)
         return
     _accept(connection, event, claimed, client_id, expiry_s, proven)
     session = claimed.session
-    connection.adopt(session, event.will)
-    _set_up(connection, event, session)
+    attached = connection.attached = _attach(connection, event, session)
     _tell_connected(connection, event, session, claimed.present)
     if session.is_durable:
-        assert connection.writes is not None
-        await connection.writes.store_session(connection.will)
+        await attached.writes.store_session(attached.will)
     await resume_flows(connection, session)
 
 
@@ -114,16 +113,16 @@ def _accept(
     connection.ask_flush()
 
 
-def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Session) -> None:
+def _attach(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
     services = connection.services
     counters = services.counters
     limit = event.receive_maximum if event.level == 5 else services.window_v3
     watch = connection.watch_writing()
-    writes = connection.writes = SessionWrites(connection.cell, services)
+    writes = SessionWrites(connection.cell, services, session)
     publisher = Publisher(
         space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
     )
-    connection.publishing = PublishingSide(
+    publishing = PublishingSide(
         engine=connection.engine,
         level=event.level,
         session=session,
@@ -132,7 +131,7 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         forget_received=writes.forget_received,
         explains=event.request_problem_information,
     )
-    connection.delivering = DeliveringSide(
+    delivering = DeliveringSide(
         engine=connection.engine,
         level=event.level,
         session=session,
@@ -141,12 +140,13 @@ def _set_up(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         wall_ms=connection.runtime.clock.wall_ms,
         too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),
     )
-    writes.session = session
-    writes.delivering = connection.delivering
-    connection.delivering.resend_releases()
-    connection.delivering.resend_retained(connection.runtime.clock.wall_ms())
+    delivering.resend_releases()
+    delivering.retained.resend(connection.runtime.clock.wall_ms())
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
+    return AttachedSession(
+        session, event.will, publishing=publishing, delivering=delivering, writes=writes, watch=watch
+    )
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:

@@ -16,10 +16,10 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
+from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
 from protocols.mqtt.connecting import connect, tell_disconnected
-from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import (
     AcknowledgementReceived,
@@ -35,7 +35,7 @@ from protocols.mqtt.events import (
 from protocols.mqtt.first_bytes import PUBREL
 from protocols.mqtt.flow_control import ReadingGate, WritingWatch
 from protocols.mqtt.messages import SessionReleased, TakeOver
-from protocols.mqtt.publishing import PublishingSide, PublishRefused
+from protocols.mqtt.publishing import PublishRefused
 from protocols.mqtt.reason_codes import (
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
@@ -45,7 +45,6 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.services import MqttServices
 from protocols.mqtt.session import Session
-from protocols.mqtt.session_writes import SessionWrites
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.will import Will
 from protocols.transports import ByteTransport, PeerInfo
@@ -65,18 +64,14 @@ class MqttConnection:
         self.peer: PeerInfo | None = None
         self.level = 0
         self.user = ""  # from the accepted CONNECT on; empty: anonymous
-        self.session: Session | None = None  # from the accepted CONNECT until it is released
-        self.will: Will | None = None
-        self.publishing: PublishingSide | None = None
-        self.delivering: DeliveringSide | None = None
-        self.writes: SessionWrites | None = None
-        self.watch: WritingWatch | None = None
+        self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.gate = ReadingGate(cell.inbox)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._held: list[MqttEvent] | None = None  # events behind a request that is being carried out
         self._authenticating: Authenticating | None = None  # CONNECT named a method
+        self.watch: WritingWatch | None = None  # from the accepted CONNECT on, whoever has the session
         self._flush_asked = False
         self._closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
@@ -115,8 +110,8 @@ class MqttConnection:
         self.gate.attach(None)
         if self.watch is not None:
             self.watch.attach(None)
-        if self.writes is not None:
-            self.writes.abandon()
+        if self.attached is not None:
+            self.attached.writes.abandon()
         self._release(with_will=True)
         self.cell.stop()
 
@@ -124,15 +119,15 @@ class MqttConnection:
         """The client reads slower than we write."""
         if self.watch is not None:
             self.watch.writing_paused()
-        if self.delivering is not None:
-            self.delivering.hold_back(True)
+        if self.attached is not None:
+            self.attached.delivering.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         if self.watch is not None:
             self.watch.writing_resumed()
-        if self.delivering is not None:
-            self.delivering.hold_back(False)
+        if self.attached is not None:
+            self.attached.delivering.hold_back(False)
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""
@@ -201,8 +196,9 @@ class MqttConnection:
         return True
 
     def _publish(self, event: PublishReceived) -> None:
-        publishing = self.publishing
-        assert publishing is not None
+        attached = self.attached
+        assert attached is not None
+        publishing = attached.publishing
         self._counters.messages_received += event.batch.count
         try:
             publishing.publish(event)
@@ -212,19 +208,18 @@ class MqttConnection:
         self.gate.published(publishing.publisher.pressures, publishing.line.unanswered_count)
 
     def _acknowledged(self, event: AcknowledgementReceived) -> None:
+        attached = self.attached
+        assert attached is not None
         if event.kind == PUBREL:
-            assert self.publishing is not None
-            self.publishing.released(event.first, event.last)
-            return
-        assert self.delivering is not None
-        if self.delivering.wrong_kind(event):
+            attached.publishing.released(event.first, event.last)
+        elif attached.delivering.wrong_kind(event):
             self.end(PROTOCOL_ERROR, f"packet id {event.first} was answered with the wrong kind of acknowledgement")
-            return
-        self.delivering.acknowledged(event)
+        else:
+            attached.delivering.acknowledged(event)
 
     def _disconnect(self, event: DisconnectReceived) -> None:
-        if self.session is not None and event.session_expiry_s >= 0:
-            self.session.expiry_s = min(event.session_expiry_s, self.services.session_expiry_s_max)
+        if self.attached is not None and event.session_expiry_s >= 0:
+            self.attached.session.expiry_s = min(event.session_expiry_s, self.services.session_expiry_s_max)
         self._release(with_will=event.reason_code != SUCCESS)
         self._closing = True
         if self._transport is not None:
@@ -233,7 +228,7 @@ class MqttConnection:
 
     def _violated(self, event: PeerViolated) -> None:
         self._counters.count(self._counters.violated, f"0x{event.reason_code:02x}")
-        client = self.session.client_id if self.session is not None else "?"
+        client = self.attached.session.client_id if self.attached is not None else "?"
         log.info("client %r at %s broke a rule (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text)
         self._close_abnormally()
 
@@ -242,8 +237,8 @@ class MqttConnection:
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held = []
-        if self.delivering is not None:
-            self.delivering.hold()
+        if self.attached is not None:
+            self.attached.delivering.hold()
         self.gate.busy(True)
         task = self.runtime.loop.create_task(request)
         self.runtime.keep(task)
@@ -263,8 +258,8 @@ class MqttConnection:
             self._close_abnormally()
         if error is not None or self._closing or self.cell.stopped.is_set():
             return
-        if self.delivering is not None:
-            self._counters.messages_sent += self.delivering.go_on()
+        if self.attached is not None:
+            self._counters.messages_sent += self.attached.delivering.go_on()
         if held:
             self._handle(held)
         self.gate.busy(self._is_carrying_out())
@@ -304,46 +299,49 @@ class MqttConnection:
             self.ask_flush()
 
     def _direct(self, batch: MessageBatch) -> None:
-        delivering, watch = self.delivering, self.watch
-        if delivering is None or watch is None or watch.drops_direct(batch.count):
+        attached = self.attached
+        if attached is None or attached.watch.drops_direct(batch.count):
             return
-        delivering.direct(batch, self._clock.wall_ms())
+        attached.delivering.direct(batch, self._clock.wall_ms())
         self._counters.messages_sent += batch.count
 
     def _shared_direct(self, message: SharedDirect) -> None:
-        delivering, watch = self.delivering, self.watch
-        if delivering is None or watch is None or watch.drops_direct(message.batch.count):
+        attached = self.attached
+        if attached is None or attached.watch.drops_direct(message.batch.count):
             return
-        delivering.shared_direct(message, self._clock.wall_ms())
+        attached.delivering.shared_direct(message, self._clock.wall_ms())
         self._counters.messages_sent += message.batch.count
 
     def _deliver(self, message: Deliveries) -> None:
-        if self.delivering is not None:
-            self._counters.messages_sent += self.delivering.deliver(message)
+        if self.attached is not None:
+            self._counters.messages_sent += self.attached.delivering.deliver(message)
 
     def _confirmed(self, message: Confirmed) -> None:
+        attached = self.attached
+        if attached is None:
+            return
+        if message.token < 0:
+            attached.writes.confirmed(message.token)
+            return
         try:
-            if message.token < 0:
-                if self.writes is not None:
-                    self.writes.confirmed(message.token)
-            elif self.publishing is not None:
-                self.publishing.confirmed(message.token)
+            attached.publishing.confirmed(message.token)
         except PublishRefused as refusal:
             self.end(QUOTA_EXCEEDED, str(refusal))
             return
-        if self.publishing is not None:
-            self.gate.answered(self.publishing.line.unanswered_count)
+        self.gate.answered(attached.publishing.line.unanswered_count)
 
     def _refused(self, message: Refused) -> None:
+        attached = self.attached
+        if attached is None:
+            return
         if message.token < 0:
-            if self.writes is not None:
-                self.writes.refused(message.token, message.reason)
+            attached.writes.refused(message.token, message.reason)
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {message.reason}")
-        elif self.publishing is not None:
-            try:
-                self.publishing.refused(message.token, message.reason)
-            except PublishRefused as refusal:
-                self.end(QUOTA_EXCEEDED, str(refusal))
+            return
+        try:
+            attached.publishing.refused(message.token, message.reason)
+        except PublishRefused as refusal:
+            self.end(QUOTA_EXCEEDED, str(refusal))
 
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the connection that is this client now [3.1.4-3]."""
@@ -355,26 +353,21 @@ class MqttConnection:
         return released if self._taken_over is None else self._taken_over
 
     def _hand_over(self) -> SessionReleased | None:
-        session, will = self.session, self.will
-        if session is None:
-            return None
-        self._detach_session()
-        return SessionReleased(session, will, self.cell)
+        return None if self.attached is None else self._detach(self.attached, with_will=True)
 
     def is_open(self) -> bool:
         """Return whether the client is still there."""
         return self._transport is not None and not self._closing
-
-    def adopt(self, session: Session, will: Will | None) -> None:
-        """Take a session, which is this connection's from now on."""
-        self.session = session
-        self.will = will
 
     def watch_writing(self) -> WritingWatch:
         """Begin to watch whether the client reads what it is sent."""
         watch = self.watch = WritingWatch(self.services)
         watch.attach(self._transport)
         return watch
+
+    def give_back(self, session: Session, will: Will | None) -> None:
+        """Return a session that came when the client had left, with the will it is due."""
+        self.directory.inbox.post(SessionReleased(session, will, self.cell))
 
     # --- the end ---
 
@@ -424,25 +417,12 @@ class MqttConnection:
 
     def _release(self, *, with_will: bool) -> None:
         """Give the session to the directory; at most once."""
-        session = self.session
-        if session is None or self._held is not None:
+        if self.attached is None or self._held is not None:
             return  # none, or a request is changing it, after which we are called again
-        will = self.will if with_will else None
-        self._detach_session()
-        self.directory.inbox.post(SessionReleased(session, will, self.cell))
+        self.directory.inbox.post(self._detach(self.attached, with_will=with_will))
 
-    def _detach_session(self) -> None:
-        """Take the session off this connection: flows end, packet ids are remembered."""
-        session, publishing, delivering = self.session, self.publishing, self.delivering
-        assert session is not None
-        self.session = None
-        self.will = None
-        self.publishing = None
-        self.delivering = None
-        self.writes = None
-        session.subscriber.address = session.subscriber.pressure = None
-        tell_disconnected(self, session)
-        if publishing is not None and delivering is not None:
-            publishing.leave()
-            session.remembered = delivering.unanswered_of_session_queue()
-            delivering.leave()
+    def _detach(self, attached: AttachedSession, *, with_will: bool) -> SessionReleased:
+        """Take the session off this connection."""
+        self.attached = None
+        tell_disconnected(self, attached.session)
+        return attached.release(self.cell, with_will=with_will)

@@ -3,25 +3,27 @@
 Everything here runs for each batch, most of it for no single message.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from actors.data_messages import WAKE, Deliveries, Settle, SharedDirect
-from actors.messages import UnbindFlow
 from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE, MessageBatch
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
+from messaging.publication import Publication
 from messaging.settlement import ACCEPTED, REJECTED
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
-from protocols.mqtt.granted import NOT_WANTED, DeliveryOptions, GrantedSubscription
+from protocols.mqtt.granted import NOT_WANTED, DeliveryOptions
 from protocols.mqtt.outbound import RETAINED_SOURCE, Acknowledged, DeliverySource, OutboundIds
 from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
-from protocols.mqtt.session import ExtraSubscription, RetainedSent, Session
+from protocols.mqtt.retained_out import RetainedOut
+from protocols.mqtt.rows_out import RowsOut
+from protocols.mqtt.sent_ids import SentIds
+from protocols.mqtt.session import ExtraSubscription, Session
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 PROPERTY_PARTITION: Final = "sluicegate-partition"
@@ -32,11 +34,14 @@ PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 class BoundFlow:
     """A flow of this connection and what its messages are delivered as."""
 
-    __slots__ = ("extra", "is_named_queue", "queue", "sources")
+    __slots__ = ("extra", "ids", "is_named_queue", "queue", "sources")
 
-    def __init__(self, queue: Address, extra: ExtraSubscription | None, *, is_named_queue: bool) -> None:
+    def __init__(
+        self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
+    ) -> None:
         self.queue = queue  # the queue's actor
         self.extra = extra  # None: the session's own queue, where each topic has its own options
+        self.ids = ids  # None: of a named queue
         self.is_named_queue = is_named_queue
         self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
 
@@ -51,28 +56,27 @@ class DeliveringSide:
         level: int,
         session: Session,
         window: CreditWindow[Address],
-        before_exactly_once: Callable[[Callable[[], None]], None],
+        before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         wall_ms: Callable[[], int],
         too_large: Callable[[int], None],
     ) -> None:
         self._too_large = too_large  # hears how many messages this client cannot take
         self._wall_ms = wall_ms
         self._held: list[Deliveries] | None = None
-        self._retained_line: deque[tuple[MessageBatch, int, int]] = deque()  # batch, QoS, identifier
-        self._retained_number = max(session.retained_sent, default=0)
         self._engine = engine
         self._level = level
         self._session = session
-        self._before_exactly_once = before_exactly_once  # runs its argument once the session's QoS 2 state is safe
+        self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
         self.window = window
         self.ids = OutboundIds()
         self.flows: dict[int, BoundFlow] = {}
-        self.sent_exactly_once: dict[int, int] = {}  # sequence -> id, of the session's queue; for the QoS 2 row
-        for packet_id in session.remembered.values():
-            self.ids.keep(packet_id)
+        for sent in [session.ids, *[extra.ids for extra in session.shares.values()]]:
+            for packet_id in sent.remembered.values():
+                self.ids.keep(packet_id)
         for first, end in session.released.ranges():
             self.ids.restore_released(first, end)
         window.take(self.ids.released.total)
+        self.retained = RetainedOut(engine=engine, session=session, ids=self.ids, window=window, too_large=too_large)
 
     # --- direct messages ---
 
@@ -83,9 +87,9 @@ class DeliveringSide:
             self._engine.publish_direct(encode_at_most_once(batch, self._level, wall_ms))
             return
         own = batch.publisher == self._session.client_id
-        for start, stop, options in self._runs(batch, 0, batch.count, own):
+        for start, stop, options in table.runs(batch, 0, batch.count, own=own):
             if options is not NOT_WANTED:
-                self._send(batch, start, stop, 0, 0, options, False, None, wall_ms)
+                self._send(RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None), 0, dup=False)
 
     def shared_direct(self, message: SharedDirect, wall_ms: int) -> None:
         """Send a batch that this client got as a member of a shared group."""
@@ -94,7 +98,8 @@ class DeliveringSide:
         if extra is None:
             return  # it has left the group meanwhile
         batch = message.batch
-        self._send(batch, 0, batch.count, 0, 0, _options_of(extra), False, None, wall_ms)
+        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, _options_of(extra), None, wall_ms, None)
+        self._send(rows, 0, dup=False)
 
     # --- guaranteed messages ---
 
@@ -125,7 +130,7 @@ class DeliveringSide:
             source = bound.sources.get(key)
             if source is None:
                 source = bound.sources[key] = DeliverySource(
-                    message.partition, message.flow.flow_id, delivery.epoch, is_session_queue=bound.extra is None
+                    message.partition, message.flow.flow_id, delivery.epoch, bound.ids
                 )
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
@@ -136,184 +141,94 @@ class DeliveringSide:
     def _deliver(
         self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery, wall_ms: int
     ) -> None:
-        batch = delivery.batch
-        properties: list[tuple[str, str]] | None = None
+        batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
+        table = self._session.table
         if bound.extra is not None:
             options = _options_of(bound.extra)
+            properties: list[tuple[str, str]] | None = None
             if bound.is_named_queue and self._level == 5:
                 properties = _queue_properties(partition, delivery)
-            runs = [(delivery.start_row, delivery.stop_row, options)]
+            rows = RowsOut(batch, start, stop, _qos_of(batch, options), options, properties, wall_ms, publication)
+            self._deliver_rows(source, delivery.first_sequence, rows)
+        elif table.uniform_qos >= 0:
+            options = table.uniform_options
+            rows = RowsOut(batch, start, stop, _qos_of(batch, options), options, None, wall_ms, publication)
+            self._deliver_rows(source, delivery.first_sequence, rows)
         else:
-            table = self._session.table
-            if table.uniform_qos >= 0:
-                runs = [(delivery.start_row, delivery.stop_row, DeliveryOptions(table.uniform_qos, False, None))]
-            else:
-                own = batch.publisher == self._session.client_id
-                runs = self._runs(batch, delivery.start_row, delivery.stop_row, own)
-        for start, stop, options in runs:
-            first_sequence = delivery.first_sequence + start - delivery.start_row
-            if options is NOT_WANTED:
-                self._settle(source, first_sequence, first_sequence + stop - start, ACCEPTED)
-                continue
-            # What a queue promoted from direct is guaranteed from there on.
-            qos = min(max(batch.qos, 1), options.qos)
-            if qos == 0:
-                self._send(batch, start, stop, 0, 0, options, False, properties, wall_ms)
-                self._settle(source, first_sequence, first_sequence + stop - start, ACCEPTED)
-            else:
-                self._send_guaranteed(source, batch, start, stop, first_sequence, qos, options, properties, wall_ms)
+            own = batch.publisher == self._session.client_id
+            for first_row, end_row, options in table.runs(batch, start, stop, own=own):
+                qos = _qos_of(batch, options)
+                rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication)
+                self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
 
-    def _send_guaranteed(
-        self,
-        source: DeliverySource,
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        first_sequence: int,
-        qos: int,
-        options: DeliveryOptions,
-        properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> None:
-        remembered = self._session.remembered
-        if remembered and source.is_session_queue:
-            while start < stop:
-                packet_id = remembered.pop(first_sequence, 0)
-                if packet_id == 0 or not self.ids.take(packet_id, first_sequence, qos, source):
-                    break
-                self._send_when_safe(
-                    source, batch, start, start + 1, first_sequence, qos, packet_id, options, True, properties, wall_ms
-                )
-                start += 1
-                first_sequence += 1
+    def _deliver_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+        """Send rows that are all to be had alike; those that nobody asks for (any more) are done with."""
+        end_sequence = first_sequence + rows.stop - rows.start
+        if rows.qos > 0:
+            self._send_guaranteed(source, first_sequence, rows)
+            return
+        if rows.qos == 0:
+            self._send(rows, 0, dup=False)
+        self._settle(source, first_sequence, end_sequence, ACCEPTED)
+
+    def _send_guaranteed(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+        start, stop = rows.start, rows.stop
+        ids = source.ids
+        if ids is not None and (ids.remembered or first_sequence < ids.maybe_sent_below):
+            self._send_again(source, ids, first_sequence, rows)
+            return
         while start < stop:
-            run = self.ids.allocate(stop - start, first_sequence, qos, source)
+            run = self.ids.allocate(stop - start, first_sequence, rows.qos, source)
             count = run.count
-            self._send_when_safe(
-                source,
-                batch,
-                start,
-                start + count,
-                first_sequence,
-                qos,
-                run.first_packet_id,
-                options,
-                False,
-                properties,
-                wall_ms,
-            )
+            its = rows if count == rows.stop - rows.start else rows.part(start, start + count)
+            if rows.qos == EXACTLY_ONCE and ids is not None and self._session.is_durable:
+                self._send_when_safe(ids, first_sequence, its, run.first_packet_id, dup=False)
+            else:
+                self._send(its, run.first_packet_id, dup=False)
             start += count
             first_sequence += count
 
-    def _send_when_safe(
-        self,
-        source: DeliverySource,
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        first_sequence: int,
-        qos: int,
-        packet_id: int,
-        options: DeliveryOptions,
-        dup: bool,
-        properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> None:
-        if qos == EXACTLY_ONCE and self._session.is_durable and source.is_session_queue:
-            # The id must be known after a restart, or the message would come again under another one.
-            for step in range(stop - start):
-                self.sent_exactly_once[first_sequence + step] = packet_id + step
-            self._before_exactly_once(
-                lambda: self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
-            )
-        else:
-            self._send(batch, start, stop, qos, packet_id, options, dup, properties, wall_ms)
+    def _send_again(self, source: DeliverySource, ids: SentIds, first_sequence: int, rows: RowsOut) -> None:
+        """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1]."""
+        row = rows.start
+        while row < rows.stop:
+            packet_id = ids.remembered.pop(first_sequence, 0)
+            if packet_id and self.ids.take(packet_id, first_sequence, rows.qos, source):
+                count = 1
+                dup = True
+            else:
+                count = 1 if ids.remembered else rows.stop - row
+                # Ids of QoS 2 are always known, so what has none was not sent.
+                dup = rows.qos == AT_LEAST_ONCE and first_sequence < ids.maybe_sent_below
+                if dup:
+                    count = min(count, ids.maybe_sent_below - first_sequence)
+                run = self.ids.allocate(count, first_sequence, rows.qos, source)
+                packet_id = run.first_packet_id
+                count = run.count
+            its = rows.part(row, row + count)
+            if rows.qos == EXACTLY_ONCE and self._session.is_durable:
+                self._send_when_safe(ids, first_sequence, its, packet_id, dup=dup)
+            else:
+                self._send(its, packet_id, dup=dup)
+            row += count
+            first_sequence += count
 
-    def _send(
-        self,
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        qos: int,
-        packet_id: int,
-        options: DeliveryOptions,
-        dup: bool,
-        properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> None:
-        skipped = self._engine.publish(
-            batch,
-            start,
-            stop,
-            qos=qos,
-            first_packet_id=packet_id,
-            dup=dup,
-            retain=batch.retain and options.retain_as_published,
-            subscription_identifiers=options.identifiers,
-            extra_user_properties=properties,
-            wall_ms=wall_ms,
-        )
-        if skipped:
-            self._too_large(len(skipped))
-        if qos:
+    def _send_when_safe(self, ids: SentIds, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+        """Send once a restart would know the ids, for else the messages would come again under others."""
+        for step in range(rows.stop - rows.start):
+            ids.exactly_once[first_sequence + step] = packet_id + step
+        self._before_exactly_once(lambda: self._send(rows, packet_id, dup=dup), rows.publication)
+
+    def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+        skipped = rows.send(self._engine, packet_id, dup=dup)
+        if not skipped:
+            return
+        self._too_large(len(skipped))
+        if rows.qos:
             for row in skipped:
                 # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
-                its_id = packet_id + row - start
+                its_id = packet_id + row - rows.start
                 self._settle_all(self.ids.acknowledge(its_id, its_id), ACCEPTED)
-
-    def _runs(self, batch: MessageBatch, start: int, stop: int, own: bool) -> list[tuple[int, int, DeliveryOptions]]:
-        """Cut rows into runs of equal options."""
-        table = self._session.table
-        if batch.topics is None:
-            return [(start, stop, table.options(batch.topic, own=own))]
-        runs: list[tuple[int, int, DeliveryOptions]] = []
-        first = start
-        options = table.options(batch.topic_of(start), own=own)
-        for row in range(start + 1, stop):
-            its = table.options(batch.topic_of(row), own=own)
-            if its != options:
-                runs.append((first, row, options))
-                first = row
-                options = its
-        runs.append((first, stop, options))
-        return runs
-
-    # --- retained messages of a new subscription ---
-
-    def retained(self, batch: MessageBatch, granted: GrantedSubscription, wall_ms: int) -> None:
-        """Send a retained message because of a subscription, with RETAIN set [3.3.1-8]."""
-        qos = min(batch.qos, granted.qos)
-        if qos == 0:
-            self._send_retained(batch, 0, 0, granted.identifier, False, wall_ms)
-        else:
-            self._retained_line.append((batch, qos, granted.identifier))
-            self._retained_on_credit(wall_ms)
-
-    def resend_retained(self, wall_ms: int) -> None:
-        """Send again, under their ids, those that an earlier connection did not answer for."""
-        for number, sent in self._session.retained_sent.items():
-            self.ids.keep(sent.packet_id)
-            self.ids.take(sent.packet_id, number, sent.qos, RETAINED_SOURCE)
-            self.window.take(1)
-            self._send_retained(sent.batch, sent.qos, sent.packet_id, sent.identifier, True, wall_ms)
-
-    def _retained_on_credit(self, wall_ms: int) -> None:
-        line = self._retained_line
-        while line and self.window.available():
-            batch, qos, identifier = line.popleft()
-            self.window.take(1)
-            self._retained_number += 1
-            run = self.ids.allocate(1, self._retained_number, qos, RETAINED_SOURCE)
-            sent = RetainedSent(run.first_packet_id, batch, qos, identifier)
-            self._session.retained_sent[self._retained_number] = sent
-            self._send_retained(batch, qos, run.first_packet_id, identifier, False, wall_ms)
-
-    def _send_retained(
-        self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int
-    ) -> None:
-        # What is retained was published with RETAIN, so it goes out with it [3.3.1-8].
-        options = DeliveryOptions(qos, True, [identifier] if identifier else None)
-        self._send(batch, 0, 1, qos, packet_id, options, dup, None, wall_ms)
 
     # --- answers of the client ---
 
@@ -342,9 +257,6 @@ class DeliveringSide:
         count = 0
         for each in self.ids.release(first, last):
             count += each.end - each.first
-            if each.source.is_session_queue:
-                for sequence in range(each.first, each.end):
-                    self.sent_exactly_once.pop(sequence, None)
             self._settle(each.source, each.first, each.end, ACCEPTED, keep_credit=True)
             self._session.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
         if count == last - first + 1:
@@ -358,7 +270,7 @@ class DeliveringSide:
 
     def _say_released(self, first: int, last: int) -> None:
         if self._session.is_durable:
-            self._before_exactly_once(lambda: self._engine.acknowledge(PUBREL, first, last))
+            self._before_exactly_once(lambda: self._engine.acknowledge(PUBREL, first, last), None)
         else:
             self._engine.acknowledge(PUBREL, first, last)
 
@@ -371,33 +283,29 @@ class DeliveringSide:
 
     def _settle_all(self, answered: list[Acknowledged], outcome: int) -> None:
         for each in answered:
-            if each.source.is_session_queue and self.sent_exactly_once:
-                for sequence in range(each.first, each.end):
-                    self.sent_exactly_once.pop(sequence, None)
             self._settle(each.source, each.first, each.end, outcome)
 
     def _settle(self, source: DeliverySource, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
         if not keep_credit:
             self._give_credit(end - first)
         if source is RETAINED_SOURCE:
-            for number in range(first, end):
-                self._session.retained_sent.pop(number, None)
+            self.retained.settled(first, end)
             return
+        ids = source.ids
+        if ids is not None:
+            ids.answered(first, end)
         source.partition.post(Settle(source.flow_id, source.epoch, [(first, end)], outcome))
 
     def _give_credit(self, count: int) -> None:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""
         self.window.give(count)
-        if self._retained_line:
-            self._retained_on_credit(self._wall_ms())
+        if self.retained.waits:
+            self.retained.go_on(self._wall_ms())
         for waiter in self.window.next_waiters():
             waiter.post(WAKE)
 
-    def leave(self) -> None:
-        """End, with the connection: its flows are unbound, and what they hold goes back to their queues."""
-        for flow_id, bound in self.flows.items():
-            bound.queue.post(UnbindFlow(flow_id))
-        self.flows.clear()
+    def close_window(self) -> None:
+        """End, with the connection: what its flows held counts for it no more, and others go on."""
         self.window.close()
         for waiter in self.window.next_waiters():
             waiter.post(WAKE)
@@ -408,18 +316,32 @@ class DeliveringSide:
         if not is_full:
             self._give_credit(0)
 
-    def unanswered_of_session_queue(self) -> dict[int, int]:
-        """Return sequence -> packet id of what was sent from the session's queue and not answered, oldest first."""
-        unanswered: dict[int, int] = dict(self._session.remembered)
+    def forget_settled(self, ids: SentIds, unsettled: list[int]) -> None:
+        """Free the packet ids of remembered messages of which there is nothing left, only `unsettled` ones are."""
+        for sequence in set(ids.remembered).difference(unsettled):
+            self.ids.drop(ids.remembered.pop(sequence))
+
+    def remember(self) -> None:
+        """Have the session know what was sent and not answered: it will be sent again under the same ids."""
+        own = self._session.ids
         for run in self.ids.unanswered():
-            if run.source.is_session_queue:
+            ids = run.source.ids
+            # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
+            if ids is not None and (ids is own or run.qos == EXACTLY_ONCE):
                 for step in range(run.count):
-                    unanswered[run.first_sequence + step] = run.first_packet_id + step
-        return unanswered
+                    ids.remembered[run.first_sequence + step] = run.first_packet_id + step
+        for bound in self.flows.values():
+            if bound.ids is not None:
+                bound.ids.exactly_once.clear()
 
 
 def _options_of(extra: ExtraSubscription) -> DeliveryOptions:
     return DeliveryOptions(extra.qos, extra.retain_as_published, [extra.identifier] if extra.identifier else None)
+
+
+def _qos_of(batch: MessageBatch, options: DeliveryOptions) -> int:
+    """Return the QoS that rows of a queue are sent at: what it promoted from direct is guaranteed from there on."""
+    return min(max(batch.qos, 1), options.qos)
 
 
 def _queue_properties(partition: int, delivery: Delivery) -> list[tuple[str, str]]:

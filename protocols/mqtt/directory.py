@@ -10,24 +10,28 @@ from typing import Any, final
 import pykka
 
 from actors.cell import ActorCell
-from actors.directory_messages import DeleteQueue, FindQueue
+from actors.directory_messages import DeleteQueue, FindQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
-from actors.messages import SessionRows
+from actors.messages import SessionRows, UnbindFlow
+from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
 from actors.publishing import Publisher
 from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from actors.runtime import TimerHandle
 from actors.tasks import run
+from messaging.credit import CreditWindow
+from messaging.flows import Flow
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
 from protocols.mqtt.services import MqttServices
 from protocols.mqtt.session import (
     NEVER_EXPIRES,
-    QOS2_ROW,
     STATE_ROW,
+    ExtraSubscription,
+    ParkedFlow,
     Session,
     StoredSession,
-    qos2_key,
+    ids_key,
     received_by_client,
     received_key,
     state_key,
@@ -207,13 +211,15 @@ class SessionDirectory(LoopActor):
         for extra in session.shares.values():
             shared = parse_shared(extra.filter_text, Syntax.MQTT)
             assert shared is not None, "only valid filters are kept"
+            if extra.parked is not None:
+                extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
             router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
         if session.queue is not None:
             self._services.queues.inbox.post(DeleteQueue(session.queue.name))
         if session.was_stored:
             rows: list[tuple[bytes, bytes | None]] = [
                 (state_key(session.client_id), None),
-                (qos2_key(session.client_id), None),
+                (ids_key(session.client_id), None),
             ]
             for first, end in session.received.ranges():
                 rows += [(received_key(session.client_id, packet_id), None) for packet_id in range(first, end)]
@@ -221,7 +227,11 @@ class SessionDirectory(LoopActor):
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
-        self._services.spool.post(SessionRows([(state_key(session.client_id), row)], None, 0))
+        rows: list[tuple[bytes, bytes | None]] = [(state_key(session.client_id), row)]
+        ids = session.ids_row()
+        if ids is not None:
+            rows.append((ids_key(session.client_id), ids))
+        self._services.spool.post(SessionRows(rows, None, 0))
 
     # --- after a restart ---
 
@@ -233,8 +243,8 @@ class SessionDirectory(LoopActor):
             if not key.startswith(STATE_ROW):
                 continue
             client_id = key[len(STATE_ROW) :].decode()
-            qos2 = message.rows.get(QOS2_ROW + client_id.encode())
-            stored = StoredSession(client_id, state, qos2, received.get(client_id, []))
+            ids = message.rows.get(ids_key(client_id))
+            stored = StoredSession(client_id, state, ids, received.get(client_id, []))
             await self._bring_back(stored, wall_ms)
         return len(self._entries)
 
@@ -244,6 +254,7 @@ class SessionDirectory(LoopActor):
         session.queue = await self._services.queues.ask(FindQueue(session.queue_name()))
         if session.queue is not None:
             session.subscriber.queue = session.queue.target
+            await self._match_queue(session.queue, stored)
         router = self._services.router
         for granted in session.table.by_filter.values():
             added = AddSubscription(session.subscriber, granted.topic_filter, granted.qos, False, False)
@@ -258,8 +269,34 @@ class SessionDirectory(LoopActor):
                 JoinGroup(session.subscriber, shared.share_name, shared.filter, extra.qos, True)
             )
             extra.queue_name = "" if joined.queue is None else joined.queue.name
+            if joined.queue is not None and extra.ids.remembered:
+                self._park_again(session, extra, joined.queue)
         # Connections that a crash ended count from now: nobody was there to see when they ended.
         away_ms = wall_ms - stored.closed_wall_ms if stored.closed_wall_ms else 0
         entry.will = will_from_row(stored.will)
         will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
         self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
+
+    async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
+        """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
+        ids = stored.session.ids
+        ids.partition_id = queue.target.partitions[0].partition_id
+        if not stored.closed_wall_ms:  # the client was there: its QoS 1 ids were not written
+            found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
+            ids.maybe_sent_below = found.suspect_end
+
+    def _park_again(self, session: Session, extra: ExtraSubscription, queue: QueueHandle) -> None:
+        """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
+        if extra.ids.partition_id != queue.target.partitions[0].partition_id:
+            return  # another queue of the same name: the packet ids are freed when the client is back
+        flow_id = self.runtime.next_urn()
+        flow = Flow(
+            flow_id=flow_id,
+            queue_name=queue.name,
+            client=session.client_id,
+            address=self.cell.inbox,
+            window=CreditWindow(0),
+            bound_order=flow_id,
+        )
+        extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
+        queue.cell.inbox.post(RestoreParkedFlow(flow, extra.ids.kept_ranges()))

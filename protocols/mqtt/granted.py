@@ -7,6 +7,7 @@ is looked up here, once per topic.
 
 from typing import Final, NamedTuple, final
 
+from messaging.batch import MessageBatch
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter
 
@@ -46,6 +47,7 @@ class SubscriptionTable:
     def __init__(self) -> None:
         self.by_filter: dict[str, GrantedSubscription] = {}
         self.uniform_qos = -1
+        self.uniform_options = NOT_WANTED  # of `uniform_qos`
         self._index: SubscriptionIndex[GrantedSubscription] = SubscriptionIndex()
         self._cache: dict[str, DeliveryOptions] = {}
         self._own_cache: dict[str, DeliveryOptions] = {}
@@ -74,6 +76,22 @@ class SubscriptionTable:
             found = cache[topic] = self._resolve(topic, own)
         return found
 
+    def runs(self, batch: MessageBatch, start: int, stop: int, *, own: bool) -> list[tuple[int, int, DeliveryOptions]]:
+        """Cut the rows `[start, stop)` of a batch into runs of equal options."""
+        if batch.topics is None:
+            return [(start, stop, self.options(batch.topic, own=own))]
+        runs: list[tuple[int, int, DeliveryOptions]] = []
+        first = start
+        options = self.options(batch.topic_of(start), own=own)
+        for row in range(start + 1, stop):
+            its = self.options(batch.topic_of(row), own=own)
+            if its != options:
+                runs.append((first, row, options))
+                first = row
+                options = its
+        runs.append((first, stop, options))
+        return runs
+
     def _resolve(self, topic: str, own: bool) -> DeliveryOptions:
         qos = -1
         retain_as_published = False
@@ -98,3 +116,4 @@ class SubscriptionTable:
             each.no_local or each.retain_as_published or each.identifier for each in self.by_filter.values()
         )
         self.uniform_qos = levels.pop() if plain and len(levels) == 1 else -1
+        self.uniform_options = DeliveryOptions(self.uniform_qos, False, None)

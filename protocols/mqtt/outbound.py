@@ -9,19 +9,20 @@ from typing import Final, final
 from messaging.address import Address
 from messaging.ranges import RangeSet
 from protocols.mqtt.limits import PACKET_ID_MAX
+from protocols.mqtt.sent_ids import SentIds
 
 
 @final
 class DeliverySource:
     """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
 
-    __slots__ = ("epoch", "flow_id", "is_session_queue", "partition")
+    __slots__ = ("epoch", "flow_id", "ids", "partition")
 
-    def __init__(self, partition: Address, flow_id: int, epoch: int, *, is_session_queue: bool) -> None:
+    def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
         self.partition = partition
         self.flow_id = flow_id
         self.epoch = epoch
-        self.is_session_queue = is_session_queue
+        self.ids = ids  # None: packet ids mean nothing beyond this connection
 
 
 @final
@@ -33,7 +34,7 @@ class _Nowhere(Address):
 
 
 # Retained messages sent because of a subscription come from no queue. Their "sequences" are numbers of the session.
-RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, is_session_queue=False)
+RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, None)
 
 
 @final
@@ -119,6 +120,12 @@ class OutboundIds:
         """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
         self._kept.add(packet_id)
         self._used.add(packet_id, packet_id + 1)
+
+    def drop(self, packet_id: int) -> None:
+        """Free an id that was kept: there is no message under it any more."""
+        if packet_id in self._kept:
+            self._kept.discard(packet_id)
+            self._used.remove(packet_id, packet_id + 1)
 
     def restore_released(self, first: int, end: int) -> None:
         """Bring back ids that were released on an earlier connection."""

@@ -58,7 +58,7 @@ class PublishingSide:
         level: int,
         session: Session,
         publisher: Publisher,
-        before_answer: Callable[[Callable[[], None]], None],
+        before_answer: Callable[[Callable[[], None], Publication | None], None],
         forget_received: Callable[[int, int, Callable[[], None]], None],
         explains: bool,
     ) -> None:
@@ -210,7 +210,7 @@ class PublishingSide:
         else:
             token = self.line.next_token()
             self.line.add(token, EXACTLY_ONCE, ids, 1, 1).publication = publication
-            self._before_answer(lambda: self._decided(token, publication))
+            self._before_answer(lambda: self._decided(token, publication), None)
 
     def _decided(self, token: int, publication: Publication) -> None:
         """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""

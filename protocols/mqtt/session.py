@@ -9,16 +9,18 @@ from typing import Any, Final, final
 import orjson
 
 from actors.directory_messages import QueueHandle
+from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.routing import Subscriber
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
+from protocols.mqtt.sent_ids import SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
-QOS2_ROW: Final = b"qos2/"
+IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
 RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
 
 
@@ -34,6 +36,22 @@ class ExtraSubscription:
         self.identifier = identifier
         self.retain_as_published = retain_as_published
         self.queue_name = queue_name  # where its guaranteed messages come from; empty: it asked for none
+        self.ids = SentIds()  # of a shared subscription
+        self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
+
+    def continues(self, known: "ExtraSubscription") -> None:
+        """Take the place of the same subscription with other options."""
+        self.ids = known.ids
+        self.parked = known.parked
+
+
+@final
+class ParkedFlow:
+    """A flow that waits for its client, see `messaging.parking`."""
+
+    def __init__(self, flow_id: int, queue: Address) -> None:
+        self.flow_id = flow_id
+        self.queue = queue  # the queue's actor
 
 
 @final
@@ -51,9 +69,8 @@ class RetainedSent:
 class Session:
     """One client's session.
 
-    `remembered` maps sequences of the session's queue to the packet ids under which they were sent and not answered, so
-    that they are sent again under the same id [4.4.0-1]. `released` are ids between PUBREC and PUBCOMP, `received`
-    those of the client's own QoS 2 publishes between PUBREC and PUBREL.
+    `released` are packet ids between PUBREC and PUBCOMP, `received` those of the client's own QoS 2 publishes between
+    PUBREC and PUBREL.
     """
 
     def __init__(self, client_id: str, *, expiry_s: int) -> None:
@@ -64,11 +81,12 @@ class Session:
         self.shares: dict[str, ExtraSubscription] = {}  # by the whole `$share/...` text
         self.queues: dict[str, ExtraSubscription] = {}  # by the whole `$queue/...` text
         self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
-        self.remembered: dict[int, int] = {}
+        self.ids = SentIds()  # of its queue
         self.released = RangeSet()
         self.received = RangeSet()
         self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
+        self.ids_were_stored = False  # and one with packet ids
         self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
 
     @property
@@ -98,24 +116,26 @@ class Session:
                 "subscriptions": subscriptions,
                 "extras": extras,
                 "will": will,
+                "maybe_sent_below": self.ids.maybe_sent_below,
             }
         )
 
-    def qos2_row(self, sent: dict[int, int]) -> bytes:
-        """Return the packet ids that a restart must not forget. `sent` maps sequences to ids of QoS 2 messages sent."""
-        return orjson.dumps(
-            {
-                "released": self.released.ranges(),
-                "sent": [*self.remembered.items(), *sent.items()],
-            }
-        )
+    def ids_row(self) -> bytes | None:
+        """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
+        sent = self.ids.pairs()
+        shared = [[text, each.ids.partition_id, each.ids.pairs()] for text, each in self.shares.items()]
+        shared = [row for row in shared if row[2]]
+        if not (sent or shared or self.released or self.ids_were_stored):
+            return None
+        self.ids_were_stored = True
+        return orjson.dumps({"released": self.released.ranges(), "sent": sent, "shared": shared})
 
 
 @final
 class StoredSession:
     """What the store held of a session."""
 
-    def __init__(self, client_id: str, state: bytes, qos2: bytes | None, received: list[int]) -> None:
+    def __init__(self, client_id: str, state: bytes, ids: bytes | None, received: list[int]) -> None:
         row = orjson.loads(state)
         self.session = Session(client_id, expiry_s=row["expiry_s"])
         self.session.was_stored = True
@@ -128,15 +148,24 @@ class StoredSession:
                 text,
                 GrantedSubscription(topic_filter, qos, no_local, retain_as_published, retain_handling, identifier),
             )
-        if qos2 is not None:
-            ids = orjson.loads(qos2)
-            for first, end in ids["released"]:
-                self.session.released.add(first, end)
-            for sequence, packet_id in ids["sent"]:
-                self.session.remembered[sequence] = packet_id
-
+        self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
+        if ids is not None:
+            self._take_ids(orjson.loads(ids))
         for packet_id in received:
             self.session.received.add(packet_id, packet_id + 1)
+
+    def _take_ids(self, row: dict[str, Any]) -> None:
+        session = self.session
+        session.ids_were_stored = True
+        for first, end in row["released"]:
+            session.released.add(first, end)
+        session.ids.remembered.update(row["sent"])
+        by_text = {extra.filter_text: extra for extra in self.extras}
+        for text, partition_id, sent in row.get("shared", []):
+            extra = by_text.get(text)
+            if extra is not None:  # else it was ended, and the store heard of that first
+                extra.ids.partition_id = partition_id
+                extra.ids.remembered.update(sent)
 
 
 def state_key(client_id: str) -> bytes:
@@ -144,9 +173,9 @@ def state_key(client_id: str) -> bytes:
     return STATE_ROW + client_id.encode()
 
 
-def qos2_key(client_id: str) -> bytes:
-    """Return the key of a session's QoS 2 row."""
-    return QOS2_ROW + client_id.encode()
+def ids_key(client_id: str) -> bytes:
+    """Return the key of a session's row of packet ids."""
+    return IDS_ROW + client_id.encode()
 
 
 def received_key(client_id: str, packet_id: int) -> bytes:

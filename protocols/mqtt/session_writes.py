@@ -1,30 +1,33 @@
 """What a restart of the broker must not forget of a session: its writes to the store, and who waits for them."""
 
 from collections.abc import Callable
+from typing import Final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
 from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
-from protocols.mqtt.delivering import DeliveringSide
+from messaging.publication import Publication
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.session import Session, qos2_key, received_key, state_key
+from protocols.mqtt.session import Session, ids_key, received_key, state_key
 from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_to_row
+
+LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox numbers what came within a few turns of the loop
 
 
 class SessionWrites:
     """The writes of one connection's session. Their tokens count down from -1; those of publishes count up."""
 
-    def __init__(self, cell: ActorCell, services: MqttServices) -> None:
+    def __init__(self, cell: ActorCell, services: MqttServices, session: Session) -> None:
         self._cell = cell
         self._services = services
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
-        self._after_qos2: list[Callable[[], None]] = []
+        self._after_ids: list[Callable[[], None]] = []
+        self._incomplete: list[Publication] = []  # some partition has yet to number them, so the spool has them not
         self._is_abandoned = False
-        self.session: Session | None = None
-        self.delivering: DeliveringSide | None = None
+        self._session = session
 
     def confirmed(self, token: int) -> None:
         """A write is safe."""
@@ -44,23 +47,28 @@ class SessionWrites:
 
     async def store_session(self, will: Will | None) -> None:
         """Have the session's state written, and wait until it is safe. Raises StoreRefused."""
-        session = self.session
-        assert session is not None
+        session = self._session
         if self._is_abandoned:
             return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
         await self._write([(state_key(session.client_id), row)])
 
-    def before_exactly_once(self, callback: Callable[[], None]) -> None:
-        """Call back once the session's QoS 2 packet ids are in the store. Several in one turn share a write."""
-        if not self._after_qos2:
+    def before_exactly_once(self, callback: Callable[[], None], publication: Publication | None) -> None:
+        """Call back once the session's packet ids are in the store, and in no later commit the publication.
+
+        Ids without their message would let it come twice: the publisher, which was not confirmed, sends it again.
+        Several callers in one turn share a write.
+        """
+        if not self._after_ids:
             self._services.runtime.dispatcher.at_turn_end(self)
-        self._after_qos2.append(callback)
+        self._after_ids.append(callback)
+        if publication is not None and publication.unsequenced_count > 0:
+            self._incomplete.append(publication)
 
     def forget_received(self, first: int, last: int, callback: Callable[[], None]) -> None:
         """Call back once the store no longer has these ids as those of received publishes."""
-        session = self.session
-        if session is None or self._is_abandoned:
+        session = self._session
+        if self._is_abandoned:
             return
         rows: list[tuple[bytes, bytes | None]] = [
             (received_key(session.client_id, packet_id), None) for packet_id in range(first, last + 1)
@@ -68,13 +76,18 @@ class SessionWrites:
         self._write(rows).then(lambda done: _run_all(done, [callback]))
 
     def flush(self) -> None:
-        """Have the QoS 2 row written, at the end of a turn."""
-        session = self.session
-        callbacks, self._after_qos2 = self._after_qos2, []
-        if session is None or self.delivering is None or self._is_abandoned:
+        """Have the packet ids written, at the end of a turn."""
+        session = self._session
+        if self._is_abandoned:
             return
-        row = session.qos2_row(self.delivering.sent_exactly_once)
-        written = self._write([(qos2_key(session.client_id), row)])
+        self._incomplete = [each for each in self._incomplete if each.unsequenced_count > 0]
+        if self._incomplete:
+            self._services.runtime.after(LOOK_AGAIN_MS, self.flush)
+            return
+        callbacks, self._after_ids = self._after_ids, []
+        row = session.ids_row()
+        rows: list[tuple[bytes, bytes | None]] = [] if row is None else [(ids_key(session.client_id), row)]
+        written = self._write(rows)
         written.then(lambda done: _run_all(done, callbacks))
 
     def _write(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:

@@ -59,11 +59,11 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
-        session = connection.session
-        if session is None:
+        attached = connection.attached
+        if attached is None:
             return
         try:
-            code, found = await _subscribe(connection, session, request, event.subscription_identifier)
+            code, found = await _subscribe(connection, attached.session, request, event.subscription_identifier)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -80,7 +80,7 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         # 3.1 has no code that refuses: it is told the QoS it asked for, and gets nothing.
         codes.append(request.qos if code >= UNSPECIFIED_ERROR and connection.level == 3 else code)
     await _stored(connection)
-    if connection.session is None:
+    if connection.attached is None:
         return
     connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
     for granted, messages in retained:
@@ -92,12 +92,12 @@ async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) 
     """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
     codes: list[int] = []
     for filter_text in event.filters:
-        session = connection.session
-        if session is None:
+        attached = connection.attached
+        if attached is None:
             return
-        codes.append(await _unsubscribe(connection, session, filter_text))
+        codes.append(await _unsubscribe(connection, attached.session, filter_text))
     await _stored(connection)
-    if connection.session is not None:
+    if connection.attached is not None:
         connection.engine.unsuback(event.packet_id, codes)
         connection.ask_flush()
 
@@ -160,6 +160,8 @@ async def _subscribe_shared(
     known = session.shares.get(request.filter_text)
     extra = _extra(request, identifier)
     extra.queue_name = "" if joined.queue is None else joined.queue.name
+    if known is not None:
+        extra.continues(known)
     session.shares[request.filter_text] = extra
     await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
     return request.qos
@@ -194,11 +196,11 @@ async def _replace_flow(
     is_named_queue: bool,
 ) -> None:
     """Bind a flow for a subscription; one that is only given other options keeps its flow and its messages."""
-    delivering = connection.delivering
-    if delivering is None:
+    attached = connection.attached
+    if attached is None:
         return
     if known is not None:
-        for bound in delivering.flows.values():
+        for bound in attached.delivering.flows.values():
             if bound.extra is known:
                 bound.extra = extra
                 return
@@ -208,7 +210,10 @@ async def _replace_flow(
 
 async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
     if filter_text in session.shares:
-        await _end_flow(connection, session.shares.pop(filter_text))
+        extra = session.shares.pop(filter_text)
+        await _end_flow(connection, extra)
+        if connection.attached is not None:
+            connection.attached.delivering.forget_settled(extra.ids, [])
         shared = parse_shared(filter_text, Syntax.MQTT)
         assert shared is not None
         await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
@@ -224,20 +229,21 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
 
 
 async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    delivering = connection.delivering
-    if delivering is None:
+    attached = connection.attached
+    if attached is None:
         return
-    for flow_id, bound in list(delivering.flows.items()):
+    flows = attached.delivering.flows
+    for flow_id, bound in list(flows.items()):
         if bound.extra is extra:
             bound.queue.post(UnbindFlow(flow_id, may_return=False))
-            del delivering.flows[flow_id]
+            del flows[flow_id]
 
 
 async def _stored(connection: "MqttConnection") -> None:
     """Wait until a restart would bring the session back as it is now."""
-    session = connection.session
-    if session is not None and session.is_durable and connection.writes is not None:
-        await connection.writes.store_session(connection.will)
+    attached = connection.attached
+    if attached is not None and attached.session.is_durable:
+        await attached.writes.store_session(attached.will)
 
 
 async def _send_retained(connection: "MqttConnection", granted: GrantedSubscription, messages: Retained) -> None:
@@ -248,11 +254,12 @@ async def _send_retained(connection: "MqttConnection", granted: GrantedSubscript
         headers = batch.headers_of(0)
         if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
             continue
-        if connection.delivering is None or connection.session is None:
+        attached = connection.attached
+        if attached is None:
             return
-        if granted.no_local and batch.publisher == connection.session.client_id:
+        if granted.no_local and batch.publisher == attached.session.client_id:
             continue
-        connection.delivering.retained(batch, granted, wall_ms)
+        attached.delivering.retained.add(batch, granted, wall_ms)
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from actors.directory_messages import ListQueues
+from actors.messages import PurgeQueue
 from mqtt_packets import WillPart
 from running_broker import RunningBroker
 
@@ -161,3 +163,47 @@ async def test_many_connections_that_race_for_one_id_leave_exactly_one(broker: R
     await survivor.subscribe("t", qos=1)
     await survivor.publish("t", b"alone")
     assert await survivor.payloads(1) == [b"alone"]
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_unacknowledged_messages_keep_their_ids_over_a_restart(
+    broker: RunningBroker, level: int, qos: int
+) -> None:
+    """[4.4.0-1]: those sent come with DUP under their ids, those that had no credit without DUP."""
+    client = await broker.connect_durable("patient", level)
+    await client.subscribe("t", qos=qos)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"answered", qos=qos)
+    await publisher.publish("t", b"sent", qos=qos)
+    answered, sent = await client.message(), await client.message()
+    await client.completes(answered)
+    await client.round_trip()
+    await client.vanish()
+    await publisher.publish("t", b"never sent", qos=qos)
+    await broker.restart()
+
+    client = await broker.connect_durable("patient", level)
+
+    again, fresh = await client.message(), await client.message()
+    assert (again.payload, again.packet_id, again.dup) == (b"sent", sent.packet_id, True)
+    assert (fresh.payload, fresh.dup) == (b"never sent", False)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_the_packet_id_of_a_message_that_is_gone_is_free_again(broker: RunningBroker, qos: int) -> None:
+    """[2.2.1-4]: purged while the client was away, so nothing will ever come under it."""
+    client = await broker.connect_durable("patient")
+    await client.subscribe("t", qos=qos)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"purged", qos=qos)
+    sent = await client.message()
+    await client.leave()
+    (queue,) = await broker.node.queues.ask(ListQueues())
+    assert await queue.cell.ask(PurgeQueue()) == 1
+
+    client = await broker.connect_durable("patient")
+
+    await publisher.publish("t", b"next", qos=qos)
+    message = await client.message()
+    assert (message.payload, message.packet_id, message.dup) == (b"next", sent.packet_id, False)

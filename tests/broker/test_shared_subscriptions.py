@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from actors.directory_messages import ListQueues
+from actors.messages import DescribeQueue
+from mqtt_packets import Published
 from raw_client import RawClient
 from running_broker import RunningBroker
 
@@ -140,6 +143,104 @@ async def test_a_qos_2_message_past_pubrec_stays_with_its_member(broker: Running
     member.send(mqtt.pubcomp(message.packet_id))
     await member.is_quiet()
     await other.is_quiet()
+
+
+async def qos_2_message_in_flight(broker: RunningBroker, *, level: int = 5) -> Published:
+    """A durable member "chosen" of a group of two gets a QoS 2 message and vanishes before it has said PUBREC."""
+    chosen = await broker.connect_durable("chosen", level)
+    await chosen.subscribe("$share/g/t", qos=2)
+    await (await broker.connect()).publish("t", b"work", qos=2)
+    message = await chosen.message()
+    await chosen.round_trip()
+    other = await broker.connect_durable("other")
+    await other.subscribe("$share/g/t", qos=2)
+    await chosen.vanish()
+    await other.is_quiet()
+    await other.leave()
+    return message
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_qos_2_message_that_was_sent_is_completed_with_the_same_client(
+    broker: RunningBroker, level: int, restarts: bool
+) -> None:
+    """[4.8.2-4]: under its packet id, with DUP, also when the broker was restarted meanwhile."""
+    sent = await qos_2_message_in_flight(broker, level=level)
+    if restarts:
+        await broker.restart()
+    other = await broker.connect_durable("other")
+    await other.is_quiet()
+
+    chosen = await broker.connect_durable("chosen", level)
+
+    again = await chosen.message()
+    assert (again.payload, again.packet_id, again.dup, again.qos) == (b"work", sent.packet_id, True, 2)
+    await chosen.completes(again)
+    for number in range(4):  # and the group goes on
+        await (await broker.connect()).publish("t", b"%d" % number, qos=2)
+    found = [payload for payloads in await everything(chosen, other) for payload in payloads]
+    assert sorted(found) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_qos_2_message_of_a_member_whose_session_ends_goes_to_nobody(
+    broker: RunningBroker, restarts: bool
+) -> None:
+    """[4.8.2-5]: it is dropped, and counted."""
+    await qos_2_message_in_flight(broker)
+    if restarts:
+        await broker.restart()
+    await broker.connect("chosen", 5)  # clean start
+    other = await broker.connect_durable("other")
+    await other.is_quiet()
+    (queue,) = [each for each in await broker.node.queues.ask(ListQueues()) if each.name == "#share/g/t"]
+    (partition,) = (await queue.cell.ask(DescribeQueue())).partitions
+    assert partition.waiting_count == 0
+    assert partition.discards == {"session_ended": 1}
+
+
+async def test_a_qos_2_message_of_a_member_without_a_kept_session_goes_to_nobody(broker: RunningBroker) -> None:
+    """[4.8.2-5]: its session ends with the connection."""
+    brief, other = await broker.connect("brief", 5), await broker.connect("other", 5)
+    await brief.subscribe("$share/g/t", qos=2)
+    await (await broker.connect()).publish("t", b"work", qos=2)
+    assert (await brief.message()).payload == b"work"
+    await other.subscribe("$share/g/t", qos=2)
+    await brief.vanish()
+    await other.is_quiet()
+
+
+async def test_a_returning_member_gets_its_messages_within_its_new_receive_maximum(broker: RunningBroker) -> None:
+    """[4.8.2-4] [3.3.4-9]: what waits for it comes in order, as far as the credit goes."""
+    chosen = await broker.connect_durable("chosen")
+    await chosen.subscribe("$share/g/t", qos=2)
+    publisher = await broker.connect()
+    for number in range(5):
+        await publisher.publish("t", b"%d" % number, qos=2)
+    sent = [await chosen.message() for _ in range(5)]
+    await chosen.vanish()
+
+    chosen = await broker.connect_durable("chosen", properties=mqtt.receive_maximum(2))
+
+    first, second = [await chosen.message() for _ in range(2)]
+    await chosen.is_quiet()
+    assert [first.packet_id, second.packet_id] == [each.packet_id for each in sent[:2]]
+    await chosen.completes(first)
+    await chosen.completes(second)
+    assert await chosen.payloads(3) == [b"2", b"3", b"4"]
+
+
+async def test_a_member_that_takes_over_its_own_session_completes_its_messages(broker: RunningBroker) -> None:
+    """[4.8.2-4] [3.1.4-3]."""
+    chosen = await broker.connect_durable("chosen")
+    await chosen.subscribe("$share/g/t", qos=2)
+    await (await broker.connect()).publish("t", b"work", qos=2)
+    sent = await chosen.message()
+    again = await (successor := await broker.connect_durable("chosen")).message()
+    assert (again.packet_id, again.dup) == (sent.packet_id, True)
+    await successor.completes(again)
+    await successor.is_quiet()
 
 
 @pytest.mark.parametrize("qos", [1, 2])

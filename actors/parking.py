@@ -1,0 +1,37 @@
+"""Flows of a partition that wait for a client that is away. It holds no rule: see messaging.parking."""
+
+from typing import TypeAlias, final
+
+from actors.parking_messages import FoundSequences, LookUpSequences, Park, RestoreParked, Unpark
+from messaging.effects import Delivery
+from messaging.ledger import Ledger
+from messaging.parking import deliver_kept, keeps, park, restore_parked, unpark, unsettled_among
+
+ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | LookUpSequences
+
+
+@final
+class Parking:
+    """The parked flows of one partition."""
+
+    def __init__(self) -> None:
+        self.has_kept = False  # a client is back for which messages have waited
+
+    def receive(self, ledger: Ledger, request: ParkingRequest) -> FoundSequences | None:
+        """Carry out one request."""
+        if isinstance(request, Park):
+            park(ledger, request.flow_id, request.kept)
+        elif isinstance(request, Unpark):
+            unpark(ledger, request.flow)
+            self.has_kept = True
+        elif isinstance(request, RestoreParked):
+            restore_parked(ledger, request.flow, request.epoch, request.kept)
+        else:
+            return FoundSequences(unsettled_among(ledger, request.sequences), ledger.suspect_end)
+        return None
+
+    def deliver(self, ledger: Ledger) -> list[Delivery]:
+        """Return what goes to clients that are back, before anything else does."""
+        again = deliver_kept(ledger)
+        self.has_kept = keeps(ledger)
+        return again

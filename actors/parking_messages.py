@@ -1,0 +1,66 @@
+"""What is said about flows that wait for a client that is away, and about what they were sent before.
+
+They are of queues with one partition: those of sessions and of shared subscriptions.
+"""
+
+from dataclasses import dataclass
+
+from messaging.flows import Flow
+
+
+@dataclass(slots=True)
+class ParkFlow:
+    """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
+
+    The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
+    """
+
+    flow_id: int
+    kept: list[tuple[int, int]]  # half-open ranges of sequences
+
+
+@dataclass(slots=True)
+class RestoreParkedFlow:
+    """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
+
+    flow: Flow
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Park:
+    """Queue -> partition: see ParkFlow."""
+
+    flow_id: int
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class RestoreParked:
+    """Queue -> partition: see RestoreParkedFlow."""
+
+    flow: Flow
+    epoch: int
+    kept: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Unpark:
+    """Queue -> partition: the client of a parked flow is back, at another address."""
+
+    flow: Flow
+
+
+@dataclass(slots=True)
+class LookUpSequences:
+    """Ask of a queue, which asks its partition: what is left of these. Answered with FoundSequences."""
+
+    sequences: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSequences:
+    """What a partition knows of sequences that a consumer asked about."""
+
+    unsettled: list[int]
+    suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed

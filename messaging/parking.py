@@ -1,0 +1,136 @@
+"""Messages that stay with one consumer while its client is away.
+
+A QoS 2 message of a shared subscription is completed with the client it was sent to, when that client comes back [MQTT
+4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *parked*: it gets
+nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
+epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
+
+Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
+"""
+
+from messaging.effects import Delivery
+from messaging.flows import Flow, LedgerFlow
+from messaging.ledger import Ledger
+from messaging.ranges import RangeSet
+from messaging.segments import Segment
+from messaging.settlement import DISCARD_SESSION_ENDED, FAILED
+
+Ranges = list[tuple[int, int]]
+
+
+def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
+    """Let a flow wait for its client with the sequences `kept`; the rest of what it holds is delivered again."""
+    flow = ledger.flows.get(flow_id)
+    if flow is None:
+        return
+    flow.paused = True
+    stays = RangeSet()
+    for first, end in kept:
+        for start, stop in flow.in_flight.within(first, end):
+            stays.add(start, stop)
+    for first, end in flow.in_flight.ranges():
+        for start, stop in stays.outside(first, end):
+            ledger.settle(flow_id, start, stop, FAILED)
+    flow.kept = stays
+
+
+def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
+    """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
+    parked = LedgerFlow(flow, epoch)
+    parked.paused = True
+    parked.kept = RangeSet()
+    ledger.flows[flow.flow_id] = parked
+    for first, end in kept:
+        end = min(end, ledger.next_sequence)
+        if end > ledger.ready_from:  # what was never counted as delivered goes back to its place as delivered once
+            for start, stop in ledger.settled.outside(ledger.ready_from, end):
+                ledger.requeued.add(start, stop)
+            ledger.ready_from = end
+        for start, stop in ledger.requeued.within(first, end):
+            ledger.requeued.remove(start, stop)
+            parked.in_flight.add(start, stop)
+            parked.kept.add(start, stop)
+
+
+def unpark(ledger: Ledger, flow: Flow) -> None:
+    """Let a parked flow go on: its client is back."""
+    parked = ledger.flows.get(flow.flow_id)
+    if parked is not None:
+        parked.flow = flow
+        flow.holdings.append(parked.in_flight)
+        parked.paused = False
+
+
+def discard_kept(ledger: Ledger, flow_id: int) -> None:
+    """Drop what still waits for a flow's client: its session has ended."""
+    flow = ledger.flows.get(flow_id)
+    if flow is not None and flow.kept is not None:
+        for first, end in flow.kept.ranges():
+            _give_up(ledger, flow, first, end)
+
+
+def release_kept(ledger: Ledger, page_first: int) -> None:
+    """Let go of what flows keep in a page that cannot be read, so that it can be given up."""
+    segment = ledger.segments.at_or_after(page_first)
+    if segment is None or segment.page is None or segment.page.first != page_first:
+        return
+    for flow in ledger.flows.values():
+        if flow.kept is not None:
+            for start, stop in flow.kept.remove(segment.first, segment.end):
+                flow.in_flight.remove(start, stop)
+                ledger.requeued.add(start, stop)
+
+
+def keeps(ledger: Ledger) -> bool:
+    """Return whether a flow whose client is there has kept messages that are not delivered to it yet."""
+    return any(flow.kept and not flow.paused for flow in ledger.flows.values())
+
+
+def unsettled_among(ledger: Ledger, sequences: list[int]) -> list[int]:
+    """Return those of the sequences that still have a message."""
+    return [each for each in sequences if ledger.floor <= each < ledger.next_sequence and each not in ledger.settled]
+
+
+def deliver_kept(ledger: Ledger) -> list[Delivery]:
+    """Deliver again what flows have kept and whose client is back, oldest first, within their credit."""
+    deliveries: list[Delivery] = []
+    for flow in list(ledger.flows.values()):
+        kept = flow.kept
+        if kept is None or flow.paused:
+            continue
+        while kept.total > 0:
+            room = flow.flow.window.available()
+            if room == 0:
+                ledger.effects.starved_flows.append(flow.flow)
+                break
+            first = kept.starts[0]
+            segment = ledger.segments.at_or_after(first)
+            if segment is None or not segment.first <= first:
+                kept.remove(first, kept.ends[0] if segment is None else segment.first)  # its page had it not
+            elif not ledger.at_hand(segment):
+                break
+            else:
+                end = min(kept.ends[0], segment.end, first + room)
+                kept.remove(first, end)
+                deliveries.append(_again(ledger, flow, segment, first, end))
+        if kept.total == 0:
+            flow.kept = None
+    return deliveries
+
+
+def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: int) -> Delivery:
+    batch = segment.batch
+    assert batch is not None
+    flow.flow.window.take(end - first)
+    tried_count = ledger.failures.get(first, 0)
+    start_row = first - segment.first
+    stop_row = end - segment.first
+    return Delivery(
+        flow.flow, flow.epoch, batch, start_row, stop_row, first, True, tried_count + 1, segment.publication
+    )
+
+
+def _give_up(ledger: Ledger, flow: LedgerFlow, first: int, end: int) -> None:
+    flow.in_flight.remove(first, end)
+    ledger.requeued.add(first, end)  # as the ledger drops what nobody holds
+    ledger.give_up(first, end, DISCARD_SESSION_ENDED)

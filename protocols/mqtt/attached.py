@@ -1,0 +1,53 @@
+"""A session while a connection has it: the two directions of its data, and what is written of it."""
+
+from typing import final
+
+from actors.cell import ActorCell
+from actors.messages import UnbindFlow
+from actors.parking_messages import ParkFlow
+from protocols.mqtt.delivering import DeliveringSide
+from protocols.mqtt.flow_control import WritingWatch
+from protocols.mqtt.messages import SessionReleased
+from protocols.mqtt.publishing import PublishingSide
+from protocols.mqtt.session import ParkedFlow, Session
+from protocols.mqtt.session_writes import SessionWrites
+from protocols.mqtt.will import Will
+
+
+@final
+class AttachedSession:
+    """One session on its connection, from the accepted CONNECT until it is released."""
+
+    def __init__(
+        self,
+        session: Session,
+        will: Will | None,
+        *,
+        publishing: PublishingSide,
+        delivering: DeliveringSide,
+        writes: SessionWrites,
+        watch: WritingWatch,
+    ) -> None:
+        self.session = session
+        self.will = will
+        self.publishing = publishing
+        self.delivering = delivering
+        self.writes = writes
+        self.watch = watch
+
+    def release(self, connection: ActorCell, *, with_will: bool) -> SessionReleased:
+        """Take the session off its connection: flows end, packet ids are remembered."""
+        session = self.session
+        session.subscriber.address = session.subscriber.pressure = None
+        self.publishing.leave()
+        self.delivering.remember()
+        for flow_id, bound in self.delivering.flows.items():
+            extra = bound.extra
+            if extra is not None and not bound.is_named_queue and extra.ids.remembered:
+                extra.parked = ParkedFlow(flow_id, bound.queue)
+                bound.queue.post(ParkFlow(flow_id, extra.ids.kept_ranges()))
+            else:
+                bound.queue.post(UnbindFlow(flow_id))
+        self.delivering.flows.clear()
+        self.delivering.close_window()
+        return SessionReleased(session, self.will if with_will else None, connection)

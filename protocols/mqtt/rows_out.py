@@ -1,0 +1,57 @@
+"""Rows of a batch on their way to one client: what is sent of them, and with which options.
+
+Packet ids and settlement are not here: an id is given to rows when it is known that they go out.
+"""
+
+from typing import final
+
+from messaging.batch import MessageBatch
+from messaging.publication import Publication
+from protocols.mqtt.engine import MqttEngine
+from protocols.mqtt.granted import DeliveryOptions
+
+
+@final
+class RowsOut:
+    """Rows `[start, stop)` of a batch that one client gets alike."""
+
+    __slots__ = ("batch", "options", "properties", "publication", "qos", "start", "stop", "wall_ms")
+
+    def __init__(
+        self,
+        batch: MessageBatch,
+        start: int,
+        stop: int,
+        qos: int,
+        options: DeliveryOptions,
+        properties: list[tuple[str, str]] | None,
+        wall_ms: int,
+        publication: Publication | None,
+    ) -> None:
+        self.batch = batch
+        self.start = start
+        self.stop = stop
+        self.qos = qos  # they are sent at, whatever the options grant
+        self.options = options
+        self.properties = properties  # user properties of ours, behind the publisher's own
+        self.wall_ms = wall_ms  # now, for the seconds that are left of an expiry; 0 when nothing expires
+        self.publication = publication  # what the rows are stored with; None: direct, retained, or stored long ago
+
+    def part(self, start: int, stop: int) -> "RowsOut":
+        """Return some of these rows, to go out in the same way."""
+        return RowsOut(self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, self.publication)
+
+    def send(self, engine: MqttEngine, first_packet_id: int, *, dup: bool) -> list[int]:
+        """Hand the rows to the client's engine; return those too large for it. At QoS 0 there are no ids."""
+        return engine.publish(
+            self.batch,
+            self.start,
+            self.stop,
+            qos=self.qos,
+            first_packet_id=first_packet_id,
+            dup=dup,
+            retain=self.batch.retain and self.options.retain_as_published,
+            subscription_identifiers=self.options.identifiers,
+            extra_user_properties=self.properties,
+            wall_ms=self.wall_ms,
+        )

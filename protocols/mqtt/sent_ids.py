@@ -1,0 +1,41 @@
+"""Packet ids that outlive their connection: those of what a queue sent and the client has not answered for."""
+
+from typing import Final, final
+
+from messaging.ranges import RangeSet
+
+NOT_BOUND: Final = 0  # partition ids start at 1
+
+
+@final
+class SentIds:
+    """Sequences of one queue and the packet ids under which they were sent, and not answered.
+
+    The queue is the session's own, or that of a shared subscription. What was sent is sent again under the same id when
+    the client is back [4.4.0-1].
+    """
+
+    def __init__(self) -> None:
+        self.partition_id = NOT_BOUND  # whose sequences these are: a queue of the same name may be another one
+        self.remembered: dict[int, int] = {}  # sent on an earlier connection, and not again on this one
+        self.exactly_once: dict[int, int] = {}  # the QoS 2 ones of this connection; a restart must know them
+        # QoS 1 ids are not written while the client is there. After a crash, a message below may have been sent, under
+        # an id that nobody knows.
+        self.maybe_sent_below = 0
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return what is to be stored, oldest connection first."""
+        return [*self.remembered.items(), *self.exactly_once.items()]
+
+    def answered(self, first: int, end: int) -> None:
+        """Forget sequences `[first, end)`: the client has answered for them."""
+        if self.exactly_once:
+            for sequence in range(first, end):
+                self.exactly_once.pop(sequence, None)
+
+    def kept_ranges(self) -> list[tuple[int, int]]:
+        """Return what is remembered as ranges of sequences."""
+        kept = RangeSet()
+        for sequence in self.remembered:
+            kept.add(sequence, sequence + 1)
+        return kept.ranges()

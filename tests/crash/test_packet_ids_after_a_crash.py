@@ -1,0 +1,56 @@
+"""kill -9 while a client has messages that it has not answered: what comes again says so (sections 3.3.1.1 and 4.4)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import mqtt_packets as mqtt
+from gateway_process import GatewayProcess
+from mqtt_packets import Published
+from raw_client import RawClient
+
+pytestmark = pytest.mark.crash
+
+PROPERTIES = mqtt.session_expiry(3600) + mqtt.receive_maximum(3)
+
+
+async def connected(gateway: GatewayProcess, client_id: str, level: int) -> RawClient:
+    client = await RawClient.open(gateway.mqtt_port, level)
+    properties = PROPERTIES if level == 5 else b""
+    assert (await client.connect(client_id, clean_start=False, properties=properties)).reason_code == 0
+    return client
+
+
+async def over_a_crash(gateway: GatewayProcess, qos: int, level: int) -> tuple[list[Published], list[Published]]:
+    """Return two messages as sent before the crash, and as sent after it, with one behind them that is new."""
+    client = await connected(gateway, "patient", level)
+    await client.subscribe("t", qos=qos)
+    publisher = await connected(gateway, "publisher", 4)
+    for number in range(2):
+        assert await publisher.publish("t", b"%d" % number, qos=qos) == 0
+    sent = [await client.message() for _ in range(2)]
+    gateway.kill9()
+    await client.vanish()
+    await publisher.vanish()
+    gateway.start()
+    client = await connected(gateway, "patient", level)
+    found = await client.messages(2)
+    publisher = await connected(gateway, "publisher", 4)
+    assert await publisher.publish("t", b"new", qos=qos) == 0
+    found += await client.messages(1)
+    await client.leave()
+    await publisher.leave()
+    return sent, found
+
+
+@pytest.mark.parametrize("level", [4, 5])
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_may_have_been_sent_comes_with_dup_and_qos_2_under_its_id(tmp_path: Path, qos: int, level: int) -> None:
+    """[3.3.1-1] [4.4.0-1]: a message that the broker has never sent comes without DUP."""
+    with GatewayProcess(tmp_path) as gateway:
+        sent, (first, second, new) = asyncio.run(over_a_crash(gateway, qos, level))
+    assert [first.payload, second.payload, new.payload] == [b"0", b"1", b"new"]
+    assert [first.dup, second.dup, new.dup] == [True, True, False]
+    if qos == 2:
+        assert [first.packet_id, second.packet_id] == [each.packet_id for each in sent]

@@ -1,0 +1,136 @@
+"""Messages that stay with a consumer whose client is away: to nobody else, and not lost [MQTT 4.8.2-4, 4.8.2-5]."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
+from messaging.parking import (
+    deliver_kept,
+    discard_kept,
+    keeps,
+    park,
+    release_kept,
+    restore_parked,
+    unpark,
+    unsettled_among,
+)
+from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED
+from unit.cores.messages import flow_of, numbered, published, sequences_of
+
+ABSENT, OTHER = 1, 2
+
+
+def ledger_with(count: int) -> Ledger:
+    """A partition with so many messages, stored in record 1."""
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    publication = published(numbered(count))
+    publication.sequenced(1, ledger.append(publication.batch, publication), None)
+    publication.record_number = 1
+    publication.confirmed = True
+    return ledger
+
+
+def delivered(ledger: Ledger) -> dict[int, list[int]]:
+    """Deliver what can be, and return the sequences by flow."""
+    found: dict[int, list[int]] = {}
+    for delivery in [*deliver_kept(ledger), *ledger.deliver(0)]:
+        found.setdefault(delivery.flow.flow_id, []).extend(sequences_of(delivery))
+    ledger.check()
+    return found
+
+
+@given(
+    count=st.integers(1, 30),
+    kept=st.sets(st.integers(1, 30)),
+    limit=st.integers(1, 8),
+    was_restarted=st.booleans(),
+    comes_back=st.booleans(),
+)
+def test_what_is_kept_is_for_one_client_alone(
+    count: int, kept: set[int], limit: int, was_restarted: bool, comes_back: bool
+) -> None:
+    """Goal: kept messages reach their client and nobody else, the others are not lost. Method: settle all, compare."""
+    ledger = ledger_with(count)
+    ranges = [(each, each + 1) for each in sorted(kept)]
+    if was_restarted:
+        restore_parked(ledger, flow_of(ABSENT, limit=0), 1, ranges)
+    else:
+        ledger.attach(flow_of(ABSENT), 1)
+        assert delivered(ledger) == {ABSENT: list(range(1, count + 1))}
+        park(ledger, ABSENT, ranges)
+    stays = sorted(each for each in kept if each <= count)
+    ledger.attach(flow_of(OTHER), 2)
+    others = delivered(ledger).get(OTHER, [])
+    assert sorted(others) == [each for each in range(1, count + 1) if each not in kept]
+    for each in others:
+        assert ledger.settle(OTHER, each, each + 1, ACCEPTED) == 1
+    assert ledger.purge() == 0
+    assert unsettled_among(ledger, [0, *range(1, count + 5)]) == stays
+
+    returned = flow_of(ABSENT, limit=limit)
+    found: list[int] = []
+    if comes_back:
+        unpark(ledger, returned)
+        while len(found) < len(stays):
+            (its,) = delivered(ledger).values()
+            assert len(its) == min(limit, len(stays) - len(found))
+            assert ledger.effects.starved_flows == ([returned] if len(found) + len(its) < len(stays) else [])
+            ledger.effects.starved_flows.clear()
+            for each in its:
+                assert ledger.settle(ABSENT, each, each + 1, ACCEPTED) == 1
+            returned.window.give(len(its))
+            found += its
+        assert found == stays
+        assert ledger.effects.discards == {}
+    else:
+        discard_kept(ledger, ABSENT)
+        ledger.detach(ABSENT, count_as_failed=True)
+        assert delivered(ledger) == {}
+        assert ledger.effects.discards == ({DISCARD_SESSION_ENDED: len(stays)} if stays else {})
+    assert not keeps(ledger)
+    assert ledger.waiting_count == 0
+
+
+def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
+    """The ids of a session's row may be older than the settlements in the journal."""
+    ledger = ledger_with(4)
+    ledger.attach(flow_of(OTHER), 1)
+    delivered(ledger)
+    ledger.settle(OTHER, 2, 3, ACCEPTED)
+    ledger.detach(OTHER, count_as_failed=False)
+    restore_parked(ledger, flow_of(ABSENT), 2, [(2, 4)])
+    ledger.attach(flow_of(OTHER), 3)
+    assert delivered(ledger) == {OTHER: [1, 4]}
+
+
+def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
+    pages_written(ledger, plan)
+    unpark(ledger, flow_of(ABSENT))
+    assert delivered(ledger) == {}
+    assert ledger.effects.wanted_pages == [1]
+    page_loaded(ledger, 1, plan.runs)
+    assert delivered(ledger) == {ABSENT: [1, 2, 3]}
+
+
+def test_what_lies_in_a_damaged_page_is_given_up() -> None:
+    """Else the client would be waited for, and its page be asked for, without end."""
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
+    pages_written(ledger, plan)
+    unpark(ledger, flow_of(ABSENT))
+    delivered(ledger)
+    release_kept(ledger, 1)
+    assert page_damaged(ledger, 1) == 3
+    assert delivered(ledger) == {}
+    assert ledger.effects.discards == {DISCARD_DAMAGED: 3}
+    assert not keeps(ledger)
