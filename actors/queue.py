@@ -74,7 +74,7 @@ class QueueActor(LoopActor):
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
-            ParkFlow: lambda message: self._only_partition().inbox.post(Park(message.flow_id, message.kept)),
+            ParkFlow: self._park,
             RestoreParkedFlow: self._restore_parked,
             LookUpSequences: lambda message: self._only_partition().ask(message),
             PartitionDrained: lambda message: self._move(
@@ -114,7 +114,7 @@ class QueueActor(LoopActor):
     def _bind(self, message: BindFlow) -> None:
         core = self._core
         config = core.config
-        known = message.flow_id in core.flows  # it was parked
+        known = message.flow_id in core.parked
         self._may_bind(message.client, message.user, CONSUME, known=known)
         flow_id = message.flow_id
         flow = Flow(
@@ -130,6 +130,7 @@ class QueueActor(LoopActor):
         core.users[flow_id] = message.user
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
         if known:
+            core.parked.discard(flow_id)
             self._only_partition().inbox.post(Unpark(flow))
         else:
             self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
@@ -184,10 +185,16 @@ class QueueActor(LoopActor):
         assert len(self._core.partitions) == 1, "flows are parked on queues without partitions"
         return self._core.partitions[0]
 
+    def _park(self, message: ParkFlow) -> None:
+        if message.flow_id in self._core.flows:
+            self._core.parked.add(message.flow_id)
+            self._only_partition().inbox.post(Park(message.flow_id, message.kept))
+
     def _restore_parked(self, message: RestoreParkedFlow) -> None:
         flow = message.flow
         core = self._core
         core.flows[flow.flow_id] = flow
+        core.parked.add(flow.flow_id)
         core.users[flow.flow_id] = ""  # who it is will be known when it is bound
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "nobody has bound before"
@@ -228,6 +235,7 @@ class QueueActor(LoopActor):
         gone = self._core.flows.pop(message.flow_id, None)
         if gone is None:
             return
+        self._core.parked.discard(message.flow_id)
         self._core.users.pop(message.flow_id, None)
         self._core.watch.binds(len(self._core.flows))
         self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._core.config.name}, flow {gone.flow_id}")
@@ -278,6 +286,8 @@ class QueueActor(LoopActor):
             self.runtime.after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
             return
         actor.reload(message.stored)
+        for flow_id in list(self._core.parked):  # nothing waits for its client any more
+            self._unbind(UnbindFlow(flow_id))
         self._move(self._core.access.renew(number), count_as_failed=True)
 
     # --- configuration ---

@@ -50,6 +50,7 @@ class QueueCore:
         self.expiry = expiry
         self.access: Access = access_for(config)
         self.flows: dict[int, Flow] = {}
+        self.parked: set[int] = set()  # of `flows`, those whose client is away
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under
         self.browsers: dict[int, BoundBrowser] = {}
         self.partitions: list[ActorCell] = []

@@ -56,7 +56,7 @@ class RouterActor(LoopActor):
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
         new = self._space.subscribe(message.topic_filter, subscriber.client, Subscription(subscriber, message.qos))
-        retained = self._space.retained.match(message.topic_filter) if message.wants_retained(new) else []
+        retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
         return SubscriptionAdded(new, retained)
 
     def _unsubscribe(self, message: RemoveSubscription) -> bool:

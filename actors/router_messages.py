@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from actors.directory_messages import QueueHandle
+from messaging.retained import RetainedScan
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
 from messaging.topics import TopicFilter
 
@@ -24,10 +25,10 @@ class AddSubscription:
 
 @dataclass(slots=True)
 class SubscriptionAdded:
-    """The subscription is in force. `retained` is what matched at that moment, and not a message later."""
+    """The subscription is in force. `retained` finds the retained messages, if they are wanted."""
 
     new: bool
-    retained: list[tuple[str, RetainedMessage]]
+    retained: RetainedScan[RetainedMessage] | None
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """The retained set: the last retained message of every topic, found by filter.
 
 It is the other way round from the subscription index: one filter, many topics. A tree with one node per level is
-walked with the list of nodes that the filter has reached, so a wildcard visits what it can match and no more
-[MQTT 3.3.1-9 to 3.3.1-11 want this at each SUBSCRIBE]. When a message is retained, replaced or removed by an empty
+walked along the filter, so a wildcard visits what it can match and no more [MQTT 3.3.1-9 to 3.3.1-11 want this at each
+SUBSCRIBE], and in steps of bounded length. When a message is retained, replaced or removed by an empty
 payload, when a subscription asks for it, and when it expires, is decided elsewhere; where it is stored on disk too.
 Not thread-safe.
 """
@@ -12,6 +12,8 @@ from typing import Final, Generic, NamedTuple, TypeVar, final
 from messaging.topics import LITERAL, PREFIX, REST, REST_OR_NONE, Level, TopicFilter, hidden_from_wildcards
 
 V = TypeVar("V")
+
+ALL: Final = -1
 
 
 class RetainedOverview(NamedTuple):
@@ -29,7 +31,7 @@ class _Node(Generic[V]):
 
     def __init__(self) -> None:
         self.children: dict[str, _Node[V]] | None = None  # None: no child
-        self.slot: tuple[str, V] | None = None  # the topic and its value, as a match returns them
+        self.slot: tuple[str, V] | None = None  # the topic and its value, as a scan returns them
 
 
 @final
@@ -86,19 +88,15 @@ class RetainedTopics(Generic[V]):
 
     def get(self, topic: str) -> V | None:
         """Return the value of one topic, None when it has none."""
-        slot = self._slot(topic)
-        return None if slot is None else slot[1]
+        node = self._node(topic)
+        return None if node is None or node.slot is None else node.slot[1]
 
-    def match(self, topic_filter: TopicFilter) -> list[tuple[str, V]]:
-        """Return each topic that the filter matches, with its value.
-
-        The order depends on nothing but the puts and removals before. A result that is long is the caller's to send
-        in pieces: it is a snapshot, later puts do not change it.
-        """
+    def scan(self, topic_filter: TopicFilter) -> "RetainedScan[V]":
+        """Return a walk over the topics that the filter matches, nothing of which is done yet."""
         if topic_filter.is_literal:
-            slot = self._slot(topic_filter.text)
-            return [] if slot is None else [slot]
-        return _collect(self._root, topic_filter.levels)
+            node = self._node(topic_filter.text)
+            return RetainedScan([] if node is None else [node], ())
+        return RetainedScan([self._root], topic_filter.levels)
 
     def overview(self) -> RetainedOverview:
         """Return the sizes, for operators and tests."""
@@ -123,14 +121,14 @@ class RetainedTopics(Generic[V]):
     def __repr__(self) -> str:
         return f"RetainedTopics({self._topic_count} topics, {self._node_count} nodes)"
 
-    def _slot(self, topic: str) -> tuple[str, V] | None:
+    def _node(self, topic: str) -> _Node[V] | None:
         node = self._root
         for word in topic.split("/"):
             child = _child(node, word)
             if child is None:
                 return None
             node = child
-        return node.slot
+        return node
 
     def _prune(self, path: list[_Node[V]], words: list[str]) -> None:
         """Cut off the end of the path that holds nothing. `path[i]` leads to `path[i + 1]` by `words[i]`."""
@@ -150,26 +148,82 @@ def _child(node: _Node[V], word: str) -> _Node[V] | None:
     return None if node.children is None else node.children.get(word)
 
 
-def _collect(root: _Node[V], levels: tuple[Level, ...]) -> list[tuple[str, V]]:
-    """Return the slots that the levels of a filter lead to."""
-    reached = [root]
-    for depth, level in enumerate(levels):
-        if level.kind == REST_OR_NONE and depth > 0:
-            return _slots_of_trees(reached)
+@final
+class _Frame(Generic[V]):
+    """Sibling nodes that a scan has reached, and which level of its filter comes next."""
+
+    __slots__ = ("depth", "nodes", "place")
+
+    def __init__(self, nodes: list[_Node[V]], depth: int) -> None:
+        self.nodes = nodes
+        self.depth = depth  # ALL: these nodes match, and all below them
+        self.place = 0
+
+
+@final
+class RetainedScan(Generic[V]):
+    """The topics that one filter matches, found some at a time, while the set goes on changing.
+
+    A topic comes with the value it has when the walk gets there. One that is removed before does not come, and one that
+    is new may: whoever subscribes gets it as a live message too. The nodes below one level are listed at once, at eight
+    bytes each; everything else is done as asked for.
+    """
+
+    def __init__(self, nodes: list[_Node[V]], levels: tuple[Level, ...]) -> None:
+        self._levels = levels
+        self._frames: list[_Frame[V]] = [_Frame(nodes, 0)]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing more to come."""
+        return not self._frames
+
+    def take(self, count_max: int, looked_max: int) -> list[tuple[str, V]]:
+        """Return the next topics and values, after a look at no more than `looked_max` nodes: maybe none yet.
+
+        The order depends on nothing but the puts and removals.
+        """
+        found: list[tuple[str, V]] = []
+        frames = self._frames
+        looked = 0
+        while frames and looked < looked_max and len(found) < count_max:
+            frame = frames[-1]
+            if frame.place >= len(frame.nodes):
+                frames.pop()
+                continue
+            node = frame.nodes[frame.place]
+            frame.place += 1
+            looked += 1
+            if self._matches(frame.depth) and node.slot is not None:
+                found.append(node.slot)
+            self._descend(node, frame.depth)
+        while frames and frames[-1].place >= len(frames[-1].nodes):
+            frames.pop()
+        return found
+
+    def _matches(self, depth: int) -> bool:
+        """Return whether nodes that were reached at this depth stand for topics that the filter matches."""
+        if depth == ALL or depth == len(self._levels):
+            return True
+        return depth > 0 and self._levels[depth].kind == REST_OR_NONE
+
+    def _descend(self, node: _Node[V], depth: int) -> None:
+        children = node.children
+        if children is None or depth == len(self._levels):
+            return
+        if depth == ALL:
+            self._frames.append(_Frame(list(children.values()), ALL))
+            return
+        level = self._levels[depth]
         further: list[_Node[V]] = []
-        for node in reached:
-            _step(node, level, depth == 0, further)
-        if level.kind == REST or level.kind == REST_OR_NONE:
-            return _slots_of_trees(further)
-        reached = further
-    return [node.slot for node in reached if node.slot is not None]
+        _step(children, level, depth == 0, further)
+        if further:
+            is_rest = level.kind == REST or level.kind == REST_OR_NONE
+            self._frames.append(_Frame(further, ALL if is_rest else depth + 1))
 
 
-def _step(node: _Node[V], level: Level, is_first: bool, further: list[_Node[V]]) -> None:
+def _step(children: dict[str, _Node[V]], level: Level, is_first: bool, further: list[_Node[V]]) -> None:
     """Append the children that one level of the filter admits; for REST and REST_OR_NONE that is any of them."""
-    children = node.children
-    if children is None:
-        return
     kind, text = level.kind, level.text
     if kind == LITERAL:
         child = children.get(text)
@@ -181,16 +235,3 @@ def _step(node: _Node[V], level: Level, is_first: bool, further: list[_Node[V]])
             continue
         if kind != PREFIX or word.startswith(text):
             further.append(candidate)
-
-
-def _slots_of_trees(roots: list[_Node[V]]) -> list[tuple[str, V]]:
-    """Return the slots of these nodes and of all below them. Uses up the list."""
-    slots: list[tuple[str, V]] = []
-    nodes = roots
-    while nodes:
-        node = nodes.pop()
-        if node.slot is not None:
-            slots.append(node.slot)
-        if node.children is not None:
-            nodes.extend(node.children.values())
-    return slots

@@ -139,9 +139,12 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         before_exactly_once=writes.before_exactly_once,
         wall_ms=connection.runtime.clock.wall_ms,
         too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),
+        later=connection.go_on_later,
     )
     delivering.resend_releases()
-    delivering.retained.resend(connection.runtime.clock.wall_ms())
+    wall_ms = connection.runtime.clock.wall_ms()
+    delivering.retained.resend(wall_ms)
+    delivering.retained.go_on(wall_ms)
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
     return AttachedSession(

@@ -369,6 +369,16 @@ class MqttConnection:
         """Return a session that came when the client had left, with the will it is due."""
         self.directory.inbox.post(SessionReleased(session, will, self.cell))
 
+    def go_on_later(self) -> None:
+        """Have the next slice of retained messages sent when other sockets had their turn."""
+        self.runtime.after(0, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.attached is not None:
+            self.attached.delivering.retained.go_on_later(self._clock.wall_ms())
+            if self.engine.has_output:
+                self.ask_flush()
+
     # --- the end ---
 
     def end(self, reason_code: int, text: str) -> None:

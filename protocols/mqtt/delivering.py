@@ -59,6 +59,7 @@ class DeliveringSide:
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         wall_ms: Callable[[], int],
         too_large: Callable[[int], None],
+        later: Callable[[], None],
     ) -> None:
         self._too_large = too_large  # hears how many messages this client cannot take
         self._wall_ms = wall_ms
@@ -76,7 +77,9 @@ class DeliveringSide:
         for first, end in session.released.ranges():
             self.ids.restore_released(first, end)
         window.take(self.ids.released.total)
-        self.retained = RetainedOut(engine=engine, session=session, ids=self.ids, window=window, too_large=too_large)
+        self.retained = RetainedOut(
+            engine=engine, session=session, ids=self.ids, window=window, too_large=too_large, later=later
+        )
 
     # --- direct messages ---
 

@@ -1,19 +1,27 @@
 """The retained messages that subscriptions of one client have brought, on their way to it.
 
-They come from no queue, so the session itself remembers those that are sent and not answered for.
+They come from no queue, so the session itself remembers what is still to be sent, and what is sent and not answered
+for. They go out in slices, one in a turn of the event loop, as far as the client's credit goes and while it reads what
+it is sent: somebody who subscribes to `#` costs the others little, whatever is retained.
 """
 
-from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
+from messaging.retained import RetainedScan
+from messaging.routing import RetainedMessage
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
 from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds
 from protocols.mqtt.rows_out import RowsOut
-from protocols.mqtt.session import RetainedSent, Session
+from protocols.mqtt.session import RetainedSent, RetainedWanted, Session
+
+SLICE_MESSAGES: Final = 256  # 0.3 ms of work
+SLICE_BYTES: Final = 128 * 1024  # of payload: half of what may wait in a client's socket before it counts as full
+SLICE_NODES: Final = 4096  # of the tree, looked at in vain
 
 
 class RetainedOut:
@@ -27,39 +35,78 @@ class RetainedOut:
         ids: OutboundIds,
         window: CreditWindow[Address],
         too_large: Callable[[int], None],
+        later: Callable[[], None],
     ) -> None:
         self._too_large = too_large
+        self._later = later  # asks for another `go_on` in the next turn
+        self._later_asked = False
         self._engine = engine
         self._session = session
         self._ids = ids
         self._window = window
-        self._line: deque[tuple[MessageBatch, int, int]] = deque()  # batch, QoS, identifier
         self._number = max(session.retained_sent, default=0)
 
     @property
     def waits(self) -> bool:
-        """Whether some wait for credit."""
-        return len(self._line) > 0
+        """Whether there is more to send."""
+        return len(self._session.retained_wanted) > 0
 
-    def add(self, batch: MessageBatch, granted: GrantedSubscription, wall_ms: int) -> None:
-        """Send a message because of a subscription, with RETAIN set [3.3.1-8]."""
-        qos = min(batch.qos, granted.qos)
-        if qos == 0:
-            self._send(batch, 0, 0, granted.identifier, False, wall_ms)
-        else:
-            self._line.append((batch, qos, granted.identifier))
-            self.go_on(wall_ms)
+    def add(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription, wall_ms: int) -> None:
+        """Send what a subscription has brought, with RETAIN set [3.3.1-8]; an older scan for it is given up."""
+        wanted = self._session.retained_wanted
+        wanted.pop(granted.topic_filter.text, None)
+        wanted[granted.topic_filter.text] = RetainedWanted(scan, granted)
+        self.go_on(wall_ms)
+
+    def forget(self, granted: GrantedSubscription) -> None:
+        """Send no more because of a subscription that has ended."""
+        self._session.retained_wanted.pop(granted.topic_filter.text, None)
+
+    def go_on_later(self, wall_ms: int) -> None:
+        """Go on in the turn that was asked for."""
+        self._later_asked = False
+        self.go_on(wall_ms)
 
     def go_on(self, wall_ms: int) -> None:
-        """Send what waits, as far as the credit goes."""
-        line = self._line
-        while line and self._window.available():
-            batch, qos, identifier = line.popleft()
+        """Send a slice of what waits, as far as the credit goes."""
+        all_wanted = self._session.retained_wanted
+        messages = SLICE_MESSAGES
+        bytes_left = SLICE_BYTES
+        while all_wanted and not self._window.is_shut:
+            if messages <= 0 or bytes_left <= 0:
+                self._ask_for_a_turn()
+                return
+            text = next(iter(all_wanted))
+            wanted = all_wanted[text]
+            if not wanted.has_next(messages, SLICE_NODES):
+                if wanted.scan.is_done:
+                    del all_wanted[text]
+                else:
+                    messages = 0  # much was looked at in vain
+                continue
+            batch = wanted.next()
+            qos = min(batch.qos, wanted.granted.qos)
+            if qos and not self._window.available():
+                return  # whoever gives credit calls again
+            wanted.passed()
+            if _is_for(batch, wanted.granted, self._session.client_id, wall_ms):
+                self._send_first(batch, qos, wanted.granted.identifier, wall_ms)
+            messages -= 1
+            bytes_left -= batch.payload_bytes
+
+    def _ask_for_a_turn(self) -> None:
+        if not self._later_asked:
+            self._later_asked = True
+            self._later()
+
+    def _send_first(self, batch: MessageBatch, qos: int, identifier: int, wall_ms: int) -> None:
+        packet_id = 0
+        if qos:
             self._window.take(1)
             self._number += 1
-            run = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE)
-            self._session.retained_sent[self._number] = RetainedSent(run.first_packet_id, batch, qos, identifier)
-            self._send(batch, qos, run.first_packet_id, identifier, False, wall_ms)
+            packet_id = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE).first_packet_id
+            self._session.retained_sent[self._number] = RetainedSent(packet_id, batch, qos, identifier)
+        self._send(batch, qos, packet_id, identifier, False, wall_ms)
 
     def resend(self, wall_ms: int) -> None:
         """Send again, under their ids, those that an earlier connection did not answer for."""
@@ -86,3 +133,11 @@ class RetainedOut:
             for each in self._ids.acknowledge(packet_id, packet_id):
                 self.settled(each.first, each.end)
                 self._window.give(each.end - each.first)
+
+
+def _is_for(batch: MessageBatch, granted: GrantedSubscription, client_id: str, wall_ms: int) -> bool:
+    """Return whether a message has not expired, and is not the client's own where it wants none of those."""
+    headers = batch.headers_of(0)
+    if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
+        return False
+    return not (granted.no_local and batch.publisher == client_id)

@@ -13,7 +13,8 @@ from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
-from messaging.routing import Subscriber
+from messaging.retained import RetainedScan
+from messaging.routing import RetainedMessage, Subscriber
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds
@@ -66,6 +67,32 @@ class RetainedSent:
 
 
 @final
+class RetainedWanted:
+    """What a subscription has brought of the retained messages and is still to be sent."""
+
+    def __init__(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription) -> None:
+        self.scan = scan
+        self.granted = granted
+        self._found: list[tuple[str, RetainedMessage]] = []
+        self._place = 0
+
+    def has_next(self, count_max: int, looked_max: int) -> bool:
+        """Return whether a message is at hand, after looking for some more if there was none."""
+        if self._place >= len(self._found):
+            self._found = self.scan.take(count_max, looked_max)
+            self._place = 0
+        return len(self._found) > 0
+
+    def next(self) -> MessageBatch:
+        """Return the message at hand."""
+        return self._found[self._place][1].batch
+
+    def passed(self) -> None:
+        """Have done with the message at hand."""
+        self._place += 1
+
+
+@final
 class Session:
     """One client's session.
 
@@ -88,6 +115,7 @@ class Session:
         self.was_stored = False  # the store has rows of it
         self.ids_were_stored = False  # and one with packet ids
         self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
+        self.retained_wanted: dict[str, RetainedWanted] = {}  # by filter, in the order subscribed
 
     @property
     def is_durable(self) -> bool:

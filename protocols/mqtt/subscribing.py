@@ -15,6 +15,7 @@ from actors.router_messages import (
     SubscriptionAdded,
 )
 from messaging.queue_config import is_named
+from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
 from protocols.mqtt.binding import bind_flow
@@ -50,7 +51,7 @@ class _Refused(Exception):
         self.reason_code = reason_code
 
 
-Retained = list[tuple[str, RetainedMessage]]
+Retained = RetainedScan[RetainedMessage]
 
 
 async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> None:
@@ -83,8 +84,9 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     if connection.attached is None:
         return
     connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
-    for granted, messages in retained:
-        await _send_retained(connection, granted, messages)
+    wall_ms = connection.runtime.clock.wall_ms()
+    for granted, scan in retained:
+        connection.attached.delivering.retained.add(scan, granted, wall_ms)
     connection.ask_flush()
 
 
@@ -135,7 +137,7 @@ async def _subscribe(
             retained_if_known=request.retain_handling == SEND_ALWAYS,
         )
     )
-    return request.qos, (granted, added.retained)
+    return request.qos, None if added.retained is None else (granted, added.retained)
 
 
 async def _make_queue(connection: "MqttConnection", session: Session) -> None:
@@ -224,6 +226,8 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     revoked = session.table.revoke(filter_text)
     if revoked is None:
         return NO_SUBSCRIPTION_EXISTED
+    if connection.attached is not None:
+        connection.attached.delivering.retained.forget(revoked)
     await connection.services.router.ask(RemoveSubscription(session.subscriber, revoked.topic_filter))
     return SUCCESS
 
@@ -244,22 +248,6 @@ async def _stored(connection: "MqttConnection") -> None:
     attached = connection.attached
     if attached is not None and attached.session.is_durable:
         await attached.writes.store_session(attached.will)
-
-
-async def _send_retained(connection: "MqttConnection", granted: GrantedSubscription, messages: Retained) -> None:
-    """Send what was retained when the subscription came into force, with RETAIN set [3.3.1-8]."""
-    wall_ms = connection.runtime.clock.wall_ms()
-    for _, retained in messages:
-        batch = retained.batch
-        headers = batch.headers_of(0)
-        if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
-            continue
-        attached = connection.attached
-        if attached is None:
-            return
-        if granted.no_local and batch.publisher == attached.session.client_id:
-            continue
-        attached.delivering.retained.add(batch, granted, wall_ms)
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

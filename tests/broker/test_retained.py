@@ -166,3 +166,69 @@ async def test_a_subscription_identifier_is_sent_with_retained_messages_too(brok
     await subscriber.subscribe("t", properties=mqtt.subscription_identifier(7))
     (message,) = await subscriber.messages(1)
     assert (message.values(11), message.values(38)) == ([7], [("k", "v")])
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_subscriber_to_everything_gets_it_in_slices_and_once(broker: RunningBroker, qos: int) -> None:
+    """[3.3.1-9] [3.3.4-9]: more than goes out in one turn, within the Receive Maximum."""
+    publisher = await broker.connect("publisher", 4)
+    topics = [f"many/{number}" for number in range(1000)]
+    publisher.send(*[mqtt.publish(topic, b"kept", level=4, qos=0, retain=True) for topic in topics])
+    await publisher.publish("last", b"kept", qos=1, retain=True)
+    subscriber = await broker.connect(level=5, properties=mqtt.receive_maximum(3))
+    await subscriber.subscribe("#", qos=qos)
+    found = await subscriber.messages(1001)
+    assert sorted(message.topic for message in found) == sorted([*topics, "last"])
+    assert all(message.retain for message in found)
+    await subscriber.is_quiet()
+
+
+async def test_a_subscriber_that_does_not_read_is_sent_no_more_of_what_is_retained(broker: RunningBroker) -> None:
+    """What it leaves unread waits as retained messages, not as bytes of its own; the rest comes when it reads on."""
+    publisher = await broker.connect("publisher", 4)
+    for number in range(600):
+        publisher.send(mqtt.publish(f"large/{number}", bytes(65_536), level=4, qos=0, retain=True))
+    await publisher.publish("last", b"kept", qos=1, retain=True)
+    subscriber = await broker.connect(level=5)
+    subscriber.stop_reading()
+    subscriber.send(mqtt.subscribe(("#", 0), packet_id=1, level=5))
+    counters = broker.node.mqtt.counters
+    sent = -1
+    while sent != counters.bytes_sent:  # until nothing more goes out
+        sent = counters.bytes_sent
+        for _ in range(20):
+            await publisher.round_trip()
+        sent += 20 * 2  # PINGRESPs
+    assert sent < 20 * 1_048_576  # what kernels buffer for a socket, at most; all of it is 37 MiB
+    subscriber.resume_reading()
+    assert len(await subscriber.messages(601)) == 601
+
+
+async def test_what_a_subscription_brings_is_sent_on_over_a_lost_connection(broker: RunningBroker) -> None:
+    """[4.4.0-1]: what was not sent yet is part of the session, as messages of its queue are."""
+    publisher = await broker.connect("publisher", 4)
+    for number in range(5):
+        await publisher.publish(f"t/{number}", b"kept", retain=True)
+    subscriber = await broker.connect_durable("away", properties=mqtt.receive_maximum(2))
+    await subscriber.subscribe("t/+", qos=1)
+    sent = [await subscriber.message() for _ in range(2)]
+    await subscriber.round_trip()
+    await subscriber.vanish()
+    subscriber = await broker.connect_durable("away", properties=mqtt.receive_maximum(2))
+    found = await subscriber.messages(5)
+    assert [each.packet_id for each in found[:2]] == [each.packet_id for each in sent]
+    assert sorted(each.topic for each in found) == [f"t/{number}" for number in range(5)]
+    await subscriber.is_quiet()
+
+
+async def test_unsubscribing_ends_what_the_subscription_brought(broker: RunningBroker) -> None:
+    """[3.10.4-2]."""
+    publisher = await broker.connect("publisher", 4)
+    for number in range(5):
+        await publisher.publish(f"t/{number}", b"kept", retain=True)
+    subscriber = await broker.connect(level=5, properties=mqtt.receive_maximum(2))
+    await subscriber.subscribe("t/+", qos=1)
+    sent = [await subscriber.message() for _ in range(2)]
+    assert await subscriber.unsubscribe("t/+") == [0]
+    subscriber.acknowledge(*sent)
+    await subscriber.is_quiet()

@@ -1,6 +1,6 @@
 """The retained set keeps one value per topic and finds them by filter."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from messaging.retained import RetainedTopics
 from messaging.topics import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
+
+V = TypeVar("V")
 
 MQTT, SMF = Syntax.MQTT, Syntax.SMF
 
@@ -41,13 +43,29 @@ def retained(*topics: str) -> RetainedTopics[str]:
     return held
 
 
+def matched(held: RetainedTopics[V], topic_filter: TopicFilter, *, slice_count: int = 1000) -> list[tuple[str, V]]:
+    """Scan to the end."""
+    scan = held.scan(topic_filter)
+    found: list[tuple[str, V]] = []
+    while not scan.is_done:
+        piece = scan.take(slice_count, 3 * slice_count)
+        assert len(piece) <= slice_count
+        found += piece
+    assert scan.take(1, 1) == []
+    return found
+
+
 def topics_matching(held: RetainedTopics[str], text: str, syntax: Syntax = MQTT) -> list[str]:
-    return sorted(topic for topic, _ in held.match(parse_filter(text, syntax)))
+    return sorted(topic for topic, _ in matched(held, parse_filter(text, syntax)))
 
 
 @settings(max_examples=300)
-@given(steps=st.lists(STEPS, max_size=40), filters=st.lists(MQTT_FILTERS | SMF_FILTERS, min_size=1, max_size=8))
-def test_the_retained_set_agrees_with_a_dict(steps: list[Step], filters: list[TopicFilter]) -> None:
+@given(
+    steps=st.lists(STEPS, max_size=40),
+    filters=st.lists(MQTT_FILTERS | SMF_FILTERS, min_size=1, max_size=8),
+    slice_count=st.integers(1, 5),
+)
+def test_the_retained_set_agrees_with_a_dict(steps: list[Step], filters: list[TopicFilter], slice_count: int) -> None:
     """Goal: no order of changes loses or invents a topic. Method: same steps to a dict, scanned with `matches`."""
     held: RetainedTopics[int] = RetainedTopics()
     model: dict[str, int] = {}
@@ -62,7 +80,7 @@ def test_the_retained_set_agrees_with_a_dict(steps: list[Step], filters: list[To
         assert held.get(topic) == model.get(topic)
     for topic_filter in filters:
         expected = [(topic, value) for topic, value in model.items() if matches(topic_filter, topic)]
-        assert sorted(held.match(topic_filter)) == sorted(expected)
+        assert sorted(matched(held, topic_filter, slice_count=slice_count)) == sorted(expected)
 
 
 @given(topics=st.lists(TOPICS, max_size=30, unique=True))
@@ -78,7 +96,7 @@ def test_a_set_emptied_in_any_order_has_one_node_left(topics: list[str]) -> None
 def test_topics_come_in_an_order_that_a_replay_repeats() -> None:
     """The order follows the puts, not hash values."""
     held = retained("zebra/x", "ant/x", "moth/x")
-    assert [topic for topic, _ in held.match(parse_filter("+/x", MQTT))] == ["zebra/x", "ant/x", "moth/x"]
+    assert [topic for topic, _ in matched(held, parse_filter("+/x", MQTT))] == ["zebra/x", "ant/x", "moth/x"]
 
 
 def test_only_the_last_value_of_a_topic_is_kept() -> None:
@@ -86,7 +104,7 @@ def test_only_the_last_value_of_a_topic_is_kept() -> None:
     held = retained("t")
     assert held.put("t", "new")
     assert held.get("t") == "new"
-    assert held.match(parse_filter("t", MQTT)) == [("t", "new")]
+    assert matched(held, parse_filter("t", MQTT)) == [("t", "new")]
     assert held.count == 1
 
 
@@ -131,13 +149,47 @@ def test_filters_find_the_topics_they_match(text: str, syntax: Syntax, expected:
     assert topics_matching(retained("a", "/a", "a/", "a/b", "a/bx", "a/b/c"), text, syntax) == expected
 
 
-def test_a_result_does_not_change_with_the_set() -> None:
-    """A long result is sent in pieces while publishers go on."""
-    held = retained("a", "b")
-    found = held.match(parse_filter("#", MQTT))
-    held.put("a", "new")
-    held.remove("b")
-    assert sorted(found) == [("a", "A"), ("b", "B")]
+@given(
+    before=st.lists(TOPICS, max_size=30, unique=True),
+    changes=st.lists(STEPS, max_size=30),
+    topic_filter=MQTT_FILTERS | SMF_FILTERS,
+    slice_count=st.integers(1, 4),
+)
+def test_a_scan_goes_on_while_the_set_changes(
+    before: list[str], changes: list[Step], topic_filter: TopicFilter, slice_count: int
+) -> None:
+    """What is there all the time comes once; what comes is what was there then. A change after each slice."""
+    held: RetainedTopics[int] = RetainedTopics()
+    for topic in before:
+        held.put(topic, 0)
+    touched = {topic for topic, _ in changes}
+    scan = held.scan(topic_filter)
+    found: list[str] = []
+    while not scan.is_done:
+        for topic, value in scan.take(slice_count, 8):
+            assert held.get(topic) == value
+            assert matches(topic_filter, topic)
+            found.append(topic)
+        if changes:
+            topic, new = changes.pop()
+            if new is None:
+                held.remove(topic)
+            else:
+                held.put(topic, new)
+            held.check()
+    steady = [topic for topic in before if topic not in touched and matches(topic_filter, topic)]
+    assert sorted(topic for topic in found if topic not in touched) == sorted(steady)
+
+
+def test_a_scan_that_finds_nothing_stops_after_the_nodes_it_may_look_at() -> None:
+    """Somebody who asks for `+/no` costs the loop no more than a slice at a time."""
+    held = retained(*[f"{number}/yes" for number in range(100)])
+    scan = held.scan(parse_filter("+/no", MQTT))
+    looks = 0
+    while not scan.is_done:
+        assert scan.take(10, 10) == []
+        looks += 1
+    assert looks > 9
 
 
 def test_the_deepest_topic_is_found() -> None:
