@@ -310,6 +310,7 @@ class PageRead:
     first_sequence: int
     runs: list[tuple[int, MessageBatch]]
     damage: str  # empty when the page was read
+    failed: bool = False  # the store could not be read: it says nothing about the page
 
 
 @dataclass(slots=True)

@@ -56,6 +56,7 @@ from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 from messaging.standing import key_standing
 
+READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
 
@@ -290,7 +291,9 @@ class Partition:
             self._page_out()
 
     def _page_read(self, message: PageRead) -> None:
-        if message.damage:
+        if message.failed:
+            self._runtime.after(READ_AGAIN_MS, lambda: self._read_again(message.first_sequence))
+        elif message.damage:
             # Set aside first: giving up its messages deletes the page in the same commit.
             assert self._spool is not None
             self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
@@ -298,6 +301,11 @@ class Partition:
             page_damaged(self._ledger, message.first_sequence)
         else:
             page_loaded(self._ledger, message.first_sequence, message.runs)
+
+    def _read_again(self, page_first: int) -> None:
+        """Ask for a page again: what a disk cannot give now is not lost."""
+        if not self._address.closed and self._reader is not None:
+            self._reader.read(ReadPage(self._address, self._partition_id, page_first))
 
     # --- effects ---
 

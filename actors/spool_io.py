@@ -182,7 +182,8 @@ def read_page(store: Store, request: ReadPage) -> PageRead:
     except DamagedRecord as error:
         return PageRead(first, [], str(error))
     except StorageError as error:
-        return PageRead(first, [], f"reading failed: {error}")
+        log.warning("a page of partition %d cannot be read now: %s", request.partition_id, error)
+        return PageRead(first, [], "", failed=True)
 
 
 def store_has_room(store: Store) -> bool:

@@ -261,6 +261,10 @@ def _damage(world: World, step: Step) -> None:
     world.image.pages[key] = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
 
 
+def _unreadable(world: World, step: Step) -> None:
+    world.faults.reads_fail += 1 + step.amount % 4
+
+
 def _break(world: World, step: Step) -> None:
     """Have a partition's actor fail, a few times or too often."""
     queues = queues_of(world.node)
@@ -307,5 +311,6 @@ ACTIONS: Final[dict[str, Callable[[World, Step], None]]] = {
     "refuse": _refuse,
     "slow": _slow,
     "damage": _damage,
+    "unreadable": _unreadable,
     "break": _break,
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 40
+SEEDS = 30
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway")
 
 

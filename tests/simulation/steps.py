@@ -50,6 +50,7 @@ WEIGHTS = {
     "refuse": 0.6,
     "slow": 1.5,
     "damage": 0.3,
+    "unreadable": 0.5,
     "break": 0.7,
 }
 ALWAYS = ("publish", "connect", "consume", "settle", "mode", "create", "room")
