@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final, final
 
-NEVER_REACHED: Final = 1 << 62
+NEVER_REACHED: Final = 1 << 60  # of the integers that compiled code compares without making objects
 PERCENT_MAX: Final = 100
 VALUE_MAX: Final = 0xFFFF_FFFF
 PAIR_FORM: Final = re.compile(r"([0-9]{1,10})/([0-9]{1,10})(%?)")

@@ -24,6 +24,7 @@ import httpx
 START_S: Final = 20  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 15  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 30
+TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "actors", "events", "explain")
 PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working directory must not hide what is installed
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
@@ -241,7 +242,7 @@ class GatewayProcess:
     def _address_for(self, arguments: tuple[str, ...]) -> list[str]:
         if arguments[0] in ("pub", "sub"):
             return ["--port", str(self.mqtt_port)]
-        return ["--url", self.admin_url] if arguments[0] in ("queue", "actors") else []
+        return ["--url", self.admin_url] if arguments[0] in TALKING_TO_THE_ADMIN_PORT else []
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> None:

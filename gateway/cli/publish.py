@@ -118,7 +118,7 @@ class _Publisher:
         else:
             self._early.add(mid)
         if reason.is_failure:
-            self.refusals.append(str(reason))
+            self.refusals.append(getattr(properties, "ReasonString", "") or str(reason))
         else:
             self.confirmed_count += 1
 

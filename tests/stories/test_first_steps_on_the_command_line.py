@@ -51,6 +51,20 @@ def test_the_three_commands_of_the_readme_take_a_message_from_publisher_to_consu
     assert node.held_count("orders") == 0
 
 
+def test_a_refused_message_is_explained(node: GatewayProcess) -> None:
+    """What a publisher is told, what `explain` says beforehand, and what operators see afterwards."""
+    says(node.command("queue", "create", "orders", "--subscription", "orders/>", "--attribute", "max_msg_size=4"))
+    explained = json.loads(says(node.command("explain", "publish", "orders/eu", "--size", "5", "--json")))
+    assert (explained["verdict"], explained["destinations"][0]["filter"]) == ("refused", "orders/>")
+
+    published = node.command("pub", "--topic", "orders/eu", "--message", "hello")
+    assert published.returncode == 1
+    assert explained["reason"] in published.stderr
+
+    assert "Queue orders created" in says(node.command("events"))
+    assert "nothing-waits" in says(node.command("explain", "key", "orders", "customer-7"))
+
+
 def test_a_message_waits_until_somebody_consumes_it(node: GatewayProcess) -> None:
     says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
     says(node.command("pub", "--topic", "orders/eu", "--message", "first", "--message", "second"))
