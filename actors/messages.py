@@ -105,14 +105,6 @@ class BrowsedMessage:
 
 
 @dataclass(slots=True)
-class ExplainKey:
-    """Ask of a partition, or of a queue that asks its partition: where a key stands. Answered with a KeyStanding."""
-
-    key: str
-    partition_number: int
-
-
-@dataclass(slots=True)
 class PurgePartition:
     """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
 

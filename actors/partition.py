@@ -11,6 +11,7 @@ from actors.browsing import PartitionBrowse
 from actors.burying import bury
 from actors.data_messages import WAKE, Append, Deliveries, Resume, Settle, Settled, Store, Wake
 from actors.errands import ErrandAnswer, ErrandPlace
+from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.inbox import Inbox
 from actors.messages import (
@@ -21,7 +22,6 @@ from actors.messages import (
     CloseLedger,
     DescribePartition,
     Detach,
-    ExplainKey,
     PageOut,
     PageRead,
     PagesWritten,

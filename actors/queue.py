@@ -11,6 +11,7 @@ from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
 from actors.directory_messages import DeleteQueue
+from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
@@ -31,7 +32,6 @@ from actors.messages import (
     DescribePartition,
     DescribeQueue,
     Detach,
-    ExplainKey,
     FlowGone,
     FlowOverview,
     FlowState,

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import DescribeQueue, ExplainKey, QueueOverview
+from actors.explain_messages import ExplainKey
+from actors.messages import DescribeQueue, QueueOverview
 from gateway.explain_publish import Specimen, explain_publish, explain_queue
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.ports import QueueNotFound
