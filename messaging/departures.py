@@ -8,6 +8,7 @@ Deliberately elsewhere: why a message departs and where to (messaging.dead_lette
 (storage.spool_plan).
 """
 
+from messaging.gaps import GAP_MOVED
 from messaging.ledger import Ledger
 from messaging.settlement import TO_DMQ_FAILED
 
@@ -26,6 +27,7 @@ def left(ledger: Ledger, first: int, end: int) -> None:
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
     for start, stop in ledger.leaving.remove(first, end):
+        ledger.gaps.note(GAP_MOVED, start, stop)
         ledger.remove(start, stop)
     effects.settled_written = was_worth_a_commit
 

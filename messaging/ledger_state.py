@@ -6,6 +6,7 @@ told outside when it does. Deliberately elsewhere: who gets what and when (messa
 
 from messaging.effects import Effects
 from messaging.flows import DeliveryRules, LedgerFlow
+from messaging.gaps import GapReasons
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import Segment, SegmentList
@@ -39,6 +40,7 @@ class LedgerState:
         self.waiting_bytes = 0
         self.memory_bytes = 0  # of the batches that segments hold
         self.effects = Effects()
+        self.gaps = GapReasons()  # why sequences went that no consumer settled
         self.segments = SegmentList()
         self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
         self.paged_end = 0  # no page reaches further
@@ -60,6 +62,15 @@ class LedgerState:
             count += stop - start
             self.requeued.remove(start, stop)
             self._discard(start, stop, reason, "")
+        return count
+
+    def consume(self, first: int, end: int) -> int:
+        """Settle those of `[first, end)` that nobody holds, for a reader that took them by itself; return how many."""
+        count = 0
+        for start, stop in self.held_by_nobody(first, end):
+            count += stop - start
+            self.requeued.remove(start, stop)
+            self._settle(start, stop)
         return count
 
     def held_by_nobody(self, first: int, end: int) -> list[tuple[int, int]]:
@@ -99,6 +110,7 @@ class LedgerState:
     def discard_for_good(self, first: int, end: int, reason: str) -> None:
         """Drop messages that nobody holds."""
         self.effects.discard(reason, end - first)
+        self.gaps.note(reason, first, end)
         self._settle(first, end)
 
     def _settle(self, first: int, end: int) -> None:

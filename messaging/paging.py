@@ -8,7 +8,7 @@ from typing import final
 
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
-from messaging.publication import UNWRITTEN
+from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
 from messaging.settlement import DISCARD_DAMAGED
@@ -24,46 +24,63 @@ class PagePlan:
         self.runs = runs  # first sequence and batch of each segment, ascending
 
 
+@final
+class PagePlanner:
+    """Gathers stretches, offered oldest first, into pages of about `page_bytes` of payload."""
+
+    def __init__(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> None:
+        self.plans: list[PagePlan] = []
+        self._page_bytes = page_bytes
+        self._bytes_to_free = bytes_to_free
+        self._through_record = through_record
+        self._runs: list[tuple[int, MessageBatch]] = []
+        self._page_held = 0
+        self._end = 0
+
+    def offer(self, first: int, end: int, batch: MessageBatch | None, publication: Publication | None) -> bool:
+        """Take a stretch if the journal has it and nothing else has; return whether more is wanted."""
+        pageable = batch is not None and self._is_stored(publication)
+        if not pageable or self._page_held >= self._page_bytes:
+            self.finish()
+        if pageable and batch is not None:
+            self._runs.append((first, batch))
+            self._page_held += batch.payload_bytes
+            self._bytes_to_free -= batch.memory_bytes()
+            self._end = end
+        return self._bytes_to_free > 0
+
+    def finish(self) -> list[PagePlan]:
+        """End the page at hand; return all plans so far."""
+        if self._runs:
+            self.plans.append(PagePlan(self._runs[0][0], self._end, self._runs))
+            self._runs = []
+            self._page_held = 0
+        return self.plans
+
+    def _is_stored(self, publication: Publication | None) -> bool:
+        """Return whether the journal has it, and nothing but the journal, in a record up to `through_record`."""
+        if publication is None or publication.record_number == UNWRITTEN or not publication.confirmed:
+            return False  # with a number and no confirmation its record is being written, and that may fail
+        return self._through_record is None or publication.record_number <= self._through_record
+
+
 def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
     """Choose the oldest batches in memory, about `bytes_to_free` of them, in pages of about `page_bytes` of payload.
 
     Batches that the journal has not got yet are passed over: durability comes first, and may make them unnecessary.
     With `through_record` only what lies in journal records up to that one is chosen.
     """
-    plans: list[PagePlan] = []
-    runs: list[tuple[int, MessageBatch]] = []
-    page_held = 0
-    freed = 0
-    previous_end = 0
+    planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
     segments = ledger.segments
     segment = segments.at_or_after(ledger.pageable_from)
     while segment is not None and segment.page is not None:  # not to be looked at again the next time
         ledger.pageable_from = segment.end
         segment = segments.at_or_after(segment.end)
-    while segment is not None and freed < bytes_to_free:
-        batch = segment.batch
-        pageable = batch is not None and _is_stored(segment, through_record)
-        if runs and (not pageable or page_held >= page_bytes):
-            plans.append(PagePlan(runs[0][0], previous_end, runs))
-            runs = []
-            page_held = 0
-        if pageable and batch is not None:
-            runs.append((segment.first, batch))
-            page_held += batch.payload_bytes
-            freed += batch.memory_bytes()
-            previous_end = segment.end
+    wanted = bytes_to_free > 0
+    while segment is not None and wanted:
+        wanted = planner.offer(segment.first, segment.end, segment.batch, segment.publication)
         segment = segments.at_or_after(segment.end)
-    if runs:
-        plans.append(PagePlan(runs[0][0], previous_end, runs))
-    return plans
-
-
-def _is_stored(segment: Segment, through_record: int | None) -> bool:
-    """Return whether the journal has the segment, and nothing but the journal, in a record up to `through_record`."""
-    publication = segment.publication
-    if publication is None or publication.record_number == UNWRITTEN or not publication.confirmed:
-        return False  # with a number and no confirmation its record is being written, and that may fail
-    return through_record is None or publication.record_number <= through_record
+    return planner.finish()
 
 
 def pages_written(ledger: Ledger, plan: PagePlan) -> None:

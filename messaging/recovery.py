@@ -8,6 +8,7 @@ so everything recovered is flagged as possibly delivered before; after a clean s
 from typing import final
 
 from messaging.batch import MessageBatch
+from messaging.gaps import GAP_NEVER_USED
 from messaging.ledger import Ledger
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
@@ -18,11 +19,12 @@ from messaging.segments import Page, Segment
 class StoredPage:
     """A page as the directory of the store shows it."""
 
-    def __init__(self, first: int, end: int, payload_bytes: int, message_count: int) -> None:
+    def __init__(self, first: int, end: int, payload_bytes: int, message_count: int, arrived_ms: int = 0) -> None:
         self.first = first
         self.end = end
         self.payload_bytes = payload_bytes
         self.message_count = message_count
+        self.arrived_ms = arrived_ms  # wall clock, of the oldest; 0: not known
 
 
 @final
@@ -142,6 +144,7 @@ def _settle_gaps(ledger: Ledger, settled: RangeSet, segments: list[Segment], nex
     for first, end in [*[(segment.first, segment.end) for segment in segments], (next_sequence, next_sequence)]:
         for gap_first, gap_end in settled.outside(previous_end, first):
             settled.add(gap_first, gap_end)
+            ledger.gaps.note(GAP_NEVER_USED, gap_first, gap_end)
             if ledger.durable:
                 ledger.effects.settle(gap_first, gap_end)
         previous_end = end

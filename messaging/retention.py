@@ -1,0 +1,386 @@
+"""What a partition keeps for readers, whatever its consumers have settled: for replay, and for durable cursors.
+
+The log stands beside the ledger and holds the same batches and pages as a second, independent holder: each counts its
+rows in a publication's `open_count`, and a page is deleted when neither needs it. So nothing in the ledger changes,
+and where nobody asked for a log there is none.
+
+Everything unsettled since the log began is in it. What is settled goes oldest first, once it is over the queue's
+bounds and no reader holds it. Deliberately elsewhere: reading (messaging.range_plan), who holds what
+(messaging.cursors), when to look (actors.partition).
+"""
+
+from bisect import bisect_right
+from typing import Final, final
+
+from messaging.batch import MessageBatch
+from messaging.ledger import Ledger
+from messaging.paging import PagePlan, PagePlanner
+from messaging.publication import Publication
+from messaging.recovery import StoredPartition
+from messaging.stretches import NO_PAGE, Stretch, journaled, paged
+
+HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
+LOOKED_AT_MAX: Final = 256  # stretches for each trim: what cannot go yet must not be walked over and over
+
+
+@final
+class RetentionRules:
+    """How long settled messages are kept. Shared by a queue's partitions; the queue changes it. 0: no such bound."""
+
+    def __init__(self, *, time_ms: int = 0, size_bytes: int = 0) -> None:
+        self.time_ms = time_ms  # since the broker took the message
+        self.size_bytes = size_bytes  # payload bytes of settled messages, in each partition
+
+    def on(self) -> bool:
+        """Return whether anything is kept without a reader that asks for it."""
+        return self.time_ms > 0 or self.size_bytes > 0
+
+
+@final
+class RetainedLog:
+    """The log of one partition. It is inactive, and costs nothing, until a rule or a reader wants it.
+
+    Invariants: stretches ascend without overlap; a stretch has a batch and a publication, or a page; `payload_bytes`
+    and `memory_bytes` are their sums.
+    """
+
+    def __init__(self, ledger: Ledger, rules: RetentionRules) -> None:
+        self.ledger = ledger
+        self.rules = rules
+        self.active = False
+        self.payload_bytes = 0
+        self.memory_bytes = 0
+        self.bytes_end = 0  # payload bytes that ever came in
+        self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
+        self._held_from = HELD_BY_NOBODY
+        self._firsts: list[int] = []
+        self._stretches: list[Stretch] = []
+        self._pages: set[int] = set()
+        self._pageable_from = 0  # nothing below waits for a page
+        self._look_from = 0
+        self._synced = 0
+
+    # --- what comes in ---
+
+    def append(self, first: int, batch: MessageBatch, publication: Publication | None) -> None:
+        """Take a batch that the ledger has just numbered."""
+        assert publication is not None, "only durable queues have a log"
+        publication.open_count += batch.count
+        self._add(journaled(first, batch, publication))
+
+    def open(self) -> None:
+        """Begin, with what the ledger holds now."""
+        assert not self.active, "a log is opened once"
+        self.active = True
+        for segment in self.ledger.segments.all():
+            page, batch, publication = segment.page, segment.batch, segment.publication
+            size = segment.bytes_left if batch is None else batch.payload_bytes
+            if page is None and publication is not None and batch is not None:
+                if not publication.refused:
+                    self.append(segment.first, batch, publication)
+                continue
+            assert page is not None, "a durable segment is in the journal or in a page"
+            last = self._stretches[-1] if self._stretches else None
+            if last is not None and last.page_first == page.first:  # read back, a page is several segments
+                self._grow(last, segment.end, size)
+            else:
+                self._add(paged(page.first, segment.first, segment.end, size, 0))
+
+    def restore(self, stored: StoredPartition) -> None:
+        """Begin with what the store held of the partition, settled or not; after messaging.recovery.restore."""
+        self.active = True
+        found = [paged(each.first, each.first, each.end, each.payload_bytes, each.arrived_ms) for each in stored.pages]
+        pages = sorted([(each.first, each.end) for each in stored.pages])
+        for batch in stored.batches:
+            if not _lies_in(pages, batch.first):
+                batch.publication.open_count += batch.batch.count
+                found.append(journaled(batch.first, batch.batch, batch.publication))
+        found.sort(key=_first_of)
+        for stretch in found:
+            self._add(stretch)
+
+    def renewed(self, ledger: Ledger) -> "RetainedLog":
+        """Return an inactive log beside another ledger of the partition, with the same rules and holds."""
+        log = RetainedLog(ledger, self.rules)
+        log.holds = dict(self.holds)
+        log._held_from = self._held_from
+        return log
+
+    # --- what goes ---
+
+    def hold(self, reader: str, sequence: int) -> None:
+        """Keep everything from `sequence` on for a reader; an earlier hold of its own is replaced."""
+        self.holds[reader] = sequence
+        self._held_from = min(self.holds.values())
+
+    def let_go(self, reader: str) -> None:
+        """End a reader's hold."""
+        self.holds.pop(reader, None)
+        self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
+
+    def look_after(self, wall_ms: int) -> None:
+        """Open, trim or close, as rules and readers have it; what may go is left in the ledger's effects."""
+        if not self.rules.on() and not self.holds:
+            if self.active:
+                self._close()
+            return
+        if not self.active:
+            self.open()
+        self._trim(wall_ms)
+
+    def withdraw(self, first: int, end: int) -> None:
+        """Take out what could not be stored: its publisher knows, and no reader may see it."""
+        index = self._index_of(first)
+        while index < len(self._stretches) and self._stretches[index].first < end:
+            stretch = self._stretches[index]
+            if stretch.publication is not None and stretch.publication.refused:
+                self._release(stretch)
+                del self._stretches[index]
+                del self._firsts[index]
+            else:
+                index += 1
+
+    def abandon(self) -> None:
+        """Let go of everything: the queue is gone. Only the ledger's `effects.drained` is left to be carried out."""
+        for stretch in self._stretches:
+            if stretch.publication is not None:
+                self.ledger.close(stretch.publication, stretch.end - stretch.first)
+        self._forget()
+
+    def needs_page(self, page_first: int) -> bool:
+        """Return whether a page has to stay, whatever the ledger needs."""
+        return page_first in self._pages
+
+    def droppable(self, page_firsts: list[int]) -> list[int]:
+        """Return which of the pages that the ledger or this log gave up neither needs, each once."""
+        return [each for each in dict.fromkeys(page_firsts) if each not in self._pages]
+
+    # --- pages ---
+
+    def plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
+        """Choose the oldest batches in memory, as messaging.paging.plan_pages does; the ledger's are among them."""
+        planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
+        index = self._index_of(self._pageable_from)
+        stretches = self._stretches
+        while index < len(stretches) and stretches[index].batch is None:
+            self._pageable_from = stretches[index].end
+            index += 1
+        wanted = bytes_to_free > 0
+        while index < len(stretches) and wanted:
+            stretch = stretches[index]
+            wanted = planner.offer(stretch.first, stretch.end, stretch.batch, stretch.publication)
+            index += 1
+        return planner.finish()
+
+    def pages_written(self, plan: PagePlan) -> None:
+        """Put the page in the place of the stretches it was planned from: the store has it now."""
+        start = self._index_of(plan.first)
+        stop = start
+        size = 0
+        while stop < len(self._stretches) and self._stretches[stop].first < plan.end:
+            stretch = self._stretches[stop]
+            size += stretch.payload_bytes
+            self._release(stretch)
+            stop += 1
+        if start == stop:
+            return  # trimmed meanwhile: the ledger drops the page, or deletes it later
+        oldest = self._stretches[start]
+        page = paged(plan.first, oldest.first, self._stretches[stop - 1].end, size, oldest.arrived_ms)
+        page.bytes_before = oldest.bytes_before
+        self._stretches[start:stop] = [page]
+        self._firsts[start:stop] = [page.first]
+        self.payload_bytes += size
+        self._pages.add(plan.first)
+
+    # --- what can be seen ---
+
+    def at_or_after(self, sequence: int) -> Stretch | None:
+        """Return the stretch that holds `sequence`, else the next one, else None."""
+        index = self._index_of(sequence)
+        return self._stretches[index] if index < len(self._stretches) else None
+
+    def low(self) -> int:
+        """Return the first sequence that may be read."""
+        if self.active:
+            return self._stretches[0].first if self._stretches else self.ledger.next_sequence
+        return self.ledger.floor
+
+    def settled_bytes(self) -> int:
+        """Return the payload bytes that are kept beyond their settlement."""
+        return max(0, self.payload_bytes - self.ledger.waiting_bytes) if self.active else 0
+
+    def synced_end(self) -> int:
+        """Return the first sequence that is neither in the store nor settled; readers may go up to it."""
+        segments = self.ledger.segments
+        while self._synced < self.ledger.next_sequence:
+            publication: Publication | None = None
+            if self.active:
+                stretch = self.at_or_after(self._synced)
+                if stretch is None:
+                    break
+                publication, first, end = stretch.publication, stretch.first, stretch.end
+            else:
+                segment = segments.at_or_after(self._synced)
+                if segment is None:
+                    break
+                publication, first, end = segment.publication, segment.first, segment.end
+            if publication is not None and not publication.confirmed and not publication.refused:
+                self._synced = max(self._synced, first)
+                return self._synced
+            self._synced = end
+        self._synced = self.ledger.next_sequence
+        return self._synced
+
+    def bytes_at(self, sequence: int) -> int:
+        """Return the payload bytes that came into the log before `sequence`; within a stretch by average."""
+        stretch = self.at_or_after(sequence)
+        if stretch is None:
+            return self.bytes_end
+        behind = max(0, sequence - stretch.first)
+        return stretch.bytes_before + stretch.payload_bytes * behind // (stretch.end - stretch.first)
+
+    def cut(self, first: int, bytes_max: int) -> int:
+        """Return where a range from `first` ends that has at most `bytes_max` of payload, or one stretch at least."""
+        limit = self.bytes_at(first) + bytes_max
+        end = first
+        index = self._index_of(first)
+        while index < len(self._stretches) and (end == first or self._stretches[index].bytes_before < limit):
+            stretch = self._stretches[index]
+            count = stretch.end - stretch.first
+            room = limit - stretch.bytes_before
+            if room < stretch.payload_bytes and end > first:
+                return max(end, stretch.first + count * room // stretch.payload_bytes)
+            end = stretch.end
+            index += 1
+        return max(end, first)
+
+    def first_since(self, wall_ms: int) -> int:
+        """Return a sequence before which everything arrived before `wall_ms`; at most one page too early."""
+        found = self.low()
+        for stretch in self._stretches:
+            if stretch.arrived_ms >= wall_ms:
+                break
+            found = stretch.first
+        return found
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._firsts == [stretch.first for stretch in self._stretches]
+        previous_end = 0
+        for stretch in self._stretches:
+            assert previous_end <= stretch.first < stretch.end, "stretches ascend without overlap"
+            assert (stretch.batch is None) == (stretch.page_first != NO_PAGE), "a stretch lies in one place"
+            assert (stretch.batch is None) == (stretch.publication is None), "what is in memory is in the journal"
+            previous_end = stretch.end
+        assert sum([stretch.payload_bytes for stretch in self._stretches]) == self.payload_bytes
+        held = [stretch.batch.memory_bytes() for stretch in self._stretches if stretch.batch is not None]
+        assert sum(held) == self.memory_bytes
+        assert {each.page_first for each in self._stretches if each.page_first != NO_PAGE} == self._pages
+        if self.active:
+            for segment in self.ledger.segments.all():
+                found = self.at_or_after(segment.first)
+                assert found is not None, "everything unsettled is in the log"
+                assert found.first <= segment.first or segment.publication is not None
+
+    def _add(self, stretch: Stretch) -> None:
+        stretch.bytes_before = self.bytes_end
+        self._firsts.append(stretch.first)
+        self._stretches.append(stretch)
+        self.bytes_end += stretch.payload_bytes
+        self.payload_bytes += stretch.payload_bytes
+        if stretch.batch is not None:
+            self.memory_bytes += stretch.batch.memory_bytes()
+        else:
+            self._pages.add(stretch.page_first)
+
+    def _grow(self, stretch: Stretch, end: int, size: int) -> None:
+        stretch.end = end
+        stretch.payload_bytes += size
+        self.payload_bytes += size
+        self.bytes_end += size
+
+    def _index_of(self, sequence: int) -> int:
+        """Return the place of the stretch that holds `sequence`, else of the next one."""
+        index = bisect_right(self._firsts, sequence) - 1
+        if index >= 0 and sequence < self._stretches[index].end:
+            return index
+        return index + 1
+
+    def _trim(self, wall_ms: int) -> None:
+        """Let the oldest settled stretches go that are over a bound and that nobody holds."""
+        too_old_ms = wall_ms - self.rules.time_ms if self.rules.time_ms else 0
+        size_max = self.rules.size_bytes
+        settled_bytes = self.settled_bytes()
+        start = self._index_of(self._look_from)
+        index = start
+        kept: list[Stretch] = []
+        stretches = self._stretches
+        finished = False
+        while index < len(stretches) and index - start < LOOKED_AT_MAX:
+            stretch = stretches[index]
+            over = (size_max > 0 and settled_bytes > size_max) or self._arrived_before(index, too_old_ms)
+            if stretch.end > self._held_from or (self.rules.on() and not over):
+                finished = True
+                break
+            if self._is_live(stretch):
+                kept.append(stretch)
+            else:
+                self._release(stretch)
+                settled_bytes -= stretch.payload_bytes
+            index += 1
+        self._look_from = 0 if finished or index == len(stretches) else stretches[index].first
+        if len(kept) < index - start:
+            stretches[start:index] = kept
+            self._firsts[start:index] = [stretch.first for stretch in kept]
+
+    def _arrived_before(self, index: int, wall_ms: int) -> bool:
+        """Return whether all of a stretch arrived before: the next one's oldest is not older than its newest."""
+        if index + 1 < len(self._stretches):
+            index += 1
+        arrived_ms = self._stretches[index].arrived_ms
+        return 0 < arrived_ms < wall_ms
+
+    def _is_live(self, stretch: Stretch) -> bool:
+        segment = self.ledger.segments.at_or_after(stretch.first)
+        return segment is not None and segment.first < stretch.end
+
+    def _release(self, stretch: Stretch) -> None:
+        """Count a stretch out, and give up its place in the store. The caller takes it out of the lists."""
+        self.payload_bytes -= stretch.payload_bytes
+        if stretch.batch is not None:
+            self.memory_bytes -= stretch.batch.memory_bytes()
+        if stretch.publication is not None:
+            self.ledger.close(stretch.publication, stretch.end - stretch.first)
+        if stretch.page_first != NO_PAGE:
+            self._pages.discard(stretch.page_first)
+            self.ledger.effects.dropped_pages.append(stretch.page_first)
+
+    def _close(self) -> None:
+        """Keep no more than the ledger does."""
+        for stretch in self._stretches:
+            page_is_live = stretch.page_first != NO_PAGE and self._is_live(stretch)
+            if page_is_live:
+                self._pages.discard(stretch.page_first)
+            else:
+                self._release(stretch)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.active = False
+        self.payload_bytes = 0
+        self.memory_bytes = 0
+        self._firsts = []
+        self._stretches = []
+        self._pages = set()
+        self._pageable_from = 0
+        self._look_from = 0
+
+
+def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:
+    """Return whether one of the ascending stretches holds the sequence."""
+    index = bisect_right(pages, (sequence, HELD_BY_NOBODY)) - 1
+    return index >= 0 and sequence < pages[index][1]
+
+
+def _first_of(stretch: Stretch) -> int:
+    return stretch.first

@@ -1,0 +1,219 @@
+"""What is kept beyond its settlement: all that somebody needs, nothing else, and consumers do not notice."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from messaging.gaps import GAP_SETTLED, Gap
+from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED, RELEASED
+from unit.cores.logged_partition import LoggedPartition
+from unit.cores.messages import batch_of, numbered
+
+WHAT = [
+    *["append", "append", "append unstored", "journal", "page out", "plan", "write", "deliver", "deliver"],
+    *["accept", "accept", "accept", "fail", "release", "hold", "let go", "keep", "keep nothing"],
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(WHAT),
+        st.integers(1, 20),
+        st.integers(1, 12),
+    ),
+    max_size=50,
+)
+OUTCOMES = {"accept": ACCEPTED, "fail": FAILED, "release": RELEASED}
+
+
+class Steps:
+    """Carries out drawn steps, and knows which sequences somebody is entitled to read."""
+
+    def __init__(self, *, with_log: bool, limit: int, page_bytes: int) -> None:
+        self.with_log = with_log
+        self.page_bytes = page_bytes
+        self.partition = LoggedPartition(limit=limit)
+        self.planned = self.partition.plan(page_bytes=1)
+        self.entitled_from = 1 << 62
+
+    def take(self, step: str, first: int, count: int) -> None:
+        partition = self.partition
+        match step:
+            case "append" | "append unstored":
+                partition.append(numbered(count), stored=step == "append")
+            case "journal":
+                partition.journal()
+            case "page out":
+                if not self.planned:
+                    partition.page_out(page_bytes=self.page_bytes)
+            case "plan":
+                self.planned = self.planned or partition.plan(page_bytes=self.page_bytes)
+            case "write":
+                for plan in self.planned:
+                    partition.written(plan)
+                self.planned = []
+            case "deliver":
+                partition.deliver()
+            case "accept" | "fail" | "release":
+                partition.settle(first, first + count, OUTCOMES[step])
+            case _ if self.with_log:
+                self.change_log(step, first)
+        partition.look_after()
+
+    def change_log(self, step: str, first: int) -> None:
+        partition = self.partition
+        held = partition.log.holds.get("reader")
+        if step == "hold":
+            low = partition.log.low() if held is None else held
+            partition.log.hold("reader", max(low, first))
+        elif step == "let go":
+            partition.log.let_go("reader")
+        else:
+            partition.rules.size_bytes = 10 if step == "keep" else 0
+
+    def check_reading(self) -> None:
+        """Everything unsettled and everything held can be read; what cannot is told as a gap, once."""
+        partition = self.partition
+        end = partition.ledger.next_sequence
+        at = 1
+        seen: set[int] = set()
+        while at < partition.log.synced_end():
+            found, gaps, next_at = partition.read(at, end, bytes_max=7)
+            told = [sequence for gap in gaps for sequence in range(gap.first, gap.end)]
+            assert sorted([*found, *told]) == list(range(at, next_at)), "each sequence once"
+            assert found == {sequence: partition.payloads[sequence] for sequence in found}
+            seen |= found.keys()
+            at = next_at
+        unsettled = partition.ledger.settled.outside(partition.ledger.floor, end)
+        wanted = {each for first, stop in unsettled for each in range(first, stop)}
+        held_from = partition.log.holds.get("reader", end)
+        if partition.log.active:
+            wanted |= set(range(max(held_from, partition.log.low()), end))
+        assert {each for each in wanted if each < partition.log.synced_end()} <= seen
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=STEPS, page_bytes=st.sampled_from([1, 10, 50]), limit=st.sampled_from([1, 4, 100]))
+def test_consumers_see_the_same_with_a_log_and_without_and_nothing_is_left_over(
+    steps: list[tuple[str, int, int]], page_bytes: int, limit: int
+) -> None:
+    """Goal: the log is invisible, complete, and lets go of all. Method: the same steps with and without, compared."""
+    logged = Steps(with_log=True, limit=limit, page_bytes=page_bytes)
+    plain = Steps(with_log=False, limit=limit, page_bytes=page_bytes)
+    for step in steps:
+        logged.take(*step)
+        plain.take(*step)
+        logged.check_reading()
+    for each in (logged, plain):
+        partition = each.partition
+        each.take("write", 1, 1)
+        while partition.ledger.waiting_count:
+            partition.deliver()
+            partition.settle(1, partition.ledger.next_sequence, ACCEPTED)
+        partition.log.let_go("reader")
+        partition.rules.size_bytes = 0
+        partition.look_after()
+        assert partition.stored == {}
+        assert {id(publication) for publication in partition.drained} == {id(each) for each in partition.published}
+        assert len(partition.drained) == len(partition.published), "drained once"
+        assert partition.log.memory_bytes == partition.ledger.memory_bytes == 0
+    assert logged.partition.seen == plain.partition.seen
+
+
+def kept_partition(*, size_bytes: int = 0, time_ms: int = 0) -> LoggedPartition:
+    """A partition that keeps what is settled within these bounds."""
+    partition = LoggedPartition()
+    partition.rules.size_bytes = size_bytes
+    partition.rules.time_ms = time_ms
+    partition.look_after()
+    return partition
+
+
+def settle_all(partition: LoggedPartition) -> None:
+    partition.deliver()
+    partition.settle(1, partition.ledger.next_sequence, ACCEPTED)
+    partition.look_after()
+
+
+def test_what_is_kept_is_written_although_its_consumers_were_fast() -> None:
+    """Decision 0003 elides what is settled before its commit; what somebody is to read later cannot be."""
+    partition = kept_partition(size_bytes=100)
+    publication = partition.append(numbered(3), stored=False)
+    settle_all(partition)
+
+    assert publication.open_count == 3
+    partition.journal()
+    assert partition.read(1, 4)[0] == {1: b"1", 2: b"2", 3: b"3"}
+
+
+def test_the_oldest_go_first_when_the_size_is_exceeded() -> None:
+    partition = kept_partition(size_bytes=25)
+    for _ in range(4):
+        partition.append(batch_of([b"x" * 10]))
+    partition.page_out(page_bytes=1)
+    settle_all(partition)
+
+    assert partition.log.low() == 3
+    assert sorted(partition.stored) == [3, 4]
+    assert partition.log.settled_bytes() == 20
+    assert partition.read(1, 5)[1] == [Gap(1, 3, GAP_SETTLED)]
+
+
+def test_what_waits_for_a_consumer_stays_out_of_the_bound_and_holds_up_nothing_behind_it() -> None:
+    partition = kept_partition(size_bytes=10)
+    for _ in range(5):
+        partition.append(batch_of([b"x" * 10]))
+    partition.deliver()
+    partition.settle(2, 6, ACCEPTED)
+    partition.look_after()
+
+    assert list(partition.read(1, 6)[0]) == [1, 5]
+
+
+def test_time_is_counted_from_arrival() -> None:
+    partition = kept_partition(time_ms=1000)
+    partition.wall_ms = 5000
+    for _ in range(2):
+        batch = numbered(1)
+        batch.received_ms = partition.wall_ms
+        partition.append(batch)
+        partition.wall_ms += 800
+    settle_all(partition)
+    assert partition.log.low() == 1
+
+    partition.wall_ms = 6900
+    partition.look_after()
+
+    assert partition.log.low() == 3
+
+
+def test_a_publish_that_could_not_be_stored_is_read_by_nobody() -> None:
+    partition = kept_partition(size_bytes=100)
+    publication = partition.append(numbered(2), stored=False)
+    publication.refused = True
+    partition.log.withdraw(1, 3)
+    partition.ledger.give_up(1, 3, DISCARD_NOT_STORED)
+    partition.append(numbered(1))
+
+    found, gaps, _ = partition.read(1, 4)
+
+    assert list(found) == [3]
+    assert gaps == [Gap(1, 3, DISCARD_NOT_STORED)]
+
+
+def test_nothing_is_read_that_is_not_in_the_store_yet() -> None:
+    partition = LoggedPartition()
+    partition.append(numbered(2))
+    partition.append(numbered(2), stored=False)
+
+    assert list(partition.read(1, 5)[0]) == [1, 2]
+    assert partition.log.synced_end() == 3
+
+
+def test_the_byte_index_cuts_a_range_without_payloads() -> None:
+    partition = kept_partition(size_bytes=10_000)
+    for _ in range(10):
+        partition.append(batch_of([b"x" * 10] * 5))
+    partition.page_out(page_bytes=100)
+
+    assert partition.log.cut(1, 100) == 11
+    assert partition.log.cut(11, 120) == 23
+    assert partition.log.cut(6, 1) > 6, "at least something, or a reader would stand still"
+    assert partition.log.cut(51, 100) == 51
