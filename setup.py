@@ -33,14 +33,17 @@ COMPILED: Final = (
     "actors/errands.py",
     "actors/moving.py",
     "actors/picking.py",
+    "actors/taking.py",
     "actors/cell.py",  # what every message between actors costs, whatever it says
     "actors/clock.py",
     "actors/data_messages.py",
     "actors/inbox.py",
+    "actors/paging_out.py",
     "actors/parking.py",
     "actors/partition.py",
+    "actors/partition_ranges.py",  # has an address as well
+    "actors/pressure_watch.py",
     "actors/publishing.py",
-    "actors/taking.py",
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )
 

@@ -128,6 +128,8 @@ class PartitionOverview:
     discards: dict[str, int]  # reason -> messages dropped
     buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]
+    kept_from: int  # first sequence that readers of ranges may still have
+    kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
 
 
 # --- consumer <-> queue ---

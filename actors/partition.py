@@ -9,7 +9,7 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
-from actors.data_messages import WAKE, Append, Deliveries, Resume, Settle, Settled, Store, Wake
+from actors.data_messages import WAKE, Append, Deliveries, Settle, Settled, Store, Wake
 from actors.errands import ErrandAnswer, ErrandPlace
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
@@ -35,9 +35,12 @@ from actors.messages import (
     ReloadPartition,
     SetPageAside,
     Withdraw,
-    WritePages,
 )
+from actors.paging_out import PagingOut
 from actors.parking import Parking, ParkingRequest
+from actors.partition_ranges import PartitionReading
+from actors.pressure_watch import PressureWatch
+from actors.reading_messages import PartitionRequest
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.take_messages import TakeMessages
@@ -48,16 +51,17 @@ from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
-from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
+from messaging.paging import page_damaged, page_loaded
 from messaging.parking import discard_kept, release_kept
 from messaging.pressure import Pressure, PressureLimits
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
+from messaging.retention import RetainedLog
 from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 from messaging.standing import key_standing
 
 READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
-PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
+LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
 
 
 class Partition:
@@ -69,6 +73,7 @@ class Partition:
         address: Inbox,
         *,
         ledger: Ledger,
+        log: RetainedLog,
         number: int,
         partition_id: int,
         queue: Address,
@@ -85,19 +90,17 @@ class Partition:
         self._runtime = runtime
         self._clock = runtime.clock
         self._ledger = ledger
+        self._log = log
+        self._reading = PartitionReading(log, number=number, partition_id=partition_id, reader=reader)
+        self._looks_after_log = False
         self._number = number
         self._partition_id = partition_id
         self._queue = queue
         self._gate = gate
-        self._pressure = pressure
-        self._limits = limits
-        self._looks_for_progress = False
-        self._memory = memory
+        self._pressure = PressureWatch(runtime, gate=gate, pressure=pressure, limits=limits)
+        self._memory = PagingOut(address, ledger=ledger, log=log, partition_id=partition_id, memory=memory, spool=spool)
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
-        self._memory_counted = 0
-        self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
-        self._page_out_through = 0  # asked for while pages were on their way; 0: nothing
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._parking = Parking()
@@ -137,6 +140,8 @@ class Partition:
         deliveries = self._ledger.deliver(self._clock.wall_ms() if self._ledger.may_expire else 0)
         if deliveries:
             self._post(deliveries)
+        if self._log.active or self._log.rules.on() or self._log.holds:
+            self._look_after_log()
         self._carry_out_effects()
         if self._draining:
             self._report_drained()
@@ -146,8 +151,7 @@ class Partition:
 
     def close(self, waiting: list[object]) -> None:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""
-        self._memory.count(-self._memory_counted)
-        self._memory_counted = 0
+        self._memory.end()
         for errand in list(self._errands.under_way.values()):
             errand.abandon()
         spool = self._spool
@@ -157,6 +161,7 @@ class Partition:
             # The other queues of the publish have it, and its publisher waits for an answer.
             if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
                 spool.post(Store(message.publication))
+        self._log.abandon()
         self._ledger.abandon()
         spool.post(Settled(self._partition_id, [], self._ledger.effects.drained, [], True))
 
@@ -198,13 +203,19 @@ class Partition:
         if old.waiting_count > ledger.waiting_count:
             ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
         gate.restore(ledger.waiting_count, ledger.waiting_bytes)
+        log = self._log.renewed(ledger)
+        if self._log.active:
+            log.restore(stored)
         if self._spool is not None:
             self._spool.post(Readopted([each for each in readopted if each.open_count > 0]))
+            self._log.abandon()
             old.abandon()
             self._spool.post(Settled(self._partition_id, [], old.effects.drained, [], True))
         self._ledger = ledger
+        self._log = log
+        self._reading = PartitionReading(log, number=self._number, partition_id=self._partition_id, reader=self._reader)
         self._errands.go_on_with(ledger)
-        self._plans_out = None
+        self._memory.go_on_with(ledger, log)
         self._draining.clear()
 
     # --- messages ---
@@ -224,15 +235,15 @@ class Partition:
             if gone is not None:
                 self._wake_the_others(gone.flow)
         elif isinstance(message, PagesWritten):
-            self._pages_written(message)
+            self._memory.written(message)
         elif isinstance(message, PageRead):
             self._page_read(message)
         elif isinstance(message, ErrandAnswer):
             message.errand.answered(message.message)
         elif isinstance(message, PageOut):
-            self._page_out_through = max(self._page_out_through, message.through_record)
-            self._page_out()
+            self._memory.page_out(message.through_record)
         elif isinstance(message, Withdraw):
+            self._log.withdraw(message.first, message.end)
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
         elif isinstance(message, TakeMessages):
             taking = Taking(self._errands, message)
@@ -254,6 +265,8 @@ class Partition:
             return sum([ledger.give_up(each, each + 1, DISCARD_DELETED) for each in message.sequences])
         elif isinstance(message, ExplainKey):
             return key_standing(ledger, message.key)
+        elif isinstance(message, PartitionRequest):
+            return self._reading.receive(message)
         else:
             assert isinstance(message, CloseLedger)
             return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger))
@@ -262,6 +275,8 @@ class Partition:
     def _append(self, message: Append) -> None:
         first = self._ledger.append(message.batch, message.publication)
         publication = message.publication
+        if self._log.active:
+            self._log.append(first, message.batch, publication)
         if publication is not None and publication.sequenced(self._partition_id, first, message.rows):
             assert self._spool is not None, "a publication goes to durable partitions only"
             self._spool.post(Store(publication))
@@ -279,16 +294,6 @@ class Partition:
         if flow.window.keeps_waiting():
             for waiter in flow.window.next_waiters():
                 waiter.post(WAKE)
-
-    def _pages_written(self, message: PagesWritten) -> None:
-        if message.plans is not self._plans_out:
-            return  # planned by a ledger that was made anew since: it has found the pages, or what they were made of
-        self._plans_out = None
-        if not message.failed:
-            for plan in message.plans:
-                pages_written(self._ledger, plan)
-        if self._page_out_through:
-            self._page_out()
 
     def _page_read(self, message: PageRead) -> None:
         if message.failed:
@@ -343,33 +348,13 @@ class Partition:
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
-        if not self._pressure.calm(self._gate.usage_bytes):
-            self._press(released)
-        self._balance_memory()
-
-    def _press(self, released: bool) -> None:
-        """Hold back the publishers that feed this queue, or let them go on."""
-        now_ms = self._clock.now_ms()
-        if released:
-            self._pressure.progress(now_ms)
-        for publisher in self._pressure.level(self._gate.usage_bytes, now_ms):
-            publisher.post(Resume())
-        self._watch_for_stall()
-
-    def _watch_for_stall(self) -> None:
-        if self._pressure.over and not self._looks_for_progress:
-            self._looks_for_progress = True
-            self._runtime.after(self._limits.stall_ms, self._look_for_progress)
-
-    def _look_for_progress(self) -> None:
-        """Let publishers go on when nothing was settled for a while: one dead consumer must not hold up the others."""
-        self._looks_for_progress = False
-        for publisher in self._pressure.waive_if_stalled(self._clock.now_ms(), self._limits.stall_ms):
-            publisher.post(Resume())
-        self._watch_for_stall()
+        self._pressure.look(released)
+        self._memory.balance()
 
     def _tell_the_spool(self, spool: Address) -> None:
         effects = self._ledger.effects
+        if effects.dropped_pages:
+            effects.dropped_pages = self._log.droppable(effects.dropped_pages)
         if effects.settled or effects.drained or effects.dropped_pages:
             spool.post(
                 Settled(
@@ -386,29 +371,16 @@ class Partition:
                 self._reader.read(ReadPage(self._address, self._partition_id, first))
             effects.wanted_pages = []
 
-    def _balance_memory(self) -> None:
-        held = self._ledger.memory_bytes
-        if held != self._memory_counted:
-            self._memory.count(held - self._memory_counted)
-            self._memory_counted = held
-        if self._spool is not None and held > self._memory.share():
-            self._write_pages(bytes_to_free=held - self._memory.share() // 2, through_record=None)
+    def _look_after_log(self) -> None:
+        """Trim what is kept beyond settlement, now and again while nothing else happens here."""
+        self._log.look_after(self._clock.wall_ms())
+        if self._log.active and not self._looks_after_log:
+            self._looks_after_log = True
+            self._runtime.after(LOOK_AFTER_MS, self._log_is_due)
 
-    def _page_out(self) -> None:
-        """Move what old journal records hold into pages, as soon as no others are on their way."""
-        if self._plans_out is None:
-            through, self._page_out_through = self._page_out_through, 0
-            self._write_pages(bytes_to_free=self._ledger.memory_bytes, through_record=through)
-
-    def _write_pages(self, *, bytes_to_free: int, through_record: int | None) -> None:
-        if self._plans_out is not None or self._spool is None:
-            return
-        plans = plan_pages(
-            self._ledger, page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record
-        )
-        if plans:
-            self._plans_out = plans
-            self._spool.post(WritePages(self._address, self._partition_id, plans))
+    def _log_is_due(self) -> None:
+        self._looks_after_log = False
+        self._address.post(WAKE)
 
     def _report_drained(self) -> None:
         for flow_id, epoch in list(self._draining.items()):
@@ -453,4 +425,6 @@ class Partition:
             discards=dict(ledger.effects.discards),
             buried=dict(ledger.effects.buried_counts),
             in_flight_by_flow=in_flight,
+            kept_from=self._log.low(),
+            kept_bytes=self._log.settled_bytes(),
         )

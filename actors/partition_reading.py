@@ -20,7 +20,13 @@ def read_partition(store: Store, partition_id: int) -> StoredPartition:
         if page.partition_id == partition_id:
             summary = page.summary
             stored.pages.append(
-                StoredPage(summary.first_sequence, summary.end_sequence, summary.payload_bytes, summary.message_count)
+                StoredPage(
+                    summary.first_sequence,
+                    summary.end_sequence,
+                    summary.payload_bytes,
+                    summary.message_count,
+                    summary.marks.arrived_ms,
+                )
             )
     for number, record in recovery.journal:
         for entry in record.entries:

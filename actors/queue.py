@@ -9,6 +9,7 @@ from typing import Any
 from actors.browser import BrowserActor
 from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
+from actors.cursor_messages import ReleaseQueue, ReserveQueue
 from actors.data_messages import WAKE
 from actors.directory_messages import DeleteQueue
 from actors.explain_messages import ExplainKey
@@ -48,10 +49,12 @@ from actors.messages import (
 from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
+from actors.reading_messages import AskPartitions
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import TakeMessages
 from messaging.address import Address
+from messaging.cursors import QUEUE_IN_USE
 from messaging.events import CLIENT_BIND_FAILED, CLIENT_BOUND, CLIENT_UNBOUND, EventKind
 from messaging.flows import Flow
 from messaging.permissions import denial, permits
@@ -87,6 +90,9 @@ class QueueActor(LoopActor):
             PurgeQueue: lambda _: self._purge(),
             TakeMessages: lambda message: self._core.partitions[message.partition_number].ask(message),
             Reconfigure: self._reconfigure,
+            AskPartitions: self._ask_partitions,
+            ReserveQueue: self._reserve,
+            ReleaseQueue: self._release,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -176,6 +182,9 @@ class QueueActor(LoopActor):
             raise BindRefused(PERMISSION_DENIED, denial(config, user, needed))
         if not config.egress_enabled:
             raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
+        if self._core.reserved_for:
+            text = f"503 Queue In Use: {config.name!r} is consumed by the durable cursor {self._core.reserved_for!r}"
+            raise BindRefused(QUEUE_IN_USE, text)
         if not known and len(self._core.flows) + len(self._core.browsers) >= config.max_bind_count:
             text = f"503 Max clients exceeded for Queue: {config.name!r} takes {config.max_bind_count} flows"
             raise BindRefused(MAX_BIND_COUNT_EXCEEDED, text)
@@ -199,6 +208,17 @@ class QueueActor(LoopActor):
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "nobody has bound before"
             core.partitions[move.partition].inbox.post(RestoreParked(flow, move.epoch, message.kept))
+
+    def _reserve(self, message: ReserveQueue) -> None:
+        core = self._core
+        holder = f"{len(core.flows)} flows" if core.flows else f"the durable cursor {core.reserved_for!r}"
+        if core.flows or core.reserved_for not in ("", message.cursor):
+            raise BindRefused(QUEUE_IN_USE, f"503 Queue In Use: {core.config.name!r} is consumed by {holder}")
+        core.reserved_for = message.cursor
+
+    def _release(self, message: ReleaseQueue) -> None:
+        if self._core.reserved_for == message.cursor:
+            self._core.reserved_for = ""
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):
@@ -360,6 +380,15 @@ class QueueActor(LoopActor):
             answer.set([each for messages in found for each in messages][: message.limit])
 
         gather([each.ask(BrowsePartition(message.after, message.limit)) for each in chosen], combine, answer)
+        return answer
+
+    def _ask_partitions(self, message: AskPartitions) -> LoopFuture[list[Any]]:
+        answer: LoopFuture[list[Any]] = LoopFuture()
+        number, partitions = message.number, self._core.partitions
+        if number is not None and not 0 <= number < len(partitions):
+            raise LookupError(f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}")
+        chosen = partitions if number is None else [partitions[number]]
+        gather([each.ask(message.request) for each in chosen], answer.set, answer)
         return answer
 
     def _purge(self) -> LoopFuture[int]:

@@ -18,12 +18,14 @@ from actors.spool_io import StoreReader
 from actors.supervision import RELOADED, RESTARTED
 from messaging.address import Address
 from messaging.admission import QueueGate, SpoolGate
+from messaging.cursors import CONSUME, CursorBook
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.pressure import Pressure, PressureLimits
 from messaging.queue_config import QueueConfig, QueueDefinition
 from messaging.recovery import StoredPartition, restore
+from messaging.retention import RetainedLog
 from messaging.routing import PartitionTarget, QueueTarget
 
 # What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
@@ -45,6 +47,7 @@ class QueueServices:
     reader: StoreReader
     pressure: PressureLimits
     temporary_grace_s: int  # how long a temporary queue waits for a consumer
+    cursors: CursorBook
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
     targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
 
@@ -78,7 +81,17 @@ def assemble_queue(
         if held is not None:
             restore(ledger, held, was_clean=was_clean)
             target.gate.restore(ledger.waiting_count, ledger.waiting_bytes)
-        partition = _start_partition(services, cell, ledger, number, partition_id, target)
+        log = RetainedLog(ledger, core.retention)
+        for cursor in services.cursors.of(config.name):
+            hold = cursor.hold(partition_id)
+            if hold is not None:
+                log.hold(cursor.name, hold)
+        if held is not None and (core.retention.on() or log.holds):
+            log.restore(held)
+        for cursor in services.cursors.of(config.name):
+            if cursor.mode == CONSUME:  # what it acknowledged last may not have reached the partition before a crash
+                ledger.consume(ledger.floor, cursor.position(partition_id))
+        partition = _start_partition(services, cell, log, number, partition_id, target)
         core.partitions.append(partition)
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
@@ -98,7 +111,7 @@ def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> Q
 
 
 def _start_partition(
-    services: QueueServices, queue: ActorCell, ledger: Ledger, number: int, partition_id: int, target: QueueTarget
+    services: QueueServices, queue: ActorCell, log: RetainedLog, number: int, partition_id: int, target: QueueTarget
 ) -> ActorCell:
     made: list[Partition] = []
 
@@ -111,7 +124,8 @@ def _start_partition(
         return Partition(
             services.runtime,
             cell.inbox,
-            ledger=ledger,
+            ledger=log.ledger,
+            log=log,
             number=number,
             partition_id=partition_id,
             queue=queue.inbox,

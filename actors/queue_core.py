@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from actors.browser_messages import BindBrowser
 from actors.cell import ActorCell
+from actors.data_messages import WAKE
 from actors.queue_expiry import QueueExpiry
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
@@ -16,6 +17,7 @@ from messaging.pressure import PressureLimits
 from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import Rebalancer
 from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from messaging.retention import RetentionRules
 from messaging.routing import QueueTarget
 
 REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENABLED, "always": REJECT_ALWAYS}
@@ -48,6 +50,8 @@ class QueueCore:
         self.limits = limits
         self.watch = watch
         self.expiry = expiry
+        self.retention = RetentionRules()
+        self.reserved_for = ""  # the durable cursor that is the only consumer
         self.access: Access = access_for(config)
         self.flows: dict[int, Flow] = {}
         self.parked: set[int] = set()  # of `flows`, those whose client is away
@@ -78,7 +82,15 @@ class QueueCore:
             access.delay_ms = config.partition_rebalance_delay_s * 1000
             access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000
         self.watch.configure(config)
+        if self.target.durable:
+            self._set_retention()
         self._set_marks()
+
+    def _set_retention(self) -> None:
+        self.retention.time_ms = self.config.retention_time_s * 1000
+        self.retention.size_bytes = self.config.retention_bytes_max()
+        for partition in self.partitions:
+            partition.inbox.post(WAKE)  # to begin or end keeping
 
     def _set_marks(self) -> None:
         """A durable queue takes what its quota allows and waits on disk; only one never written slows publishers."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.cell import ActorCell
+from actors.cursor_messages import CommitSeen, WatchCommits
 from actors.data_messages import Confirmed, Refused, Settled, Store
 from actors.loop_actor import LoopActor
 from actors.messages import (
@@ -66,6 +67,7 @@ class SpoolActor(LoopActor):
         self._flush_asked = False
         self._paging_through = 0
         self._idle_callbacks: list[Callable[[], None]] = []
+        self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
         self.commits_count = 0
         self.commits_failed: dict[str, int] = {}  # kind of failure -> commits
         self.commits_ns = 0  # from handing over to the writer's report
@@ -83,6 +85,7 @@ class SpoolActor(LoopActor):
             ReloadPartition: self._reload,
             PartitionFound: self._partition_found,
             Readopted: self._readopted,
+            WatchCommits: self._watch,
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
         }
@@ -209,6 +212,12 @@ class SpoolActor(LoopActor):
         for publication in message.publications:
             self._planner.readopt(publication)
 
+    def _watch(self, message: WatchCommits) -> None:
+        if message.on:
+            self._watchers[message.address] = None
+        else:
+            self._watchers.pop(message.address, None)
+
     # --- what comes back ---
 
     def _commit_done(self, _: CommitDone) -> None:
@@ -224,6 +233,8 @@ class SpoolActor(LoopActor):
         # A commit from the reserve says nothing about room for messages; the probe does.
         if self._gate.blocked and not commit.job.uses_reserve:
             self._unblock("the spool takes messages again")
+        for watcher in self._watchers:
+            watcher.post(CommitSeen())
         self._page_out_the_oldest()
 
     def _commit_failed(self, message: CommitFailed) -> None:

@@ -68,6 +68,15 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason")),
     Metric("sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason")),
     Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
+    Metric(
+        "sluicegate_queue_kept_bytes", GAUGE, "Payload kept beyond its settlement, no part of the quota", ("queue",)
+    ),
+    Metric("sluicegate_cursor_lag_messages", GAUGE, "Sequences a durable cursor is behind", ("queue", "cursor")),
+    Metric("sluicegate_cursor_lag_bytes", GAUGE, "Payload a durable cursor is behind", ("queue", "cursor")),
+    Metric("sluicegate_cursor_exceeded", GAUGE, "Whether a cursor lagged too much and was let go", ("queue", "cursor")),
+    Metric("sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted"),
+    Metric("sluicegate_transactions_ended_total", COUNTER, "Staged transactions that ended", ("outcome",)),
+    Metric("sluicegate_staged_bytes", GAUGE, "Payload staged and not published"),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
     Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),

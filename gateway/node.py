@@ -13,6 +13,7 @@ import uvloop
 
 from actors.cell import ActorCell
 from actors.clock import Clock, SystemClock
+from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import (
     CreateQueue,
     ListQueues,
@@ -29,6 +30,8 @@ from actors.router import RouterActor
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
+from actors.staging import StagingActor, StagingServices
+from actors.staging_rows import find_staging
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
 from gateway.config import Config, diff
@@ -51,6 +54,7 @@ from messaging.memory import MemoryBudget
 from messaging.pressure import PressureLimits
 from messaging.refusals import REFUSED_VPN_FULL
 from messaging.routing import RetainedMessage, TopicSpace
+from messaging.staging import STAGING_PARTITION_ID
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.record import decode_batch
@@ -106,6 +110,8 @@ class Node:
         self.router = self._spawn_router()
         self.queues = self._spawn_queues()
         self.following = Following(self.runtime, self.root)
+        self.cursors = self._spawn_cursors()
+        self.staging = self._spawn_staging()
         self.mqtt = MqttFront(self)
         self.admin: AdminServer | None = None
 
@@ -123,6 +129,7 @@ class Node:
         self.recovered.records.clear()
         self.recovered.partitions.clear()
         self.recovered.sessions.clear()
+        self.recovered.transactions.clear()
         if self.config.admin.enabled:
             await self._open_admin()
         await self.mqtt.start()
@@ -257,6 +264,7 @@ class Node:
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=self._partition_addresses,
             targets={},
+            cursors=self.recovered.cursors,
         )
         recovered = self.recovered
         cell = self.runtime.spawn(
@@ -274,11 +282,47 @@ class Node:
             parent=self.root,
         )
         partition_ids = [each for _, _, _, ids in catalog_queues(recovered.catalog) for each in ids]
-        register_partitions(recovered, partition_ids)
+        register_partitions(recovered, [STAGING_PARTITION_ID, *partition_ids])
         router = self.router.actor
         assert isinstance(router, RouterActor)
         router.directory = cell
         return cell
+
+    def _spawn_cursors(self) -> ActorCell:
+        recovered = self.recovered
+        return self.runtime.spawn(
+            lambda cell: CursorDirectory(
+                cell,
+                book=recovered.cursors,
+                queues=self.queues,
+                spool=self.spool.inbox,
+                incarnation=recovered.incarnation,
+            ),
+            kind="cursors",
+            name="cursors",
+            policy=VITAL,
+            parent=self.root,
+        )
+
+    def _spawn_staging(self) -> ActorCell:
+        recovered, config = self.recovered, self.config.transactions
+        found = find_staging(
+            recovered.transactions,
+            recovered.partitions.get(STAGING_PARTITION_ID),
+            wall_ms=self.clock.wall_ms(),
+            bytes_max=config.staged_bytes_max,
+            ttl_ms=config.stage_ttl_s * 1000,
+            names_kept_ms=config.names_kept_s * 1000,
+        )
+        self.spool_gate.count_in(found.messages_count, found.area.staged_bytes)
+        services = StagingServices(self.space, self.spool.inbox, self._threads, self.spool_gate, self.runtime.rng)
+        return self.runtime.spawn(
+            lambda cell: StagingActor(cell, found=found, services=services),
+            kind="staging",
+            name="staging",
+            policy=VITAL,
+            parent=self.root,
+        )
 
     def _bring_back_retained(self) -> None:
         for key, value in self.recovered.retained.items():

@@ -4,10 +4,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
+from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
 from actors.spool import SpoolActor
+from actors.staging_messages import StagingOverview
 from gateway.build import version
+from gateway.reader_views import cursor_view
 from gateway.views import Sample
 from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
@@ -19,7 +22,12 @@ SESSIONS_LABEL = "#sessions"  # the broker's own queues are as many as clients: 
 PROTOCOL = "mqtt"
 
 
-def samples_of(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> list[Sample]:
+def samples_of(
+    node: "Node",
+    queues: list[tuple[QueueHandle, QueueOverview]],
+    cursors: list[CursorOverview],
+    staging: StagingOverview,
+) -> list[Sample]:
     """Return everything that is to be seen of a node now."""
     return [
         Sample("sluicegate_build", 1, (version(),)),
@@ -27,6 +35,8 @@ def samples_of(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) ->
         *_front(node),
         *_queues(queues),
         *_losses(node, queues),
+        *_cursors(cursors),
+        *_transactions(staging),
         *_spool(node),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
@@ -78,6 +88,7 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
             "sluicegate_queue_messages_redelivered_total", sum(each.redelivered_count for each in partitions), name
         )
         yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
+        yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
         yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
         for reason, count in overview.bind_refusals.items():
             yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
@@ -102,6 +113,27 @@ def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> It
             yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
         for verdict, count in overview.drops.items():
             yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
+
+
+def _cursors(cursors: list[CursorOverview]) -> Iterator[Sample]:
+    for overview in cursors:
+        view = cursor_view(overview)
+        labels = (overview.queue if is_named(overview.queue) else SESSIONS_LABEL, view.name)
+        yield Sample("sluicegate_cursor_lag_messages", view.lag_count, labels)
+        yield Sample("sluicegate_cursor_lag_bytes", view.lag_bytes, labels)
+        yield Sample("sluicegate_cursor_exceeded", 1 if overview.exceeded else 0, labels)
+
+
+def _transactions(staging: StagingOverview) -> Iterator[Sample]:
+    yield Sample("sluicegate_transactions_open", staging.open_count)
+    yield Sample("sluicegate_staged_bytes", staging.staged_bytes)
+    ends = {
+        "committed": staging.committed_count,
+        "aborted": staging.aborted_count,
+        "expired": staging.expired_count,
+    }
+    for end, count in ends.items():
+        yield Sample("sluicegate_transactions_ended_total", count, (end,))
 
 
 def _spool(node: "Node") -> Iterator[Sample]:

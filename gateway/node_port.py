@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorOverview
+from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
 from actors.directory_messages import (
     DeclareQueue,
     DeleteQueue,
@@ -30,13 +31,23 @@ from actors.messages import (
     QueueOverview,
 )
 from actors.queue_directory import StoreRefused
+from actors.staging_messages import DescribeStaging, StagingOverview
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import samples_of
-from gateway.ports import NodePort, QueueAlreadyExists, QueueNotFound, Refused, TemplateAlreadyExists, TemplateNotFound
+from gateway.ports import (
+    CursorNotFound,
+    NodePort,
+    QueueAlreadyExists,
+    QueueNotFound,
+    Refused,
+    TemplateAlreadyExists,
+    TemplateNotFound,
+)
+from gateway.reader_views import CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
@@ -54,6 +65,7 @@ from gateway.views import (
     TakenView,
     payload_preview,
 )
+from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.dead_letter import DeadLetter
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
@@ -166,6 +178,37 @@ class NodeView(NodePort):
         """End a re-drive where it is."""
         return await self._deeds.cancel_redrive((await self._find(name)).name)
 
+    async def list_cursors(self, name: str) -> Sequence[CursorView]:
+        """Return a queue's durable cursors."""
+        await self._find(name)
+        overviews: list[CursorOverview] = await self._node.cursors.ask(ListCursors(name))
+        return [cursor_view(each) for each in overviews]
+
+    async def delete_cursor(self, name: str, cursor: str) -> None:
+        """Forget a durable cursor."""
+        try:
+            await self._node.cursors.ask(DeleteCursor(name, cursor))
+        except CursorRefused as refusal:
+            if refusal.code == NO_SUCH_CURSOR:
+                raise CursorNotFound(name, cursor) from None
+            raise Refused(str(refusal)) from None
+
+    async def show_spool(self) -> SpoolView:
+        """Return the spool."""
+        node = self._node
+        usage = node.store.usage()
+        staging: StagingOverview = await node.staging.ask(DescribeStaging())
+        return SpoolView(
+            incarnation=incarnation_text(node.recovered.incarnation),
+            used_bytes=usage.used_bytes,
+            limit_bytes=usage.map_bytes_max,
+            messages_bytes=node.spool_gate.usage_bytes,
+            messages_bytes_max=node.spool_gate.usage_bytes_max,
+            blocked=node.spool_gate.blocked,
+            staged_bytes=staging.staged_bytes,
+            transactions_open=staging.open_count,
+        )
+
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
         return [_actor_view(root.overview(), "") for root in self._node.runtime.roots]
@@ -186,7 +229,9 @@ class NodeView(NodePort):
         """Return the node's samples."""
         handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
         overviews = [(handle, await self._describe(handle)) for handle in handles]
-        return samples_of(self._node, overviews)
+        cursors: list[CursorOverview] = await self._node.cursors.ask(ListCursors(None))
+        staging: StagingOverview = await self._node.staging.ask(DescribeStaging())
+        return samples_of(self._node, overviews, cursors, staging)
 
     async def health(self) -> Health:
         """Tell whether the node works and whether it takes traffic."""
@@ -208,7 +253,7 @@ class NodeView(NodePort):
         return overview
 
     async def _view(self, handle: QueueHandle) -> QueueView:
-        return queue_view(handle, await self._describe(handle))
+        return queue_view(handle, await self._describe(handle), incarnation_text(self._node.recovered.incarnation))
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:
@@ -217,7 +262,7 @@ def _check_partition(handle: QueueHandle, partition: int | None) -> None:
         raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
 
 
-def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
+def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -> QueueView:
     """Return a queue as operators see it."""
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     partitions = []
@@ -230,6 +275,8 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
                 unacked_count=partition.in_flight_count,
                 spooled_bytes=partition.waiting_bytes,
                 next_sequence=partition.next_sequence,
+                kept_from=partition.kept_from,
+                kept_bytes=partition.kept_bytes,
                 assignment_epoch=epoch,
                 flow_id=str(flow_id) if flow_id else None,
                 client=clients.get(flow_id),
@@ -249,6 +296,8 @@ def queue_view(handle: QueueHandle, overview: QueueOverview) -> QueueView:
         settled_total=sum(each.settled_count for each in overview.partitions),
         discards=_discards(overview.partitions),
         bind_refusals=overview.bind_refusals,
+        kept_bytes=sum(each.kept_bytes for each in overview.partitions),
+        spool_incarnation=incarnation,
         partitions=tuple(partitions),
         flows=tuple(
             FlowView(

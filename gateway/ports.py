@@ -8,12 +8,14 @@ from typing import Protocol
 
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.reader_views import CursorView, SpoolView
 from gateway.selections import MessageSelection
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate
 
 __all__ = [
+    "CursorNotFound",
     "NodePort",
     "QueueAlreadyExists",
     "QueueInvalid",
@@ -30,6 +32,13 @@ class QueueNotFound(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no queue {name!r}")
         self.name = name
+
+
+class CursorNotFound(LookupError):
+    """The queue has no durable cursor of that name."""
+
+    def __init__(self, queue: str, cursor: str) -> None:
+        super().__init__(f"queue {queue!r} has no cursor {cursor!r}")
 
 
 class QueueAlreadyExists(ValueError):
@@ -126,6 +135,15 @@ class NodePort(Protocol):
 
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End it where it is. Raises QueueNotFound, Refused when there was none."""
+
+    async def list_cursors(self, name: str) -> Sequence[CursorView]:
+        """Return a queue's durable cursors by name. Raises QueueNotFound."""
+
+    async def delete_cursor(self, name: str, cursor: str) -> None:
+        """Forget a durable cursor, its position, and what is kept for it. Raises CursorNotFound, Refused."""
+
+    async def show_spool(self) -> SpoolView:
+        """Return the spool: its incarnation, and how full it is."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

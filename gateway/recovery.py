@@ -3,7 +3,10 @@
 import logging
 from dataclasses import dataclass, field
 
+import orjson
+
 from messaging.batch import MessageBatch
+from messaging.cursors import CursorBook, cursor_from_row
 from messaging.publication import Publication
 from messaging.recovery import StoredBatch, StoredPage, StoredPartition
 from storage.interface import Recovery, Store, Table
@@ -21,6 +24,8 @@ class Recovered:
     catalog: dict[bytes, bytes]
     retained: dict[bytes, bytes]
     sessions: dict[bytes, bytes]
+    cursors: CursorBook
+    transactions: dict[bytes, bytes]
     was_clean: bool
     incarnation: int
     records: list[tuple[int, list[Publication]]] = field(default_factory=list)
@@ -43,7 +48,13 @@ def read_store(store: Store) -> Recovered:
         stored = partitions.setdefault(page.partition_id, StoredPartition(page.partition_id))
         summary = page.summary
         stored.pages.append(
-            StoredPage(summary.first_sequence, summary.end_sequence, summary.payload_bytes, summary.message_count)
+            StoredPage(
+                summary.first_sequence,
+                summary.end_sequence,
+                summary.payload_bytes,
+                summary.message_count,
+                summary.marks.arrived_ms,
+            )
         )
     tables = {table: dict(recovery.tables[table]) for table in Table}
     for entry in recovery.quarantined:
@@ -54,6 +65,8 @@ def read_store(store: Store) -> Recovered:
         catalog=tables[Table.CATALOG],
         retained=tables[Table.RETAINED],
         sessions=tables[Table.SESSIONS],
+        cursors=_read_cursors(tables[Table.READERS]),
+        transactions=tables[Table.TRANSACTIONS],
         was_clean=recovery.was_clean,
         incarnation=recovery.incarnation,
         records=records,
@@ -75,6 +88,13 @@ def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
             cursor.settle(first, end)
     for number, publications in recovered.records:
         planner.recovered(number, [each for each in publications if each.open_count > 0])
+
+
+def _read_cursors(rows: dict[bytes, bytes]) -> CursorBook:
+    book = CursorBook()
+    for value in rows.values():
+        book.add(cursor_from_row(orjson.loads(value)))
+    return book
 
 
 def _read_journal(recovery: Recovery, partitions: dict[int, StoredPartition]) -> list[tuple[int, list[Publication]]]:

@@ -95,6 +95,8 @@ class PartitionView:
     unacked_count: int  # delivered, not settled
     spooled_bytes: int
     next_sequence: int  # the next message gets this one
+    kept_from: int = 1  # first sequence that can still be read
+    kept_bytes: int = 0  # payload kept beyond its settlement; no part of the quota
     assignment_epoch: int = 0
     flow_id: str | None = None  # its owner, while it has one
     client: str | None = None  # the owner's client
@@ -133,6 +135,8 @@ class QueueView:
     settled_total: int = 0  # messages a consumer accepted
     discards: dict[str, int] = field(default_factory=dict)  # reason and outcome -> messages that went unconsumed
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that might not bind
+    kept_bytes: int = 0  # payload kept beyond its settlement, for replay and durable cursors
+    spool_incarnation: str = ""  # within which sequences mean something; 16 hex digits
     partitions: tuple[PartitionView, ...] = ()
     flows: tuple[FlowView, ...] = ()
 

@@ -154,6 +154,9 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _number("expires_unbound_s", 0, 0, SECONDS_MAX, "seconds without a consumer until the queue is deleted; 0: never"),
     _number("partition_rebalance_delay_s", 5, 0, SECONDS_MAX, "seconds flows must be stable before a rebalance"),
     _number("partition_rebalance_max_handoff_time_s", 3, 0, SECONDS_MAX, "seconds an old owner has to settle"),
+    # Ours: Solace has one replay log for a whole message VPN, with a quota of its own.
+    _number("retention_time_s", 0, 0, SECONDS_MAX, "seconds a settled message is kept for replay; 0: no such bound"),
+    _number("retention_size_mb", 0, 0, 6_000_000, "MB of settled messages kept for replay; 0: no such bound"),
 )
 
 ATTRIBUTE_BY_NAME: Final[dict[str, Attribute]] = {attribute.name: attribute for attribute in ATTRIBUTES}

@@ -72,6 +72,8 @@ class QueueConfig:
     expires_unbound_s: int = 0
     partition_rebalance_delay_s: int = 5
     partition_rebalance_max_handoff_time_s: int = 3
+    retention_time_s: int = 0
+    retention_size_mb: int = 0
 
     def partitioned(self) -> bool:
         """Tell whether the queue has partitions of its own; a plain queue is run as one partition."""
@@ -84,6 +86,10 @@ class QueueConfig:
     def spool_bytes_max(self) -> int:
         """Return the quota in bytes; 0 for a last-value queue, which has none."""
         return self.max_msg_spool_usage * MEGABYTE
+
+    def retention_bytes_max(self) -> int:
+        """Return how much of settled messages each partition keeps; 0: no such bound."""
+        return self.retention_size_mb * MEGABYTE // max(1, self.partition_count)
 
     def to_dict(self) -> dict[str, AttributeValue]:
         """Return name and attributes in the order of the table, as the catalog and the admin API show them."""
@@ -207,6 +213,8 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             expires_unbound_s=_number(values, "expires_unbound_s"),
             partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
             partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
+            retention_time_s=_number(values, "retention_time_s"),
+            retention_size_mb=_number(values, "retention_size_mb"),
         ),
         reserved_name=reserved_name,
         durable=durable,

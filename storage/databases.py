@@ -4,7 +4,8 @@
     pages       u32 partition, u64 first    page: directory row, then runs
     directory   the same keys               a copy of each page's directory row
     cursors     u32 partition               sealed cursor
-    catalog, retained, sessions             sealed table rows, see `record_table`
+    catalog, retained, sessions, readers, transactions
+                                            sealed table rows, see `record_table`
     quarantine  u64 number                  see `quarantine`
     meta        "store", "clean"            the sealed identity of the store; the mark of an orderly end
 

@@ -21,6 +21,8 @@ class Table(StrEnum):
     CATALOG = "catalog"
     RETAINED = "retained"
     SESSIONS = "sessions"
+    READERS = "readers"  # durable cursors
+    TRANSACTIONS = "transactions"  # staged and committed
 
 
 class PageKey(NamedTuple):

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Self
 
 from actors.clock import Clock, SystemClock
 from actors.directory_messages import ListQueues
+from actors.spool import SpoolActor
 from gateway.config import Config, load
 from gateway.node import Node, open_store
 from raw_client import DEADLINE_S, Clients
@@ -89,6 +91,21 @@ class RunningBroker(Clients):
 
     async def restart(self) -> None:
         await self.stop()
+        await self.start()
+
+    async def crash(self) -> None:
+        """Start again from what was in the store at this moment; what happens while the node stops is undone."""
+        idle = asyncio.get_running_loop().create_future()
+        spool = self.node.spool.actor
+        assert isinstance(spool, SpoolActor)
+        spool.when_idle(lambda: idle.set_result(None))
+        await asyncio.wait_for(idle, DEADLINE_S)
+        data: Path = self.config.data.path
+        kept = data.with_name("at-the-crash")
+        shutil.copytree(data, kept)
+        await self.stop()
+        shutil.rmtree(data)
+        kept.rename(data)
         await self.start()
 
     async def __aenter__(self) -> Self:

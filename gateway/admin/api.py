@@ -30,6 +30,7 @@ from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
+from gateway.reader_views import CursorView, SpoolView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
@@ -59,10 +60,17 @@ class _Events:
     events: Sequence[EventView]
 
 
+@dataclass(frozen=True, slots=True)
+class _Cursors:
+    cursors: Sequence[CursorView]
+
+
 QUEUE: Final = TypeAdapter(QueueView)
 QUEUES: Final = TypeAdapter(_Queues)
 MESSAGE: Final = TypeAdapter(MessageView)
 MESSAGES: Final = TypeAdapter(_Messages)
+CURSORS: Final = TypeAdapter(_Cursors)
+SPOOL: Final = TypeAdapter(SpoolView)
 ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
@@ -160,6 +168,19 @@ class AdminApi:
         await self._node.delete_queue(_name(request))
         return Response(status_code=204)
 
+    async def list_cursors(self, request: Request) -> Response:
+        """A queue's durable cursors."""
+        return _json(CURSORS.dump_json(_Cursors(await self._node.list_cursors(_name(request)))))
+
+    async def delete_cursor(self, request: Request) -> Response:
+        """Forget a durable cursor."""
+        await self._node.delete_cursor(_name(request), _name(request, "cursor"))
+        return Response(status_code=204)
+
+    async def show_spool(self, request: Request) -> Response:
+        """The spool."""
+        return _json(SPOOL.dump_json(await self._node.show_spool()))
+
     async def purge_queue(self, request: Request) -> Response:
         """Remove what waits in a queue."""
         return _json(orjson.dumps({"purged_count": await self._node.purge_queue(_name(request))}))
@@ -251,8 +272,8 @@ def _html(body: str) -> Response:
     return HTMLResponse(body, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
-def _name(request: Request) -> str:
-    encoded: str = request.path_params["name"]
+def _name(request: Request, parameter: str = "name") -> str:
+    encoded: str = request.path_params[parameter]
     try:
         return unquote(encoded, errors="strict")
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from gateway.admin.problems import Unacceptable, answer_error, problem
 from gateway.config.listeners import is_loopback
 from gateway.metrics import Exposition
 from gateway.ports import (
+    CursorNotFound,
     NodePort,
     QueueAlreadyExists,
     QueueInvalid,
@@ -33,6 +34,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 # What is named here is an answer; anything else is our mistake, answered with 500 and logged with its traceback.
 EXPECTED: Final = (
+    CursorNotFound,
     HTTPException,
     QueueAlreadyExists,
     QueueInvalid,

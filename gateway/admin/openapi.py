@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.reader_views import CursorView, SpoolView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.version import VERSION
 from gateway.views import (
@@ -101,8 +102,11 @@ def _operation(operation: Operation) -> Schema:
         "responses": {str(answer.status): _response(answer) for answer in operation.answers},
     }
     parameters = [_parameter(each) for each in operation.parameters]
-    if "{name}" in operation.path:
-        parameters.insert(0, {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}})
+    named = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
+    in_path: list[Schema] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in named
+    ]
+    parameters = in_path + parameters
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:
@@ -178,6 +182,7 @@ def _schemas() -> Schema:
         "Purged": {"type": "object", "properties": {"purged_count": {"type": "integer"}}, "required": ["purged_count"]},
         "Queues": _list_of("queues", "QueueView"),
         "Messages": _list_of("messages", "MessageView"),
+        "Cursors": _list_of("cursors", "CursorView"),
         "Actors": _list_of("actors", "ActorView"),
         "Events": _list_of("events", "EventView"),
         "DeleteMessages": _fields(FIELDS_OF_DELETE),
@@ -186,6 +191,8 @@ def _schemas() -> Schema:
     }
     views = (
         QueueView,
+        CursorView,
+        SpoolView,
         MessageView,
         ActorView,
         EventView,

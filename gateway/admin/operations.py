@@ -147,6 +147,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
+    Operation(
+        "show_spool",
+        "GET",
+        "/spool",
+        "The spool: its incarnation, and how full it is",
+        (Answer(200, "Now", "SpoolView"),),
+    ),
     Operation("list_queues", "GET", "/queues", "Every queue", (Answer(200, "By name", "Queues"),)),
     Operation(
         "create_queue",
@@ -188,6 +195,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/queues/{name}/purge",
         "Remove every message that waits; what is delivered and unsettled stays",
         (Answer(200, "How many", "Purged"), NOT_FOUND, REFUSED),
+    ),
+    Operation(
+        "list_cursors",
+        "GET",
+        "/queues/{name}/cursors",
+        "Its durable cursors: who reads it in bulk, and how far they are",
+        (Answer(200, "By name", "Cursors"), NOT_FOUND),
+    ),
+    Operation(
+        "delete_cursor",
+        "DELETE",
+        "/queues/{name}/cursors/{cursor}",
+        "Forget a durable cursor, its position, and what is kept for it",
+        (Answer(204, "It is gone"), Answer(404, "No such queue or cursor", "Problem"), REFUSED),
     ),
     Operation(
         "browse_queue",

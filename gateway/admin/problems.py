@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.ports import (
+    CursorNotFound,
     QueueAlreadyExists,
     QueueInvalid,
     QueueNotFound,
@@ -44,6 +45,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(422, "Not allowed", str(error), field=error.field, allowed=error.allowed)
         case QueueNotFound():
             return problem(404, "Queue not found", str(error))
+        case CursorNotFound():
+            return problem(404, "Cursor not found", str(error))
         case QueueAlreadyExists():
             return problem(409, "Queue already exists", str(error))
         case TemplateNotFound():

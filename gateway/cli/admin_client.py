@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.reader_views import CursorView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
@@ -32,6 +33,7 @@ _TAKEN: Final = TypeAdapter(TakenView)
 _REDRIVE: Final = TypeAdapter(RedriveView)
 _PUBLISH: Final = TypeAdapter(PublishExplanation)
 _KEY: Final = TypeAdapter(KeyExplanation)
+_CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -123,6 +125,14 @@ class AdminClient:
     def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
         return _read(_REDRIVE, self._ask("DELETE", _queue_path(name) + "/redrive"))
+
+    def list_cursors(self, name: str) -> Sequence[CursorView]:
+        """Return a queue's durable cursors."""
+        return _read(_CURSORS, _member(self._ask("GET", _queue_path(name) + "/cursors"), "cursors"))
+
+    def delete_cursor(self, name: str, cursor: str) -> None:
+        """Forget a durable cursor."""
+        self._ask("DELETE", f"{_queue_path(name)}/cursors/{quote(cursor, safe='')}")
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.cursors import cursors, delete_cursor
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.config.sizes import format_size
@@ -162,6 +163,10 @@ def browse(
             print_json(_MESSAGE.dump_python(message, mode="json"))
         else:
             _print_message(message)
+
+
+app.command("cursors")(cursors)
+app.command("delete-cursor")(delete_cursor)
 
 
 def _print_message(message: MessageView) -> None:

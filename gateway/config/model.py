@@ -19,6 +19,7 @@ from gateway.config.sections import (
     Node,
     Queues,
     Spool,
+    Transactions,
     Vpn,
 )
 
@@ -36,6 +37,7 @@ class Config(Section):
     vpn: Vpn = Vpn()
     limits: Limits = Limits()
     queues: Queues = Queues()
+    transactions: Transactions = Transactions()
     backpressure: Backpressure = Backpressure()
     events: Events = Events()
     metrics: Metrics = Metrics()

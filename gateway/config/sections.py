@@ -237,6 +237,21 @@ class Events(Section):
     mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
 
 
+class Transactions(Section):
+    """Staged publishing: what is kept of transactions before and after their commit."""
+
+    staged_bytes_max: Size = Field(
+        default=4 * GIB, ge=MIB, le=64 * TIB, description="staged and not committed, in all; part of the spool's quota"
+    )
+    stage_ttl_s: int = Field(
+        default=86_400, ge=1, le=31_536_000, description="a transaction that is not heard of for so long is dropped"
+    )
+    # As long as a Spark checkpoint may lie about before its job is started again.
+    names_kept_s: int = Field(
+        default=604_800, ge=60, le=31_536_000, description="a commit that is repeated within this time does nothing"
+    )
+
+
 class Backpressure(Section):
     """What happens to those that send faster than others read."""
 

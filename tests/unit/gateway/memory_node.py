@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from gateway.explain_publish import Specimen
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
+    CursorNotFound,
     QueueAlreadyExists,
     QueueInvalid,
     QueueNotFound,
@@ -13,6 +14,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
+from gateway.reader_views import CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
@@ -43,6 +45,7 @@ class MemoryNode:
     happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
+    cursors: Sequence[CursorView] = ()  # of the queue `q`
     refusal: str = ""  # why it refuses to delete
     definitions: dict[str, QueueDefinition] = field(default_factory=dict)
     templates: dict[str, QueueTemplate] = field(default_factory=dict)
@@ -196,6 +199,28 @@ class MemoryNode:
         self.redrives[name] = replace(await self.show_redrive(name), state="cancelled")
         return self.redrives[name]
 
+    async def list_cursors(self, name: str) -> Sequence[CursorView]:
+        self._definition(name)
+        return [view for view in self.cursors if name == "q"]
+
+    async def delete_cursor(self, name: str, cursor: str) -> None:
+        kept = [view for view in self.cursors if view.name != cursor]
+        if name not in self.definitions or len(kept) == len(self.cursors):
+            raise CursorNotFound(name, cursor)
+        self.cursors = kept
+
+    async def show_spool(self) -> SpoolView:
+        return SpoolView(
+            incarnation="00000000000000ff",
+            used_bytes=1,
+            limit_bytes=2,
+            messages_bytes=3,
+            messages_bytes_max=4,
+            blocked="",
+            staged_bytes=5,
+            transactions_open=6,
+        )
+
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors
 
@@ -244,3 +269,22 @@ class MemoryNode:
         if name not in self.definitions:
             raise QueueNotFound(name)
         return self.definitions[name]
+
+
+def cursor_view_of(name: str) -> CursorView:
+    """A cursor that is a little behind."""
+    partition = CursorPartitionView(number=0, low=1, acked=3, next_sequence=9, lag_bytes=600)
+    return CursorView(
+        name=name,
+        mode="tap",
+        state=CursorState.BOUND,
+        epoch=2,
+        instance="driver-1",
+        batch_ref="query/7",
+        lag_count=6,
+        lag_bytes=600,
+        lag_bytes_max=1 << 30,
+        lag_time_ms_max=0,
+        heartbeat_ms=30_000,
+        partitions=(partition,),
+    )

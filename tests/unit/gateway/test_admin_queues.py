@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from gateway.admin.api import BODY_BYTES_MAX
-from unit.gateway.memory_node import MemoryNode
+from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import Answer, RunningAdmin
 
 
@@ -141,3 +141,23 @@ def test_health_answers_503_with_the_reasons(admin: RunningAdmin, node: MemoryNo
     assert admin.ask("GET", "/health/live").status == 200
     node.live = False
     assert admin.ask("GET", "/health/live").status == 503
+
+
+def test_durable_cursors_are_listed_and_forgotten(admin: RunningAdmin, node: MemoryNode) -> None:
+    admin.ask("POST", "/queues", {"name": "q"})
+    node.cursors = [cursor_view_of("a/b"), cursor_view_of("c")]
+    listed = admin.ask("GET", "/queues/q/cursors").json()["cursors"]
+    assert isinstance(listed, list)
+    first = listed[0]
+    assert first["name"] == "a/b"
+    assert first["partitions"] == [{"number": 0, "low": 1, "acked": 3, "next_sequence": 9, "lag_bytes": 600}]
+
+    assert admin.ask("DELETE", "/queues/q/cursors/a%2Fb").status == 204
+    assert [each.name for each in node.cursors] == ["c"]
+    assert detail(admin.ask("DELETE", "/queues/q/cursors/a%2Fb")) == "queue 'q' has no cursor 'a/b'"
+    assert admin.ask("GET", "/queues/other/cursors").status == 404
+
+
+def test_the_spool_shows_its_incarnation(admin: RunningAdmin) -> None:
+    """Sequences mean something within one incarnation only, so whoever stores some has to know it."""
+    assert admin.ask("GET", "/spool").json()["incarnation"] == "00000000000000ff"

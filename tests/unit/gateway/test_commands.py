@@ -14,7 +14,7 @@ from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
 from gateway.explanations import CheckView, DestinationView
 from gateway.views import ActorView, EventView, FlowView
 from messaging.standing import WaitReason
-from unit.gateway.memory_node import MemoryNode
+from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import RunningAdmin
 
 
@@ -133,6 +133,16 @@ def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
     assert orjson.loads(shell.run("actors", "--json")) == []
     assert "version" in orjson.loads(shell.run("version", "--json"))
     assert orjson.loads(shell.run("check-config", "--json"))["listeners"]["mqtt"]["port"] == 1883
+
+
+def test_durable_cursors_are_listed_and_forgotten(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    node.cursors = [cursor_view_of("archive")]
+    assert "archive" in shell.run("queue", "cursors", "q")
+    assert orjson.loads(shell.run("queue", "cursors", "q", "--json"))[0]["lag_bytes"] == 600
+    assert "nothing was changed" in shell.run("queue", "delete-cursor", "q", "archive", typed="n\n", expect=FAILED)
+    assert shell.run("queue", "delete-cursor", "q", "archive", "--yes").strip() == "deleted cursor archive of q"
+    assert node.cursors == []
 
 
 def test_nothing_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> None:

@@ -1,0 +1,360 @@
+"""The directory of durable cursors: binds them, keeps their rows, and tells partitions what to keep for them.
+
+Every decision about epochs, positions and lag is made in messaging.cursors. An answer that says something is durable
+is given once the store has the cursor's row. Long polls wait in actors.cursor_waiting.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+from pykka import ActorDeadError
+
+from actors.cell import ActorCell
+from actors.cursor_messages import (
+    AckCursor,
+    BindCursor,
+    CommitSeen,
+    CursorBound,
+    CursorOverview,
+    CursorPosition,
+    CursorStatus,
+    DeleteCursor,
+    ListCursors,
+    PinCursor,
+    ReleaseQueue,
+    ReserveQueue,
+    UnbindCursor,
+)
+from actors.cursor_waiting import StatusWaiters
+from actors.data_messages import Confirmed, Refused
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
+from actors.messages import BindRefused, WriteTables
+from actors.reading_messages import AskPartitions, ConsumeThrough, DescribeLog, HoldLog, LogOverview, PartitionRequest
+from actors.runtime import TimerHandle
+from actors.tasks import run
+from messaging.address import Address
+from messaging.cursors import (
+    AHEAD,
+    BAD_CURSOR,
+    BATCH_REF_CHARS_MAX,
+    CONSUME,
+    CURSORS_PER_QUEUE_MAX,
+    EARLIEST,
+    LATEST,
+    MODE_DIFFERS,
+    NO_SUCH_CURSOR,
+    NO_SUCH_PARTITION,
+    NO_SUCH_QUEUE,
+    NOT_DURABLE,
+    NOT_STORED,
+    QUEUE_IN_USE,
+    TOO_MANY,
+    CursorBook,
+    CursorRefused,
+    DurableCursor,
+    check_bind,
+)
+from messaging.events import VPN_CURSOR_BINDING_LOST, VPN_CURSOR_LAG_CLEAR, VPN_CURSOR_LAG_EXCEEDED
+from storage.interface import Table, TableWrite
+
+log = logging.getLogger("sluicegate.cursors")
+
+LOOK_AFTER_MS: Final = 1000  # how late a silent binding or too long a lag may be noticed
+
+
+class CursorDirectory(LoopActor):
+    """All durable cursors of a node."""
+
+    def __init__(
+        self, cell: ActorCell, *, book: CursorBook, queues: ActorCell, spool: Address, incarnation: int
+    ) -> None:
+        super().__init__(cell)
+        self._book = book
+        self._queues = queues
+        self._spool = spool
+        self._incarnation = incarnation
+        self._tokens = 0
+        self._writing: dict[int, LoopFuture[str]] = {}
+        self._timer: TimerHandle | None = None
+        self._waiters = StatusWaiters(cell, spool, self._positions)
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            BindCursor: lambda message: run(self.runtime, self._bind(message)),
+            AckCursor: lambda message: run(self.runtime, self._acknowledge(message)),
+            PinCursor: lambda message: run(self.runtime, self._pin(message)),
+            CursorStatus: self._status,
+            UnbindCursor: self._unbind,
+            DeleteCursor: lambda message: run(self.runtime, self._delete(message)),
+            ListCursors: lambda message: run(self.runtime, self._list(message)),
+            CommitSeen: lambda _: self._waiters.commit_seen(),
+            Confirmed: lambda message: self._writing.pop(message.token).set(""),
+            Refused: lambda message: self._writing.pop(message.token).set(message.reason),
+        }
+
+    def on_start(self) -> None:
+        """Begin to look after the cursors that were stored."""
+        self._look_again()
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message."""
+        return self._handlers[type(message)](message)
+
+    def on_stop(self) -> None:
+        """Leave nobody waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiters.stop()
+
+    # --- requests ---
+
+    async def _bind(self, message: BindCursor) -> CursorBound:
+        check_bind(message.mode, message.cursor, message.instance, message.limits)
+        if message.start not in (EARLIEST, LATEST):
+            raise CursorRefused(BAD_CURSOR, f"start {message.start!r}; allowed: {EARLIEST} or {LATEST}")
+        handle = await self._handle_of(message.queue)
+        if not handle.durable:
+            raise CursorRefused(NOT_DURABLE, f"queue {message.queue!r} is never written, so there is nothing to read")
+        overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
+        if message.mode == CONSUME:
+            try:
+                await handle.cell.ask(ReserveQueue(message.cursor))
+            except BindRefused as refusal:
+                raise CursorRefused(QUEUE_IN_USE, str(refusal)) from None
+        try:
+            cursor = self._found_or_new(message, overviews)
+        except CursorRefused:
+            if message.mode == CONSUME:  # no such cursor holds the queue
+                handle.cell.inbox.post(ReleaseQueue(message.cursor))
+            raise
+        epoch = cursor.bind(message.instance, message.limits, self.runtime.clock.now_ms())
+        self._waiters.fence(cursor)
+        # Held before it is stored: a row that says less than it may costs nothing, a trimmed message does.
+        await self._hold(handle, cursor, overviews)
+        try:
+            await self._store(cursor)
+        except CursorRefused:
+            cursor.unbind(epoch)
+            await self._release(cursor)
+            raise
+        return CursorBound(epoch, self._incarnation, await self._positions(cursor))
+
+    def _found_or_new(self, message: BindCursor, overviews: list[LogOverview]) -> DurableCursor:
+        """Return the cursor as it is known, or a new one; nobody else comes in between here and its binding."""
+        cursor = self._book.find(message.queue, message.cursor)
+        if cursor is not None:
+            if cursor.mode != message.mode:
+                text = f"cursor {cursor.name!r} is in mode {cursor.mode!r}, not {message.mode!r}; delete it first"
+                raise CursorRefused(MODE_DIFFERS, text)
+            return cursor
+        if len(self._book.of(message.queue)) >= CURSORS_PER_QUEUE_MAX:
+            raise CursorRefused(TOO_MANY, f"queue {message.queue!r} has {CURSORS_PER_QUEUE_MAX} cursors already")
+        cursor = DurableCursor(message.cursor, message.queue, message.mode)
+        for each in overviews:
+            cursor.positions[each.partition_id] = each.low if message.start == EARLIEST else each.next_sequence
+        self._book.add(cursor)
+        self._look_again()
+        return cursor
+
+    async def _acknowledge(self, message: AckCursor) -> list[CursorPosition]:
+        if len(message.batch_ref) > BATCH_REF_CHARS_MAX:
+            text = f"a batch reference of {len(message.batch_ref)} characters; allowed: {BATCH_REF_CHARS_MAX}"
+            raise CursorRefused(BAD_CURSOR, text)
+        cursor = self._live(message.queue, message.cursor, message.epoch)
+        handle = await self._handle_of(message.queue)
+        overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
+        upto = _by_partition_id(message.upto, overviews)
+        for each in overviews:
+            if upto.get(each.partition_id, 0) > each.synced_end:
+                text = f"partition {each.number}: {upto[each.partition_id]} is above {each.synced_end}, the next one"
+                raise CursorRefused(AHEAD, text)
+        cursor.hear(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
+        changed = cursor.acknowledge(upto, message.batch_ref)
+        if cursor.caught_up({each.partition_id: each.low for each in overviews}):
+            self.runtime.events.emit(VPN_CURSOR_LAG_CLEAR, f"cursor {cursor.name} on queue {cursor.queue} goes on")
+        if changed:
+            await self._store(cursor)
+            await self._hold(handle, cursor, overviews)
+        return await self._positions(cursor)
+
+    async def _pin(self, message: PinCursor) -> None:
+        cursor = self._live(message.queue, message.cursor, message.epoch)
+        overviews: list[LogOverview] = await self._ask(await self._handle_of(message.queue), DescribeLog())
+        cursor.hear(message.epoch, self.runtime.clock.now_ms())
+        cursor.pin(_by_partition_id(message.ends, overviews))
+
+    def _status(self, message: CursorStatus) -> LoopFuture[list[CursorPosition]]:
+        cursor = self._live(message.queue, message.cursor, message.epoch)
+        return self._waiters.wait(cursor, message)
+
+    def _unbind(self, message: UnbindCursor) -> None:
+        cursor = self._known(message.queue, message.cursor)
+        was_bound = cursor.bound
+        cursor.unbind(message.epoch)
+        if was_bound and not cursor.bound:
+            run(self.runtime, self._release(cursor))
+
+    async def _delete(self, message: DeleteCursor) -> None:
+        cursor = self._known(message.queue, message.cursor)
+        await self._write(TableWrite(Table.READERS, _key(cursor), None))
+        if self._book.find(cursor.queue, cursor.name) is cursor:
+            self._book.remove(cursor)
+        self._waiters.fence(cursor)
+        await self._release(cursor)
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
+        if handle is not None:
+            await self._ask(handle, HoldLog(cursor.name, None))
+
+    async def _list(self, message: ListCursors) -> list[CursorOverview]:
+        names = self._book.queues() if message.queue is None else [message.queue]
+        cursors = [cursor for name in names for cursor in self._book.of(name)]
+        return [_overview(cursor, await self._positions(cursor)) for cursor in cursors]
+
+    # --- what time brings ---
+
+    def _look_again(self) -> None:
+        if self._timer is None and self._book.queues():
+            self._timer = self.runtime.after(LOOK_AFTER_MS, self._time_to_look)
+
+    def _time_to_look(self) -> None:
+        if not self.cell.stopped.is_set():
+            run(self.runtime, self._look_after()).then(self._looked)
+
+    def _looked(self, outcome: LoopFuture[None]) -> None:
+        try:
+            outcome.get()
+        except ActorDeadError:
+            log.info("a queue ended while its cursors were looked after")
+        except Exception:  # the next look must come, whatever became of this one
+            log.exception("looking after the cursors failed")
+        self._timer = None
+        self._look_again()
+
+    async def _look_after(self) -> None:
+        """End silent bindings, measure lags, and forget the cursors of queues that are gone."""
+        for name in self._book.queues():
+            handle: QueueHandle | None = await self._queues.ask(FindQueue(name))
+            if handle is None:
+                for cursor in self._book.of(name):
+                    self._book.remove(cursor)
+                    self._waiters.fence(cursor)
+                    await self._write(TableWrite(Table.READERS, _key(cursor), None))
+                continue
+            overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
+            for cursor in self._book.of(name):
+                await self._look_at(handle, cursor, overviews)
+
+    async def _look_at(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
+        if cursor.tick(self.runtime.clock.now_ms()):
+            text = f"cursor {cursor.name} on queue {cursor.queue}: {cursor.instance} was not heard of in time"
+            self.runtime.events.emit(VPN_CURSOR_BINDING_LOST, text)
+            self._waiters.fence(cursor)
+            await self._release(cursor)
+        for each in overviews:  # a partition that came later has to keep its messages from the first on
+            if cursor.name not in each.holds and not cursor.exceeded:
+                await self._ask(handle, HoldLog(cursor.name, cursor.position(each.partition_id)), each.number)
+        holds = [each.holds[cursor.name] for each in overviews if cursor.name in each.holds]
+        lag_bytes = sum(hold.lag_bytes for hold in holds)
+        oldest_ms = min((hold.oldest_ms for hold in holds if hold.oldest_ms), default=0)
+        if cursor.measure(lag_bytes, oldest_ms, self.runtime.clock.wall_ms()):
+            text = f"cursor {cursor.name} on queue {cursor.queue} is {lag_bytes} bytes behind; messages may go unread"
+            self.runtime.events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
+            await self._write(_row(cursor))
+            await self._hold(handle, cursor, overviews)
+
+    # --- what it asks of others ---
+
+    async def _handle_of(self, queue: str) -> QueueHandle:
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(queue))
+        if handle is None:
+            raise CursorRefused(NO_SUCH_QUEUE, f"there is no queue {queue!r}")
+        return handle
+
+    async def _ask(self, handle: QueueHandle, request: PartitionRequest, number: int | None = None) -> list[Any]:
+        answers: list[Any] = await handle.cell.ask(AskPartitions(number, request))
+        return answers
+
+    async def _hold(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
+        """Tell every partition from where to keep messages for the cursor, and what of them is consumed."""
+        for each in overviews:
+            hold = cursor.hold(each.partition_id)
+            await self._ask(handle, HoldLog(cursor.name, hold), each.number)
+            if cursor.mode == CONSUME:
+                await self._ask(handle, ConsumeThrough(cursor.position(each.partition_id)), each.number)
+
+    async def _release(self, cursor: DurableCursor) -> None:
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
+        if handle is not None and cursor.mode == CONSUME and not cursor.bound:
+            handle.cell.inbox.post(ReleaseQueue(cursor.name))
+
+    async def _positions(self, cursor: DurableCursor) -> list[CursorPosition]:
+        """Return where a cursor stands now, by partition number."""
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
+        overviews: list[LogOverview] = [] if handle is None else await self._ask(handle, DescribeLog())
+        positions = []
+        for each in overviews:
+            hold = each.holds.get(cursor.name)
+            acked, lag_bytes = cursor.position(each.partition_id), 0 if hold is None else hold.lag_bytes
+            positions.append(
+                CursorPosition(each.number, each.partition_id, each.low, acked, each.synced_end, lag_bytes)
+            )
+        return positions
+
+    async def _store(self, cursor: DurableCursor) -> None:
+        reason = await self._write(_row(cursor))
+        if reason:
+            raise CursorRefused(NOT_STORED, f"the position of cursor {cursor.name!r} could not be stored: {reason}")
+
+    def _write(self, row: TableWrite) -> LoopFuture[str]:
+        """Write a row; the answer is empty, or why it was not written."""
+        self._tokens += 1
+        answer: LoopFuture[str] = LoopFuture()
+        self._writing[self._tokens] = answer
+        self._spool.post(WriteTables([row], self.cell.inbox, self._tokens))
+        return answer
+
+    # --- checks ---
+
+    def _known(self, queue: str, name: str) -> DurableCursor:
+        cursor = self._book.find(queue, name)
+        if cursor is None:
+            raise CursorRefused(NO_SUCH_CURSOR, f"queue {queue!r} has no cursor {name!r}")
+        return cursor
+
+    def _live(self, queue: str, name: str, epoch: int) -> DurableCursor:
+        cursor = self._known(queue, name)
+        cursor.hear(epoch, self.runtime.clock.now_ms())
+        return cursor
+
+
+def _by_partition_id(by_number: dict[int, int], overviews: list[LogOverview]) -> dict[int, int]:
+    ids = {each.number: each.partition_id for each in overviews}
+    for number in by_number:
+        if number not in ids:
+            raise CursorRefused(NO_SUCH_PARTITION, f"there is no partition {number}, but {min(ids)} to {max(ids)}")
+    return {ids[number]: sequence for number, sequence in by_number.items()}
+
+
+def _overview(cursor: DurableCursor, positions: list[CursorPosition]) -> CursorOverview:
+    return CursorOverview(
+        queue=cursor.queue,
+        name=cursor.name,
+        mode=cursor.mode,
+        epoch=cursor.epoch,
+        bound=cursor.bound,
+        instance=cursor.instance,
+        batch_ref=cursor.batch_ref,
+        exceeded=cursor.exceeded,
+        limits=cursor.limits,
+        positions=positions,
+    )
+
+
+def _key(cursor: DurableCursor) -> bytes:
+    return f"{cursor.queue}\0{cursor.name}".encode()
+
+
+def _row(cursor: DurableCursor) -> TableWrite:
+    return TableWrite(Table.READERS, _key(cursor), orjson.dumps(cursor.to_row()))

@@ -1,0 +1,192 @@
+"""The commit of one staged transaction: asks every queue, decides, publishes.
+
+The decision is one row. Before it is written, room is reserved in every queue; a queue that says no ends the commit,
+and nothing happened. Once it is on the disk everything will be published, after a crash as well: page by page, each
+batch in a commit whose journal record also settles it in the hidden partition, so that it is never published twice.
+"""
+
+import logging
+from random import Random
+from typing import Final, Protocol
+
+from actors.data_messages import Settled
+from actors.futures import LoopFuture
+from actors.messages import PageRead
+from actors.publishing import Publisher
+from actors.runtime import Runtime
+from actors.tasks import run
+from messaging.address import Address
+from messaging.admission import QueueGate
+from messaging.batch import MessageBatch
+from messaging.ranges import RangeSet
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH
+from messaging.routing import QueueTarget, TopicSpace
+from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, STAGING_PARTITION_ID, StagedPage, StagingRefused
+
+log = logging.getLogger("sluicegate.staging")
+
+PUBLISHED_AT_A_TIME: Final = 16  # batches that wait for their commit; of 32 KiB pages, half a megabyte
+RETRY_MS: Final = 1000  # after a queue or the store would not take what is decided
+
+Reserved = list[tuple[QueueGate, int, int]]  # gate, messages, bytes
+
+
+class StagedPages(Protocol):
+    """Where the pages of transactions are read; the staging actor."""
+
+    def read(self, page: StagedPage) -> LoopFuture[PageRead]:
+        """Read a page."""
+
+    def next_token(self) -> int:
+        """Return a token for a publish or a row."""
+
+    def answer_to(self, token: int) -> LoopFuture[str]:
+        """Return what becomes of what was handed in under this token: empty, or why it was not stored."""
+
+
+class StagedCommit:
+    """Publishes pages of one transaction."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        pages: StagedPages,
+        *,
+        space: TopicSpace,
+        spool: Address,
+        address: Address,
+        rng: Random,
+        published: RangeSet,
+    ) -> None:
+        self._runtime = runtime
+        self._pages = pages
+        self._space = space
+        self._spool = spool
+        self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng)
+        self._published = published  # what a start found published already
+        self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> what is reserved for it
+        self.messages_count = 0
+
+    async def reserve(self, pages: list[StagedPage]) -> None:
+        """Reserve room for all of it in every queue, or for nothing. Raises StagingRefused."""
+        try:
+            for page in pages:
+                read = await self._pages.read(page)
+                if read.damage:
+                    text = f"part {page.part}, attempt {page.attempt} cannot be read: {read.damage}"
+                    raise StagingRefused(STAGE_DAMAGED, text)
+                for first, batch in read.runs:
+                    self._reserve_batch(first, batch)
+                    self.messages_count += batch.count
+        except StagingRefused:
+            self.release_all()
+            raise
+
+    def release_all(self) -> None:
+        """Give back what is reserved: nothing will be published."""
+        for first in list(self._reserved):
+            self._release(first)
+
+    async def publish(self, pages: list[StagedPage]) -> None:
+        """Publish all of it, in order; return when it is safe. What is decided is tried again until it is taken."""
+        waiting: list[LoopFuture[None]] = []
+        for page in pages:
+            read = await self._pages.read(page)
+            if read.damage:
+                log.error("what was staged as %s is lost: %s", page, read.damage)
+                continue
+            for first, batch in read.runs:
+                if first in self._published:
+                    continue
+                waiting.append(await self._publish_batch(first, batch, first + batch.count))
+                if len(waiting) >= PUBLISHED_AT_A_TIME:
+                    await waiting.pop(0)
+        for each in waiting:
+            await each
+
+    def _reserve_batch(self, first: int, batch: MessageBatch) -> None:
+        reserved: Reserved = []
+        self._reserved[first] = reserved
+        if self._space.refuses_unmatched and len(self._rows_with_somebody(batch)) < batch.count:
+            raise StagingRefused(NOT_PUBLISHED, REFUSAL_TEXTS[REFUSED_NO_MATCH])
+        for target, part in self._targets_of(batch):
+            gate = target.gate
+            verdict = gate.verdict(part)
+            if verdict != ADMITTED and gate.refuses_publisher(verdict):
+                gate.refuse(verdict, part.count, hears=True)
+                text = f"queue {target.name!r}: {REFUSAL_TEXTS[verdict]}"
+                raise StagingRefused(NOT_PUBLISHED, text)
+            if verdict == ADMITTED:
+                gate.restore(part.count, part.payload_bytes)
+                reserved.append((gate, part.count, part.payload_bytes))
+
+    def _release(self, first: int) -> None:
+        for gate, count, size in self._reserved.pop(first, []):
+            if not gate.ended:  # with a queue go its reservations
+                gate.release(count, size)
+
+    def _targets_of(self, batch: MessageBatch) -> list[tuple[QueueTarget, MessageBatch]]:
+        """Return which queues get which rows of a batch."""
+        rows_by_target: dict[QueueTarget, list[int]] = {}
+        for row in range(batch.count):
+            route = self._space.route(batch.topic_of(row))
+            targets = dict.fromkeys(route.queues)
+            targets |= dict.fromkeys([each.queue for each in route.guaranteed if each.queue is not None])
+            targets |= dict.fromkeys([each.queue for each in route.groups if each.queue is not None])
+            for target in targets:
+                rows_by_target.setdefault(target, []).append(row)
+        return [
+            (target, batch if len(rows) == batch.count else batch.select(rows))
+            for target, rows in rows_by_target.items()
+        ]
+
+    def _rows_with_somebody(self, batch: MessageBatch) -> list[int]:
+        return [row for row in range(batch.count) if not self._space.route(batch.topic_of(row)).is_empty]
+
+    async def _publish_batch(self, first: int, batch: MessageBatch, end: int) -> LoopFuture[None]:
+        """Hand a batch to its queues; the future is done when it is safe."""
+        while True:
+            self._release(first)
+            token = self._pages.next_token()
+            result = self._publisher.publish(batch, token)
+            if result.refusal == ADMITTED:
+                break
+            if result.refusal == REFUSED_NO_MATCH:  # those who subscribed when it was decided have gone
+                rows = self._rows_with_somebody(batch)
+                if not rows:
+                    break
+                batch = batch.select(rows)
+                continue
+            log.warning("a committed transaction waits: %s", REFUSAL_TEXTS[result.refusal])
+            await self._pause()
+        safe: LoopFuture[None] = LoopFuture()
+        publication = result.publication
+        if publication is None:  # nobody has it, or only queues that are never written
+            self._spool.post(Settled(STAGING_PARTITION_ID, [(first, end)], [], [], True))
+            safe.set()
+            return safe
+        publication.settlements = [(STAGING_PARTITION_ID, first, end)]
+        publication.open_count += 1  # written even if its consumers are faster: the settlement must be, with it
+
+        def confirmed(answer: LoopFuture[str]) -> None:
+            publication.open_count -= 1
+            if publication.open_count == 0:
+                self._spool.post(Settled(STAGING_PARTITION_ID, [], [publication], [], False))
+            if answer.get():
+                self._runtime.after(RETRY_MS, lambda: self._again(first, batch, end, safe))
+            else:
+                safe.set()
+
+        self._pages.answer_to(token).then(confirmed)
+        return safe
+
+    def _again(self, first: int, batch: MessageBatch, end: int, safe: LoopFuture[None]) -> None:
+        """Publish once more what the store could not take; what came behind it may have gone before."""
+        run(self._runtime, self._publish_batch(first, batch, end)).then(
+            lambda done: done.get().then(lambda _: safe.set())
+        )
+
+    async def _pause(self) -> None:
+        over: LoopFuture[None] = LoopFuture()
+        self._runtime.after(RETRY_MS, over.set)
+        await over

@@ -1,0 +1,301 @@
+"""The staging actor: keeps what transactions bring, and publishes it when they commit.
+
+What is staged, committed and forgotten is decided in messaging.staging; the publishing is in actors.staged_commit.
+Pages and their rows go into the store in one commit; so do the end of a transaction's pages and the end of its rows.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
+
+from actors.cell import ActorCell
+from actors.data_messages import Confirmed, Refused, Settled
+from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
+from actors.messages import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
+from actors.runtime import TimerHandle
+from actors.spool_io import StoreReader
+from actors.staged_commit import StagedCommit
+from actors.staging_messages import (
+    AbortStaged,
+    CommitStaged,
+    DescribeStaging,
+    Stage,
+    Staged,
+    StagedCommitted,
+    StagingOverview,
+)
+from actors.staging_rows import Decision, FoundStaging, decision_row, name_key, page_key, page_row
+from actors.tasks import run
+from messaging.address import Address
+from messaging.admission import SpoolGate
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.paging import PagePlan
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS
+from messaging.routing import TopicSpace
+from messaging.staging import (
+    BAD_TRANSACTION,
+    NOT_STORED,
+    STAGING_PARTITION_ID,
+    TOO_MUCH_STAGED,
+    StagedPage,
+    StagingRefused,
+)
+from storage.interface import Table, TableWrite
+
+log = logging.getLogger("sluicegate.staging")
+
+LOOK_AFTER_MS: Final = 1000  # how late an old transaction may be dropped
+
+
+@dataclass(frozen=True, slots=True)
+class StagingServices:
+    """What the staging actor uses of the node."""
+
+    space: TopicSpace
+    spool: Address
+    reader: StoreReader
+    gate: SpoolGate
+    rng: Random
+
+
+class StagingActor(LoopActor):
+    """All staged transactions of a node."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        found: FoundStaging,
+        services: StagingServices,
+    ) -> None:
+        super().__init__(cell)
+        self._area = found.area
+        self._services = services
+        self._spool = services.spool
+        self._found = found
+        self._token = 0
+        self._answers: dict[int, LoopFuture[str]] = {}
+        self._written: dict[int, LoopFuture[bool]] = {}  # first sequence of a page -> whether it is safe
+        self._ended: set[int] = set()  # pages on their way to the store whose transaction has ended
+        self._reads: dict[int, list[LoopFuture[PageRead]]] = {}
+        self._timer: TimerHandle | None = None
+        self._committed_count = 0
+        self._aborted_count = 0
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            Stage: lambda message: run(self.runtime, self._stage(message)),
+            CommitStaged: lambda message: run(self.runtime, self._commit(message)),
+            AbortStaged: self._abort,
+            DescribeStaging: lambda _: self._overview(),
+            PagesWritten: self._pages_written,
+            PageRead: self._page_read,
+            Confirmed: lambda message: self._answers.pop(message.token).set(""),
+            Refused: lambda message: self._answers.pop(message.token).set(message.reason),
+        }
+
+    def on_start(self) -> None:
+        """Finish what was decided before the start, and drop what belongs to nobody."""
+        found = self._found
+        if found.orphans or found.gaps:
+            self._spool.post(Settled(STAGING_PARTITION_ID, found.gaps, [], found.orphans, True))
+        for decision in found.decisions:
+            run(self.runtime, self._finish(decision)).then(_report)
+        self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message."""
+        return self._handlers[type(message)](message)
+
+    def on_stop(self) -> None:
+        """What is under way goes on after the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # --- requests ---
+
+    async def _stage(self, message: Stage) -> Staged:
+        batches = message.batches
+        count = sum(batch.count for batch in batches)
+        size = sum(batch.payload_bytes for batch in batches)
+        if not batches or any(batch.qos == AT_MOST_ONCE or batch.retain for batch in batches):
+            raise StagingRefused(BAD_TRANSACTION, "only guaranteed messages that are not retained are staged")
+        gate = self._services.gate
+        verdict = gate.verdict_on_bytes(size) or gate.verdict_on_count(count)
+        if verdict != ADMITTED:
+            gate.refused(verdict)
+            raise StagingRefused(TOO_MUCH_STAGED, REFUSAL_TEXTS[verdict])
+        page = self._area.stage(
+            message.transaction,
+            message.part,
+            message.attempt,
+            count=count,
+            payload_bytes=size,
+            wall_ms=self.runtime.clock.wall_ms(),
+        )
+        if page is None:
+            return Staged(0, already=True)
+        gate.count_in(count, size)
+        written = self._written[page.first] = LoopFuture()
+        plan = PagePlan(page.first, page.end, _runs(page.first, batches))
+        self._spool.post(WritePages(self.cell.inbox, STAGING_PARTITION_ID, [plan]))
+        reason = await self._write([page_row(page)])  # in the same commit, so they are safe together or not at all
+        await written
+        if page.first in self._ended:
+            self._ended.remove(page.first)
+            self._delete([page.first])
+            raise StagingRefused(NOT_STORED, f"transaction {page.transaction!r} has ended meanwhile")
+        if reason:
+            self._drop([page])
+            raise StagingRefused(NOT_STORED, f"transaction {page.transaction!r}: {reason}")
+        return Staged(count, already=False)
+
+    async def _commit(self, message: CommitStaged) -> StagedCommitted:
+        area, name = self._area, message.transaction
+        pages = area.begin_commit(name, message.attempts, self.runtime.clock.wall_ms())
+        if pages is None:
+            return StagedCommitted(area.committed[name].messages_count, already=True)
+        commit = self._staged_commit()
+        try:
+            await commit.reserve(pages)
+        except StagingRefused:
+            area.give_up_commit(name)
+            raise
+        decision = Decision(name, self.runtime.clock.wall_ms(), commit.messages_count, message.attempts)
+        reason = await self._write([decision_row(decision)])
+        if reason:
+            commit.release_all()
+            area.give_up_commit(name)
+            raise StagingRefused(NOT_STORED, f"transaction {name!r}: {reason}")
+        area.decided(name, decision.decided_ms, decision.messages_count)
+        await self._publish(commit, decision, pages)
+        return StagedCommitted(decision.messages_count, already=False)
+
+    def _abort(self, message: AbortStaged) -> bool:
+        pages = self._area.abort(message.transaction)
+        if pages is None:
+            return False
+        self._aborted_count += 1
+        self._drop(pages)
+        return True
+
+    # --- finishing ---
+
+    async def _finish(self, decision: Decision) -> None:
+        """Publish what a crash left of a decided transaction."""
+        assert decision.attempts is not None, "what is finished is not finished again"
+        pages = self._area.resume_commit(decision.name, decision.attempts)
+        log.info("transaction %r was decided before the start; %d pages are left", decision.name, len(pages))
+        await self._publish(self._staged_commit(), decision, pages)
+
+    async def _publish(self, commit: StagedCommit, decision: Decision, pages: list[StagedPage]) -> None:
+        await commit.publish(pages)
+        self._drop(list(self._area.open[decision.name].pages))
+        self._area.published(decision.name)
+        self._committed_count += 1
+        await self._write([decision_row(decision.finished())])
+
+    def _staged_commit(self) -> StagedCommit:
+        services = self._services
+        return StagedCommit(
+            self.runtime,
+            self,
+            space=services.space,
+            spool=self._spool,
+            address=self.cell.inbox,
+            rng=services.rng,
+            published=self._found.published,
+        )
+
+    def _drop(self, pages: list[StagedPage]) -> None:
+        """Count pages out, settle them, and delete them; those on their way to the store, once they are there."""
+        for page in pages:
+            self._area.drop(page)
+            self._services.gate.count_out(page.end - page.first, page.payload_bytes)
+        firsts = [page.first for page in pages]
+        self._ended.update([first for first in firsts if first in self._written])
+        self._spool.post(Settled(STAGING_PARTITION_ID, [(page.first, page.end) for page in pages], [], [], True))
+        self._delete([first for first in firsts if first not in self._written])
+
+    def _delete(self, firsts: list[int]) -> None:
+        """Delete pages and their rows, in one commit."""
+        self._spool.post(Settled(STAGING_PARTITION_ID, [], [], firsts, True))
+        rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
+        self._spool.post(WriteTables(rows, None, 0))
+
+    def _look_after(self) -> None:
+        """Drop transactions and names that are too old."""
+        wall_ms = self.runtime.clock.wall_ms()
+        for name in self._area.expired(wall_ms):
+            log.warning("transaction %r expired: it was neither committed nor aborted in time", name)
+            self._area.expired_count += 1
+            self._drop(list(self._area.open[name].pages))
+        names = self._area.forgotten(wall_ms)
+        for name in names:
+            del self._area.committed[name]
+        if names:
+            rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
+            self._spool.post(WriteTables(rows, None, 0))
+        self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
+
+    # --- the store ---
+
+    def read(self, page: StagedPage) -> LoopFuture[PageRead]:
+        """Read a page."""
+        answer: LoopFuture[PageRead] = LoopFuture()
+        self._reads.setdefault(page.first, []).append(answer)
+        self._services.reader.read(ReadPage(self.cell.inbox, STAGING_PARTITION_ID, page.first))
+        return answer
+
+    def next_token(self) -> int:
+        """Return a token for a publish or a row."""
+        self._token += 1
+        return self._token
+
+    def answer_to(self, token: int) -> LoopFuture[str]:
+        """Return what becomes of what was handed in under this token: empty, or why it was not stored."""
+        answer = self._answers[token] = LoopFuture[str]()
+        return answer
+
+    def _write(self, rows: list[TableWrite]) -> LoopFuture[str]:
+        token = self.next_token()
+        self._spool.post(WriteTables(rows, self.cell.inbox, token))
+        return self.answer_to(token)
+
+    def _pages_written(self, message: PagesWritten) -> None:
+        for plan in message.plans:
+            self._written.pop(plan.first).set(not message.failed)
+
+    def _page_read(self, message: PageRead) -> None:
+        self._reads[message.first_sequence].pop(0).set(message)
+        if not self._reads[message.first_sequence]:
+            del self._reads[message.first_sequence]
+
+    def _overview(self) -> StagingOverview:
+        area = self._area
+        return StagingOverview(
+            open_count=len(area.open),
+            committing_count=sum(1 for each in area.open.values() if each.committing),
+            staged_bytes=area.staged_bytes,
+            staged_pages_count=area.pages_count,
+            committed_names_count=len(area.committed),
+            committed_count=self._committed_count,
+            aborted_count=self._aborted_count,
+            expired_count=area.expired_count,
+        )
+
+
+def _runs(first: int, batches: list[MessageBatch]) -> list[tuple[int, MessageBatch]]:
+    runs: list[tuple[int, MessageBatch]] = []
+    for batch in batches:
+        runs.append((first, batch))
+        first += batch.count
+    return runs
+
+
+def _report(outcome: LoopFuture[None]) -> None:
+    try:
+        outcome.get()
+    except Exception:  # the decision stands: the next start tries again
+        log.exception("a decided transaction could not be finished")

@@ -1,0 +1,46 @@
+"""`sluicegate queue cursors` and `queue delete-cursor`: who reads a queue by a durable cursor, and how far they are."""
+
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.failures import CommandFailed
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.config.sizes import format_size
+from gateway.reader_views import CursorView
+
+_CURSOR = TypeAdapter(CursorView)
+
+
+def cursors(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """List a queue's durable cursors."""
+    views = AdminClient(url).list_cursors(name)
+    if as_json:
+        print_json([_CURSOR.dump_python(view, mode="json") for view in views])
+        return
+    columns = ("cursor", "mode", "state", "instance", "epoch", "behind", "bytes behind", "last batch")
+    print_table(columns, [_row(view) for view in views])
+
+
+def delete_cursor(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
+    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="The cursor's name.")],
+    url: UrlOption = URL_DEFAULT,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Forget a durable cursor, its position, and what is kept for it."""
+    if not yes and not typer.confirm(f"Forget cursor {cursor} of {name}?", err=True):
+        raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
+    AdminClient(url).delete_cursor(name, cursor)
+    typer.echo(f"deleted cursor {cursor} of {name}")
+
+
+def _row(view: CursorView) -> tuple[object, ...]:
+    lag = f"{format_size(view.lag_bytes)} of {format_size(view.lag_bytes_max)}"
+    return (view.name, view.mode, view.state, view.instance, view.epoch, view.lag_count, lag, view.batch_ref or "-")

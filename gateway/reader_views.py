@@ -1,0 +1,90 @@
+"""What a node shows of those who read its spool in bulk: durable cursors, and the spool whose sequences they count."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from actors.cursor_messages import CursorOverview
+
+
+class CursorState(StrEnum):
+    """How a durable cursor is doing."""
+
+    BOUND = "bound"  # somebody reads
+    UNBOUND = "unbound"  # its position is kept
+    EXCEEDED = "exceeded"  # it lagged more than it may and was let go: messages may go unread
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorPartitionView:
+    """Where a cursor stands in one partition. All but the last are sequences."""
+
+    number: int
+    low: int  # the first that can still be read
+    acked: int  # everything before is acknowledged
+    next_sequence: int  # behind the last one that can be read now
+    lag_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorView:
+    """One durable cursor of a queue."""
+
+    name: str
+    mode: str  # tap or consume
+    state: CursorState
+    epoch: int
+    instance: str  # who holds the binding, or held it last
+    batch_ref: str  # what it called its last acknowledgement
+    lag_count: int  # sequences it has not acknowledged, gaps among them
+    lag_bytes: int
+    lag_bytes_max: int
+    lag_time_ms_max: int  # 0: no such bound
+    heartbeat_ms: int
+    partitions: tuple[CursorPartitionView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolView:
+    """The spool: sequences mean something within one incarnation of it only."""
+
+    incarnation: str  # 16 hex digits: JSON numbers are not safe beyond 53 bits
+    used_bytes: int
+    limit_bytes: int
+    messages_bytes: int  # payload of what waits in all durable queues
+    messages_bytes_max: int  # their quota together
+    blocked: str  # why it takes no messages, or empty
+    staged_bytes: int  # of transactions that are not committed
+    transactions_open: int
+
+
+def incarnation_text(incarnation: int) -> str:
+    """Return an incarnation as it is shown."""
+    return f"{incarnation:016x}"
+
+
+def cursor_view(overview: CursorOverview) -> CursorView:
+    """Return a cursor as operators see it."""
+    state = CursorState.BOUND if overview.bound else CursorState.UNBOUND
+    return CursorView(
+        name=overview.name,
+        mode=overview.mode,
+        state=CursorState.EXCEEDED if overview.exceeded else state,
+        epoch=overview.epoch,
+        instance=overview.instance,
+        batch_ref=overview.batch_ref,
+        lag_count=sum(max(0, each.next_sequence - each.acked) for each in overview.positions),
+        lag_bytes=sum(each.lag_bytes for each in overview.positions),
+        lag_bytes_max=overview.limits.lag_bytes_max,
+        lag_time_ms_max=overview.limits.lag_time_ms_max,
+        heartbeat_ms=overview.limits.heartbeat_ms,
+        partitions=tuple(
+            CursorPartitionView(
+                number=each.number,
+                low=each.low,
+                acked=each.acked,
+                next_sequence=each.next_sequence,
+                lag_bytes=each.lag_bytes,
+            )
+            for each in overview.positions
+        ),
+    )

@@ -1,0 +1,225 @@
+"""Durable cursors on a whole node: fenced bindings, positions that survive, and what is kept for them."""
+
+import asyncio
+
+import pytest
+
+from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
+from actors.messages import BindRefused
+from inside_client import InsideClient, until
+from messaging.cursors import (
+    AHEAD,
+    CONSUME,
+    MODE_DIFFERS,
+    NO_SUCH_CURSOR,
+    NO_SUCH_PARTITION,
+    QUEUE_IN_USE,
+    CursorFenced,
+    CursorLimits,
+    CursorRefused,
+)
+from running_broker import RunningBroker
+
+
+async def orders_with(broker: RunningBroker, count: int, **attributes: object) -> InsideClient:
+    """A queue with so many numbered messages, one publish each."""
+    orders = InsideClient(broker, "orders")
+    await orders.create(**attributes)
+    for number in range(1, count + 1):
+        await orders.publish(b"%d" % number)
+    return orders
+
+
+async def refusal_of(request: object) -> str:
+    """Return the code with which a cursor is refused something."""
+    with pytest.raises(CursorRefused) as refused:
+        await request  # type: ignore[misc]  # whatever can be awaited
+    return refused.value.code
+
+
+async def test_a_tap_reads_what_consumers_have_taken(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 5)
+    bound = await orders.bind()
+    await orders.publish(b"6")
+    await orders.consume_all()
+
+    found, gaps = await orders.read()
+
+    assert list(found.values()) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert gaps == []
+    assert [(each.low, each.acked) for each in bound.positions] == [(1, 1)]
+    assert bound.incarnation == broker.node.recovered.incarnation
+
+
+async def test_what_all_taps_and_the_queue_are_done_with_goes(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 5)
+    one, other = await orders.bind("one"), await orders.bind("other")
+    await orders.consume_all()
+
+    assert await orders.ack(one.epoch, {0: 6}, cursor="one") == [6]
+    assert list((await orders.read())[0]) == [1, 2, 3, 4, 5]
+    await orders.ack(other.epoch, {0: 4}, cursor="other")
+
+    async def is_trimmed() -> bool:
+        return list((await orders.read())[0]) == [4, 5]
+
+    await until(is_trimmed, "what both are done with to go")
+
+
+async def test_a_newer_binding_fences_the_older(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 2)
+    old = await orders.bind(instance="driver-1")
+    new = await orders.bind(instance="driver-2")
+
+    assert new.epoch == old.epoch + 1
+    with pytest.raises(CursorFenced, match="epoch 1 was fenced by 2 of 'driver-2'"):
+        await orders.ack(old.epoch, {0: 2})
+    assert await orders.ack(new.epoch, {0: 2}) == [2]
+
+
+async def test_an_acknowledgement_is_cumulative_and_a_lower_one_changes_nothing(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 5)
+    bound = await orders.bind()
+
+    assert await orders.ack(bound.epoch, {0: 4}) == [4]
+    assert await orders.ack(bound.epoch, {0: 2}) == [4]
+    assert await refusal_of(orders.ack(bound.epoch, {0: 7})) == AHEAD
+    assert await refusal_of(orders.ack(bound.epoch, {1: 1})) == NO_SUCH_PARTITION
+    assert await refusal_of(orders.ack(bound.epoch, {0: 5}, cursor="other")) == NO_SUCH_CURSOR
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_position_epoch_and_unread_messages_survive(broker: RunningBroker, crashes: bool) -> None:
+    orders = await orders_with(broker, 5, access_type="non-exclusive", partition_count=1)
+    bound = await orders.bind(instance="driver-1")
+    await orders.consume_all()
+    await orders.ack(bound.epoch, {0: 3}, batch_ref="query/7")
+    await (broker.crash() if crashes else broker.restart())
+
+    overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+    again = await orders.bind(instance="driver-2")
+
+    assert [(each.name, each.batch_ref, each.bound) for each in overviews] == [("c", "query/7", False)]
+    assert again.epoch == 2
+    assert again.positions[0].acked == 3
+    found, _ = await orders.read(3)
+    assert list(found.values())[:3] == [b"3", b"4", b"5"]
+
+
+async def test_a_silent_binding_ends_and_keeps_its_position(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 3)
+    bound = await orders.bind(limits=CursorLimits(heartbeat_ms=5_000))
+    await orders.ack(bound.epoch, {0: 3})
+    broker.forward(6)
+
+    async def has_ended() -> bool:
+        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors(None))
+        return not overviews[0].bound
+
+    await until(has_ended, "the end of the binding")
+    with pytest.raises(CursorFenced, match="has ended; bind again"):
+        await orders.ack(bound.epoch, {0: 4})
+    assert (await orders.bind()).positions[0].acked == 3
+
+
+async def test_a_cursor_that_consumes_settles_what_it_acknowledges(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 5)
+    bound = await orders.bind(mode=CONSUME)
+
+    await orders.ack(bound.epoch, {0: 4})
+
+    assert (await orders.overview()).partitions[0].ready_count == 2
+    await broker.crash()
+    assert (await orders.overview()).partitions[0].ready_count == 2
+
+
+async def test_a_cursor_that_consumes_is_the_only_consumer(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 1)
+    bound = await orders.bind(mode=CONSUME)
+    with pytest.raises(BindRefused, match="consumed by the durable cursor 'c'"):
+        await orders.consumer()
+    assert await refusal_of(orders.bind("other", mode=CONSUME)) == QUEUE_IN_USE
+    assert (await orders.bind(mode=CONSUME)).epoch == bound.epoch + 1
+
+    await broker.node.cursors.ask(UnbindCursor("orders", "c", bound.epoch + 1))
+    consumer = await orders.consumer()
+    assert await refusal_of(orders.bind(mode=CONSUME)) == QUEUE_IN_USE
+    consumer.unbind()
+    assert await refusal_of(orders.bind()) == MODE_DIFFERS
+
+
+async def test_a_long_poll_is_answered_when_something_comes(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 3)
+    bound = await orders.bind()
+    assert [each.next_sequence for each in await orders.status(bound.epoch)] == [4]
+
+    waiting = asyncio.ensure_future(orders.status(bound.epoch, wait_ms=15_000, above={0: 4}))
+    await asyncio.sleep(0)
+    await orders.publish(b"4444")
+    (position,) = await waiting
+
+    assert position.next_sequence == 5
+    assert position.lag_bytes == 3 + 4
+
+
+async def test_a_long_poll_of_a_fenced_binding_ends(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 1)
+    bound = await orders.bind()
+    waiting = asyncio.ensure_future(orders.status(bound.epoch, wait_ms=15_000, above={0: 2}))
+    await asyncio.sleep(0)
+
+    await orders.bind()
+
+    with pytest.raises(CursorFenced):
+        await waiting
+
+
+async def test_a_cursor_that_lags_too_much_is_let_go_and_told(broker: RunningBroker) -> None:
+    """spark.md 3.1: exceeding the lag is a loud state, not a silent skip."""
+    orders = await orders_with(broker, 3)
+    bound = await orders.bind(limits=CursorLimits(lag_bytes_max=100))
+    await orders.publish(b"x" * 200)
+    await orders.consume_all()
+
+    async def is_let_go() -> bool:
+        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+        return overviews[0].exceeded
+
+    await until(is_let_go, "a cursor that is let go")
+    assert broker.node.runtime.events.counts["VPN_AD_CURSOR_LAG_EXCEED"] == 1
+
+    async def is_gone() -> bool:
+        return (await orders.read())[0] == {}
+
+    await until(is_gone, "what nobody keeps any more to go")
+
+    await orders.ack(bound.epoch, {0: 5})
+    assert not (await broker.node.cursors.ask(ListCursors("orders")))[0].exceeded
+
+
+async def test_what_is_pinned_stays_whatever_the_lag(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 3)
+    bound = await orders.bind(limits=CursorLimits(lag_bytes_max=1))
+    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
+    await orders.publish(b"x" * 200)
+    await orders.consume_all()
+
+    assert len((await orders.read())[0]) == 4
+    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {}))
+
+    async def is_let_go() -> bool:
+        return (await orders.read())[0] == {}
+
+    await until(is_let_go, "a cursor that is let go once nothing is pinned")
+
+
+async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 2)
+    await orders.bind("a")
+    await orders.bind("b")
+    await broker.node.cursors.ask(DeleteCursor("orders", "a"))
+    assert [each.name for each in await broker.node.cursors.ask(ListCursors("orders"))] == ["b"]
+
+    await broker.restart()
+
+    assert [each.name for each in await broker.node.cursors.ask(ListCursors("orders"))] == ["b"]

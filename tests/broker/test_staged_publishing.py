@@ -1,0 +1,121 @@
+"""Staged publishing on a whole node: invisible until the commit, then all of it, once."""
+
+import pytest
+
+from actors.staging_messages import AbortStaged, StagedCommitted
+from inside_client import InsideClient, until
+from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
+from running_broker import RunningBroker
+
+
+async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:
+    orders = InsideClient(broker, "orders")
+    await orders.create(**attributes)
+    return orders
+
+
+async def test_nothing_is_seen_before_the_commit_and_the_named_attempts_after_it_in_the_order_of_parts(
+    broker: RunningBroker,
+) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("job/7", 1, b"second")
+    await orders.stage("job/7", 0, b"failed", attempt=0)
+    await orders.stage("job/7", 0, b"first", attempt=1)
+    await orders.stage("job/7", 1, b"third")
+    assert (await orders.overview()).usage_count == 0
+
+    committed = await orders.commit("job/7", (1, 0), (0, 1))
+
+    assert committed == StagedCommitted(3, already=False)
+    assert list((await orders.read())[0].values()) == [b"first", b"second", b"third"]
+    overview = await orders.staging()
+    assert (overview.open_count, overview.staged_bytes, overview.staged_pages_count) == (0, 0, 0)
+    assert broker.node.spool_gate.usage_bytes == (await orders.overview()).usage_bytes
+
+
+async def test_a_second_commit_of_the_same_name_does_nothing(broker: RunningBroker) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("job/7", 0, b"x")
+    await orders.commit("job/7", (0, 0))
+    await broker.restart()
+
+    assert (await orders.stage("job/7", 0, b"x", attempt=5)).already
+    assert await orders.commit("job/7", (0, 5)) == StagedCommitted(1, already=True)
+    assert len((await orders.read())[0]) == 1
+
+
+async def test_an_abort_drops_what_is_staged_and_changes_nothing_after_the_commit(broker: RunningBroker) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("job/7", 0, b"x")
+    assert await broker.node.staging.ask(AbortStaged("job/7"))
+    with pytest.raises(StagingRefused, match="part 0, attempt 0: it was never staged") as refused:
+        await orders.commit("job/7", (0, 0))
+    assert refused.value.code == NOT_STAGED
+
+    await orders.stage("job/8", 0, b"y")
+    await orders.commit("job/8", (0, 0))
+    assert not await broker.node.staging.ask(AbortStaged("job/8"))
+    assert list((await orders.read())[0].values()) == [b"y"]
+
+
+async def test_a_commit_is_for_all_queues_or_for_none(broker: RunningBroker) -> None:
+    """DESIGN 5.4: a publish to several queues is all or nothing."""
+    orders = await orders_of(broker)
+    shut = InsideClient(broker, "shut")
+    await shut.create(ingress_enabled=False, reject_msg_to_sender_on_discard_behavior="always")
+    await orders.stage("job/7", 0, b"x")
+    await shut.stage("job/7", 1, b"y")
+
+    with pytest.raises(StagingRefused, match="queue 'shut'") as refused:
+        await orders.commit("job/7", (0, 0), (1, 0))
+
+    assert refused.value.code == NOT_PUBLISHED
+    assert (await orders.overview()).usage_count == 0
+    assert await orders.commit("job/7", (0, 0)) == StagedCommitted(1, already=False), "what is staged stays"
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_what_is_staged_survives(broker: RunningBroker, crashes: bool) -> None:
+    orders = await orders_of(broker, access_type="non-exclusive", partition_count=3)
+    await orders.stage("job/7", 0, *[b"%d" % number for number in range(100)])
+    await (broker.crash() if crashes else broker.restart())
+    await orders.stage("job/7", 1, b"last")
+
+    await orders.commit("job/7", (0, 0), (1, 0))
+
+    found = [payload for number in range(3) for payload in (await orders.read(partition=number))[0].values()]
+    assert sorted(found) == sorted([*[b"%d" % number for number in range(100)], b"last"])
+    await broker.crash()
+    assert (await orders.staging()).staged_pages_count == 0
+
+
+async def test_an_empty_transaction_is_committed_by_name(broker: RunningBroker) -> None:
+    """A Spark batch without rows has no parts."""
+    orders = await orders_of(broker)
+    assert await orders.commit("job/7") == StagedCommitted(0, already=False)
+    assert await orders.commit("job/7") == StagedCommitted(0, already=True)
+
+
+@pytest.mark.settings("transactions.stage_ttl_s=60", "transactions.names_kept_s=60")
+async def test_transactions_expire_and_names_are_forgotten(broker: RunningBroker) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("old", 0, b"x")
+    await orders.commit("done")
+    broker.forward(120)
+
+    async def is_forgotten() -> bool:
+        overview = await orders.staging()
+        return (overview.open_count, overview.committed_names_count, overview.expired_count) == (0, 0, 1)
+
+    await until(is_forgotten, "the end of the old ones")
+
+
+@pytest.mark.settings("transactions.staged_bytes_max=1MiB")
+async def test_what_may_be_staged_has_a_bound(broker: RunningBroker) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("a", 0, b"x" * 900_000)
+
+    with pytest.raises(StagingRefused, match="900000 bytes in 1 pages are staged; allowed: 1048576") as refused:
+        await orders.stage("b", 0, b"x" * 200_000)
+
+    assert refused.value.code == TOO_MUCH_STAGED

@@ -1,0 +1,51 @@
+"""kill -9 between any two steps of staged publishing: a transaction is there whole and once, or not at all."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from unit.storage.spool_file import same_imports
+
+PROGRAM = Path(__file__).with_name("stage_until_killed.py")
+ROUNDS = 4
+SEED = 50
+ROWS = 50
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+
+def run_and_kill(folder: Path, first: int, commits: int) -> tuple[list[str], int]:
+    """Run the program until it has committed so often, then kill it; return what it found, and its last commit."""
+    command = [sys.executable, "-P", str(PROGRAM), str(folder), str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=same_imports()) as process:
+        assert process.stdout is not None
+        found = process.stdout.readline().split()
+        assert found[:1] == ["found"], found
+        last = first - 1
+        for _ in range(commits):
+            last = int(process.stdout.readline().split()[1])
+        process.kill()
+        for line in process.stdout:  # answered before the kill
+            last = int(line.split()[1])
+    return found[1:], last
+
+
+@pytest.mark.timeout(180)
+def test_a_transaction_is_whole_and_once_or_not_at_all(tmp_path: Path) -> None:
+    """spark.md 3.1: commit is atomic over all partitions and idempotent; a stage is invisible."""
+    draw = random.Random(SEED)
+    committed: set[int] = set()
+    first = 1
+    for _ in range(ROUNDS):
+        found, last = run_and_kill(tmp_path, first, draw.randint(1, 6))
+        counts = Counter(each.split("/")[0] for each in found)
+        assert len(set(found)) == len(found), "nothing is published twice"
+        assert not [each for each in found if each.endswith("failed")], "only what was named is published"
+        assert set(counts.values()) <= {2 * ROWS}, "a transaction is whole or not there"
+        assert committed <= {int(number) for number in counts}, "what was answered is there"
+        committed |= set(range(first, last + 1))
+        first = last + 2  # the one under way at the kill may have been decided
