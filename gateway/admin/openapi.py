@@ -26,6 +26,21 @@ from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
 
 Schema = dict[str, object]
 
+# What answers hold; each is described by its own type.
+VIEWS: Final = (
+    QueueView,
+    CursorView,
+    SpoolView,
+    MessageView,
+    ActorView,
+    EventView,
+    Health,
+    TakenView,
+    RedriveView,
+    PublishExplanation,
+    KeyExplanation,
+)
+
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
 _TEMPLATE: Final[Schema] = {
     "queue_name_filter": {"type": "string", "description": "names of queues; * ends a level or is one, > is the rest"},
@@ -189,20 +204,7 @@ def _schemas() -> Schema:
         "MoveMessages": {**_fields(FIELDS_OF_MOVE), "required": ["to"]},
         "RedriveMessages": _fields(FIELDS_OF_REDRIVE),
     }
-    views = (
-        QueueView,
-        CursorView,
-        SpoolView,
-        MessageView,
-        ActorView,
-        EventView,
-        Health,
-        TakenView,
-        RedriveView,
-        PublishExplanation,
-        KeyExplanation,
-    )
-    for view in views:
+    for view in VIEWS:
         schema = TypeAdapter(view).json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
