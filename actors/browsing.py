@@ -80,6 +80,8 @@ class PartitionBrowse(Address):
             sequence = first + row
             if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:
                 continue
+            if sequence in ledger.leaving:  # another queue shows it
+                continue
             if len(self._found) == self._limit:
                 return
             self._found.append(

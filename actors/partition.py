@@ -414,7 +414,7 @@ class Partition:
             partition_id=self._partition_id,
             waiting_count=ledger.waiting_count,
             waiting_bytes=ledger.waiting_bytes,
-            ready_count=ledger.waiting_count - in_flight_count,
+            ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total,
             in_flight_count=in_flight_count,
             memory_bytes=ledger.memory_bytes,
             first_unsettled=ledger.floor,

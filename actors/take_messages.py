@@ -11,9 +11,13 @@ COPY = "copy"
 REDRIVE = "redrive"  # back to where each one died, or to `target`, as they were published
 
 
+class QueueGone(Exception):
+    """The queue was deleted, or its node stops, before everything was done."""
+
+
 @dataclass(slots=True)
 class TakeMessages:
-    """Ask of a queue, passed on to a partition. Answered with MessagesTaken.
+    """Ask of a queue, passed on to a partition. Answered with MessagesTaken, or QueueGone is raised.
 
     With `sequences`, those; else what the filter matches of `[first, end)`. What a consumer holds is left alone, but
     for copies.

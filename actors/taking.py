@@ -6,7 +6,7 @@ from actors.errands import ErrandPlace
 from actors.futures import LoopFuture
 from actors.moving import Moving
 from actors.picking import ranges_of
-from actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, TakeMessages
+from actors.take_messages import COPY, DELETE, REDRIVE, MessagesTaken, QueueGone, TakeMessages
 from messaging.batch import MessageBatch
 from messaging.dead_letters import driven_back
 from messaging.departures import depart, stay
@@ -104,10 +104,10 @@ class Taking(Moving):
         self.answer.set(self._taken)
 
     def abandon(self) -> None:
-        """The queue is gone: say what was done until then."""
+        """The queue is gone, and with it what was not done."""
         super().abandon()
-        self._taken.next_sequence = self._order.end
-        self.answer.set(self._taken)
+        gone = QueueGone(f"the queue {self.place.queue_name!r} was deleted meanwhile")
+        self.answer.set_exception((QueueGone, gone, None))
 
     def _target(self, headers: Headers | None) -> QueueTarget | None:
         if self._order.target is not None or self._order.deed != REDRIVE:

@@ -8,7 +8,7 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import DescribeQueue, PartitionOverview, QueueOverview
 from actors.redriving import RUNNING, CancelRedrive, DescribeRedrive, RedriveActor, RedriveOrder, RedriveProgress
 from actors.supervision import ONE_CONNECTION
-from actors.take_messages import MessagesTaken, TakeMessages
+from actors.take_messages import MessagesTaken, QueueGone, TakeMessages
 from gateway.ports import QueueInvalid, QueueNotFound, Refused
 from gateway.selections import MessageSelection
 from gateway.views import RedriveView, TakenView
@@ -31,6 +31,14 @@ class MessageDeeds:
     async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
         """Do a deed to the messages selected, of all partitions. What is not done at a failure is not undone."""
         target = await self._target(handle, selection.to)
+        try:
+            return await self._take(handle, deed, selection, target)
+        except QueueGone:
+            raise QueueNotFound(handle.name) from None
+
+    async def _take(
+        self, handle: QueueHandle, deed: str, selection: MessageSelection, target: QueueTarget | None
+    ) -> TakenView:
         partitions = await _partitions(handle)
         tally = _Tally()
         if selection.ids is not None:

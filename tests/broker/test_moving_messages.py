@@ -266,7 +266,8 @@ async def test_a_redrive_goes_no_faster_than_its_rate_by_the_clock_of_the_node(b
 async def test_a_cancelled_redrive_is_taken_up_where_it_ended(broker: RunningBroker) -> None:
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
-    await died(broker, "1", "2", "3", "4")
+    numbers = [str(number) for number in range(20)]  # twenty seconds' worth
+    await died(broker, *numbers)
     node = NodeView(broker.node)
     await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
     await shows(broker, lambda view: view.ready_count > 0)
@@ -275,10 +276,10 @@ async def test_a_cancelled_redrive_is_taken_up_where_it_ended(broker: RunningBro
 
     view = await node.cancel_redrive(DMQ)
     assert (view.state, (await node.show_redrive(DMQ)).state) == ("cancelled", "cancelled")
-    assert len(await payloads(broker, DMQ)) + len(await payloads(broker, "q")) == 4
+    assert len(await payloads(broker, DMQ)) + len(await payloads(broker, "q")) == 20
 
     assert (await redriven(broker)).state == "done"
-    assert await payloads(broker, "q") == ["1", "2", "3", "4"]
+    assert await payloads(broker, "q") == numbers
 
 
 async def test_what_dies_again_is_left_for_the_next_redrive(broker: RunningBroker) -> None:
@@ -301,9 +302,9 @@ async def test_what_dies_again_is_left_for_the_next_redrive(broker: RunningBroke
 async def test_a_redrive_of_a_queue_that_is_deleted_meanwhile_ends(broker: RunningBroker) -> None:
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
-    await died(broker, "1", "2", "3")
+    await died(broker, *[str(number) for number in range(20)])
     node = NodeView(broker.node)
-    await node.start_redrive(DMQ, selection_from_dict({"rate": 5}, FIELDS_OF_REDRIVE))
+    await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
     await shows(broker, lambda view: view.ready_count > 0)
     await node.delete_queue(DMQ)
     await create(broker, DMQ)

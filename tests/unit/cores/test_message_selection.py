@@ -1,0 +1,59 @@
+"""Which messages of a queue somebody means: ids in text, and filters."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.dead_letter import DeadLetter
+from messaging.headers import Headers
+from messaging.message_selection import SEQUENCE_MAX, MessageFilter, MessageId, parse_message_id
+from messaging.queue_config import QueueInvalid
+from messaging.topics import Syntax, parse_filter
+
+
+@given(partition=st.integers(0, 999), sequence=st.integers(1, SEQUENCE_MAX))
+def test_an_id_reads_back_what_it_was_written_from(partition: int, sequence: int) -> None:
+    message_id = MessageId(partition, sequence)
+
+    assert parse_message_id(message_id.text()) == message_id
+
+
+@pytest.mark.parametrize(
+    "text", ["", ":", "0:", ":5", "5", "0:0", "1000:1", "-1:5", "0:-5", "0:5:6", "0: 5", "0:x", "٣:٤", "0:" + "9" * 25]
+)
+def test_what_is_no_id_is_refused_with_the_form_of_one(text: str) -> None:
+    with pytest.raises(QueueInvalid, match="PARTITION:SEQUENCE"):
+        parse_message_id(text)
+
+
+def dead(*, reason: str = "expired", queue: str = "orders") -> Headers:
+    return Headers(
+        dead=DeadLetter(
+            reason=reason,
+            queue=queue,
+            partition=0,
+            delivery_count=1,
+            died_ms=5,
+            client="",
+            was_eligible=False,
+            via=(),
+        )
+    )
+
+
+def test_a_filter_that_says_nothing_means_every_message() -> None:
+    assert MessageFilter().matches("any/topic", None, 0)
+
+
+def test_everything_that_is_said_has_to_be_so() -> None:
+    wanted = MessageFilter(
+        topic_filter=parse_filter("a/>", Syntax.SMF), received_before_ms=100, dead_reason="expired", dead_queue="orders"
+    )
+
+    assert wanted.matches("a/b", dead(), 99)
+    assert not wanted.matches("b", dead(), 99)
+    assert not wanted.matches("a/b", dead(), 100)
+    assert not wanted.matches("a/b", dead(reason="rejected"), 99)
+    assert not wanted.matches("a/b", dead(queue="other"), 99)
+    assert not wanted.matches("a/b", Headers(), 99)
+    assert not wanted.matches("a/b", None, 99)
