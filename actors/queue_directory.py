@@ -216,7 +216,7 @@ class QueueDirectory(LoopActor):
         if self._templates.by_name.pop(message.name, None) is None:
             answer.set(False)
             return answer
-        self._write([template_row(message.name, None)], lambda _: answer.set(True))
+        self._write([template_row(message.name, None)], lambda _: answer.set(True), until_done=True)
         return answer
 
     def _delete(self, message: DeleteQueue) -> LoopFuture[bool]:
