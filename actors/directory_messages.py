@@ -88,6 +88,18 @@ class UpdateRefused(Exception):
     """A queue cannot be changed like this as things stand. The text says what would have to change first."""
 
 
+@dataclass(slots=True)
+class QueueExpired:
+    """Queue -> directory: nobody consumed from me for too long; end me."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class KeepQueues:
+    """Node -> directory: the node stops. From now on no queue expires, for it is the node that ends their flows."""
+
+
 class PermissionDenied(Exception):
     """A client has not the right that it would need. The text begins with `403 Permission Denied`."""
 

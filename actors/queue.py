@@ -11,7 +11,7 @@ from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
 from actors.cursor_messages import ReleaseQueue, ReserveQueue
 from actors.data_messages import WAKE
-from actors.directory_messages import DeleteQueue
+from actors.directory_messages import QueueExpired
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.gathering import gather
@@ -237,7 +237,7 @@ class QueueActor(LoopActor):
     def _expire(self) -> None:
         self._core.expiry.ended = True
         assert self.cell.parent is not None
-        self.cell.parent.inbox.post(DeleteQueue(self._core.config.name))
+        self.cell.parent.inbox.post(QueueExpired(self._core.config.name))
 
     def _unbind(self, message: UnbindFlow) -> None:
         self._end_binding(message)

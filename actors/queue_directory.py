@@ -17,11 +17,13 @@ from actors.directory_messages import (
     DeleteQueue,
     DeleteTemplate,
     FindQueue,
+    KeepQueues,
     ListQueues,
     ListTemplates,
     PermissionDenied,
     PutTemplate,
     QueueExists,
+    QueueExpired,
     QueueHandle,
     QueuesExhausted,
     SetPressureLimits,
@@ -78,6 +80,7 @@ class QueueDirectory(LoopActor):
         self._was_clean = was_clean
         self._next_partition_id = int(catalog.get(COUNTER_ROW, b"1"))
         self._templates = QueueTemplates(catalog)
+        self._lets_queues_expire = True
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._handlers: dict[type, Callable[[Any], Any]] = {
@@ -88,6 +91,8 @@ class QueueDirectory(LoopActor):
             ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
             FindQueue: lambda message: self._queues.get(message.name),
             DeleteQueue: self._delete,
+            QueueExpired: self._expired,
+            KeepQueues: self._keep,
             UpdateQueue: self._update,
             SetPressureLimits: self._set_pressure_limits,
             ListQueues: lambda _: [self._queues[name] for name in sorted(self._queues)],
@@ -235,6 +240,13 @@ class QueueDirectory(LoopActor):
         row = TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), None)
         self._write([row], lambda _: answer.set(True), until_done=True)
         return answer
+
+    def _expired(self, message: QueueExpired) -> None:
+        if self._lets_queues_expire:
+            self._delete(DeleteQueue(message.name))
+
+    def _keep(self, _: KeepQueues) -> None:
+        self._lets_queues_expire = False
 
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):

@@ -16,6 +16,7 @@ from actors.clock import Clock, SystemClock
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import (
     CreateQueue,
+    KeepQueues,
     ListQueues,
     PutTemplate,
     QueueExists,
@@ -175,6 +176,7 @@ class Node:
     async def stop(self) -> None:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
+        self.queues.inbox.post(KeepQueues())
         await self.mqtt.stop(within_s=STOP_S)
         self.following.end()
         if self.admin is not None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from actors.directory_messages import DeclareQueue, FindQueue, QueueHandle
+from actors.directory_messages import DeclareQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
 from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
 from gateway.node_port import NodeView
@@ -54,18 +54,27 @@ async def test_a_temporary_queue_that_nobody_binds_is_deleted_after_the_grace(br
     await is_deleted(broker)
 
 
-@pytest.mark.settings("queues.temporary_grace_s=1")
 async def test_a_consumer_that_is_back_in_time_finds_its_queue(broker: RunningBroker) -> None:
     """Solace 4.11: the time runs from the end of the last flow, and begins anew with each."""
-    await temporary(broker, subscriptions=["t"])
+    await temporary(broker, subscriptions=["t"], expires_unbound_s=3600)
     consumer = await broker.connect_durable("c")
     await consumer.subscribe("$queue/q", qos=1)
     await consumer.vanish()
     consumer = await broker.connect_durable("c")
     await (await broker.connect()).publish("t", b"still there")
     assert (await consumer.message()).payload == b"still there"
+    await change(broker, expires_unbound_s=1)
     await consumer.vanish()
     await is_deleted(broker)
+
+
+async def test_a_stop_of_the_node_lets_no_queue_expire(broker: RunningBroker) -> None:
+    """It is the node that ends the flows then, however long that takes."""
+    await create(broker, expires_unbound_s=3600)
+    queues = broker.node.queues
+    queues.inbox.post(KeepQueues())
+    queues.inbox.post(QueueExpired("q"))
+    assert await queues.ask(FindQueue("q")) is not None
 
 
 async def test_a_durable_queue_expires_when_it_is_told_to(broker: RunningBroker) -> None:

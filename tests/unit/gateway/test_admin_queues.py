@@ -81,6 +81,8 @@ def test_errors_say_what_was_wrong_and_what_would_do(admin: RunningAdmin, node: 
     node.refusal = "two flows are bound; unbind them first"
     refused = admin.ask("DELETE", "/queues/q")
     assert (refused.status, detail(refused)) == (409, node.refusal)
+    wrong = admin.ask("POST", "/queues", {"name": "p", "durable": "no"})
+    assert (wrong.status, detail(wrong)) == (422, "durable: 'no' is not allowed; allowed: true or false")
     partition = admin.ask("GET", "/queues/q/messages?partition=7")
     assert (partition.status, detail(partition)) == (422, "partition: 7 does not exist; allowed: 0 to 0")
 
