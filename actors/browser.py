@@ -20,7 +20,10 @@ from actors.queue_core import QueueCore
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME
 
-READ_COUNT: Final = 100  # messages fetched of a partition at once
+WINDOW_MAX: Final = 10_000  # as many copies may wait for a consumer; more than any protocol's window needs
+FETCHED_MAX: Final = 1000  # messages at hand, of all partitions together
+READ_COUNT_MAX: Final = 100  # messages fetched of a partition at once
+READ_COUNT_MIN: Final = 4  # with very many partitions
 
 
 @dataclass(slots=True)
@@ -38,7 +41,7 @@ class BrowserActor(LoopActor):
         super().__init__(cell)
         self._request = request
         self._core = core
-        self._credit = request.window
+        self._credit = min(request.window, WINDOW_MAX)
         self._fetched: dict[int, deque[BrowsedMessage]] = {}
         self._fetched_to: dict[int, int] = {}  # partition -> last sequence fetched
         self._shown_to: dict[int, int] = {}  # partition -> last sequence shown
@@ -72,7 +75,7 @@ class BrowserActor(LoopActor):
                 self._core.partitions[number].inbox.post(EndBrowse(self._request.flow_id))
 
     def _take_credit(self, message: BrowserCredit) -> None:
-        self._credit += message.count
+        self._credit = min(self._credit + message.count, WINDOW_MAX)
         self._show()
 
     def _take_found(self, message: _Found) -> None:
@@ -128,7 +131,8 @@ class BrowserActor(LoopActor):
         self._asked.add(number)
         after = self._fetched_to.get(number, self._request.after)
         waits_as = self._request.flow_id if number in self._at_end else None
-        asked = self._core.partitions[number].ask(BrowsePartition(after, READ_COUNT, waits_as))
+        share = max(READ_COUNT_MIN, min(READ_COUNT_MAX, FETCHED_MAX // len(self._core.partitions)))
+        asked = self._core.partitions[number].ask(BrowsePartition(after, share, waits_as))
         asked.then(lambda answer: self.cell.inbox.post(_Found(number, _value(answer))))
 
     def _delete(self, message: DeleteBrowsed) -> LoopFuture[int]:

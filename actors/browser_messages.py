@@ -21,9 +21,10 @@ class BindBrowser:
 
     flow_id: int
     client: str
+    protocol: str  # that the client speaks, for operators to see
     user: str | None  # as authentication found it, empty for anonymous; None: an operator, who may look at anything
     address: Address  # gets Browsed, and FlowGone when the queue ends
-    window: int  # messages that it is shown before it asks for more
+    window: int  # messages that it is shown before it asks for more; at most 10,000 count
     partition_number: int | None = None  # None: all
     after: int = 0
     selector: Selector | None = None

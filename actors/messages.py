@@ -154,6 +154,7 @@ ENDPOINT_DISABLED = "endpoint_disabled"
 MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
 PERMISSION_DENIED = "permission_denied"
 QUEUE_EXPIRED = "queue_expired"
+NO_SUCH_PARTITION = "no_such_partition"  # of browsers, which may ask for one
 
 
 class BindRefused(Exception):
@@ -235,6 +236,7 @@ class FlowOverview:
 
     flow_id: int
     client: str
+    protocol: str
     window: int
     unacked_count: int
     activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER

@@ -22,6 +22,7 @@ from actors.messages import (
     ENDPOINT_DISABLED,
     INACTIVE,
     MAX_BIND_COUNT_EXCEEDED,
+    NO_SUCH_PARTITION,
     PERMISSION_DENIED,
     QUEUE_EXPIRED,
     Attach,
@@ -146,6 +147,10 @@ class QueueActor(LoopActor):
         core = self._core
         if message.user is not None:
             self._may_bind(message.client, message.user, READ_ONLY, known=False)
+        number, count = message.partition_number, len(core.partitions)
+        if number is not None and not 0 <= number < count:
+            text = f"400 Queue Not Found: {core.config.name!r} has no partition {number}; allowed: 0 to {count - 1}"
+            raise BindRefused(NO_SUCH_PARTITION, text)
         browser = self.runtime.spawn(
             lambda cell: BrowserActor(cell, request=message, core=core),
             kind="browser",
@@ -350,11 +355,11 @@ class QueueActor(LoopActor):
             owned = self._core.access.partitions_of(flow_id)
             unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
             activity = ACTIVE_CONSUMER if owned else INACTIVE
-            flows.append(FlowOverview(flow_id, flow.client, flow.window.limit, unacked, activity, owned))
+            flows.append(FlowOverview(flow_id, flow.client, "mqtt", flow.window.limit, unacked, activity, owned))
         for flow_id, browser in self._core.browsers.items():
             asked = browser.request
             seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
-            flows.append(FlowOverview(flow_id, asked.client, asked.window, 0, ACTIVE_BROWSER, seen))
+            flows.append(FlowOverview(flow_id, asked.client, asked.protocol, asked.window, 0, ACTIVE_BROWSER, seen))
         return QueueOverview(
             config=self._core.config,
             durable=self._core.target.durable,

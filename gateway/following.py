@@ -53,7 +53,7 @@ class Following:
         assert isinstance(follower, FollowingActor)
         self._cells.add(cell)
         try:
-            bind = BindBrowser(flow_id, CLIENT, None, cell.inbox, WINDOW, partition_number, after)
+            bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after)
             bound: BrowserBound = await handle.cell.ask(bind)
             while (messages := await follower.shown.get()) is not None:
                 for message in messages:

@@ -303,7 +303,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
             FlowView(
                 id=str(flow.flow_id),
                 client=flow.client,
-                protocol="mqtt",
+                protocol=flow.protocol,
                 window=flow.window,
                 unacked_count=flow.unacked_count,
                 active=flow.activity != INACTIVE,

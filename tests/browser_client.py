@@ -45,7 +45,9 @@ class Browser:
     ) -> None:
         self.queue = await self._queues.ask(FindQueue("q"))
         assert self.queue is not None
-        request = BindBrowser(self.flow_id, "looker", user, self._cell.inbox, window, partition, after, selector)
+        request = BindBrowser(
+            self.flow_id, "looker", "test", user, self._cell.inbox, window, partition, after, selector
+        )
         self.bound = await self.queue.cell.ask(request)
 
     async def sees(self, count: int) -> list[BrowsedMessage]:

@@ -100,7 +100,9 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
         print_json(_QUEUE.dump_python(view, mode="json"))
         return
     print_table(("attribute", "value"), list(view.config.to_dict().items()))
-    typer.echo(f"\nsubscriptions: {', '.join(view.subscriptions) or 'none'}")
+    typer.echo(
+        f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"
+    )
     typer.echo(
         f"{view.ready_count} ready, {view.unacked_count} unacked, {format_size(view.spooled_bytes)} spooled; "
         f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
@@ -111,6 +113,9 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
         typer.echo("")
         columns = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions")
         print_table(columns, [_flow_row(each) for each in view.flows])
+    if view.bind_refusals:
+        counts = ", ".join(f"{count} {reason}" for reason, count in view.bind_refusals.items())
+        typer.echo(f"\nrefused binds: {counts}")
 
 
 @app.command("delete")

@@ -115,6 +115,8 @@ async def test_partitions_come_each_in_order(broker: RunningBroker) -> None:
         assert its == list(range(1, len(its) + 1))
     times = [each.batch.received_ms for each in seen]
     assert times == sorted(times)
+    with pytest.raises(BindRefused, match="'q' has no partition 3; allowed: 0 to 2"):
+        await Browser(broker).bind(partition=3)
     only = Browser(broker)
     await only.bind(partition=1, after=2)
     assert (await only.sees(1))[0].sequence == 3
@@ -205,7 +207,7 @@ async def test_a_queue_is_followed_over_http(broker: RunningBroker) -> None:
         assert [(await anext(lines))["payload"] for _ in range(249)] == [str(number) for number in range(1, 250)]
         await publish(broker, b"new")
         assert (await anext(lines))["payload"] == "new"
-        assert [flow.client for flow in (await shown(broker)).flows] == ["admin"]
+        assert [(flow.client, flow.protocol) for flow in (await shown(broker)).flows] == [("admin", "http")]
     await shows(broker, lambda view: not view.flows)
 
 
