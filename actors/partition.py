@@ -30,7 +30,6 @@ from actors.messages import (
     PartitionStored,
     Pause,
     PurgePartition,
-    Readopted,
     ReadPage,
     ReloadPartition,
     SetPageAside,
@@ -39,6 +38,7 @@ from actors.messages import (
 from actors.paging_out import PagingOut
 from actors.parking import Parking, ParkingRequest
 from actors.partition_ranges import PartitionReading
+from actors.partition_reload import fresh_ledger
 from actors.pressure_watch import PressureWatch
 from actors.reading_messages import PartitionRequest
 from actors.runtime import Runtime
@@ -54,10 +54,10 @@ from messaging.memory import MemoryBudget
 from messaging.paging import page_damaged, page_loaded
 from messaging.parking import discard_kept, release_kept
 from messaging.pressure import Pressure, PressureLimits
-from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
+from messaging.recovery import StoredPartition, redelivered_ranges
 from messaging.retention import RetainedLog
 from messaging.routing import QueueTarget
-from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
+from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED
 from messaging.standing import key_standing
 
 READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
@@ -177,45 +177,15 @@ class Partition:
         spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
 
     def reload(self, stored: StoredPartition) -> None:
-        """Go on with a ledger made from what the store holds; no flow is attached to it.
-
-        Sequences go on behind those given out, and all messages may have been delivered before. Those of a queue that
-        is never written are lost, and counted.
-        """
-        old, gate = self._ledger, self._gate
-        released = old.effects
-        gate.release(
-            min(old.waiting_count + released.released_count, gate.usage_count),
-            min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
+        """Go on with a ledger made from what the store holds; no flow is attached to it."""
+        self._ledger, self._log = fresh_ledger(
+            self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
         )
-        stored.next_sequence = old.next_sequence
-        readopted = [batch.publication for batch in stored.batches]
-        found = {batch.first for batch in stored.batches}
-        for segment in old.segments.all():
-            publication = segment.publication
-            if segment.batch is not None and publication is not None and segment.first not in found:
-                # Other partitions had yet to number it, so it was not in the store when that was read.
-                stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
-        ledger = Ledger(durable=old.durable, rules=old.rules)
-        restore(ledger, stored, was_clean=False)
-        ledger.effects.discards = old.effects.discards
-        ledger.effects.buried_counts = old.effects.buried_counts
-        if old.waiting_count > ledger.waiting_count:
-            ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
-        gate.restore(ledger.waiting_count, ledger.waiting_bytes)
-        log = self._log.renewed(ledger)
-        if self._log.active:
-            log.restore(stored)
-        if self._spool is not None:
-            self._spool.post(Readopted([each for each in readopted if each.open_count > 0]))
-            self._log.abandon()
-            old.abandon()
-            self._spool.post(Settled(self._partition_id, [], old.effects.drained, [], True))
-        self._ledger = ledger
-        self._log = log
-        self._reading = PartitionReading(log, number=self._number, partition_id=self._partition_id, reader=self._reader)
-        self._errands.go_on_with(ledger)
-        self._memory.go_on_with(ledger, log)
+        self._reading = PartitionReading(
+            self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
+        )
+        self._errands.go_on_with(self._ledger)
+        self._memory.go_on_with(self._ledger, self._log)
         self._draining.clear()
 
     # --- messages ---

@@ -76,6 +76,19 @@ async def test_what_a_consumer_holds_comes_again_to_it(broker: RunningBroker) ->
     await shows(broker, lambda view: view.unacked_count == 0)
 
 
+async def test_what_was_held_before_does_not_count_against_the_flow(broker: RunningBroker) -> None:
+    """max_delivered_unacked_msgs_per_flow: of the failed ledger nothing is held any more."""
+    await create(broker, subscriptions=["t"], max_delivered_unacked_msgs_per_flow=2)
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"1")
+    assert (await consumer.message()).payload == b"1"
+    await fail(await partition_of(broker))
+    await publisher.publish("t", b"2")
+    assert [(await consumer.message()).payload for _ in range(2)] == [b"1", b"2"]
+
+
 async def test_what_was_settled_stays_settled(broker: RunningBroker) -> None:
     """Also when the store has not heard of it before the failure."""
     await create(broker, subscriptions=["t"])

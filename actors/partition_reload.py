@@ -1,0 +1,61 @@
+"""A fresh ledger for a partition, in the place of one that cannot be trusted any more.
+
+What is in the store is taken from there. Of the old ledger only this is believed: how far its sequences have gone, how
+much it counted for against quotas, and which publications it held that were not in the store when that was read.
+"""
+
+from actors.data_messages import Settled
+from actors.messages import Readopted
+from messaging.address import Address
+from messaging.admission import QueueGate
+from messaging.ledger import Ledger
+from messaging.recovery import StoredBatch, StoredPartition, restore
+from messaging.retention import RetainedLog
+from messaging.settlement import DISCARD_PARTITION_FAILED
+
+
+def fresh_ledger(
+    old: Ledger,
+    old_log: RetainedLog,
+    stored: StoredPartition,
+    *,
+    partition_id: int,
+    gate: QueueGate,
+    spool: Address | None,
+) -> tuple[Ledger, RetainedLog]:
+    """Return a ledger and its log made from what the store holds; no flow is attached to it, nor to the old one now.
+
+    Sequences go on behind those given out, and all messages may have been delivered before. Those of a queue that is
+    never written (`spool` is None) are lost, and counted.
+    """
+    released = old.effects
+    gate.release(
+        min(old.waiting_count + released.released_count, gate.usage_count),
+        min(old.waiting_bytes + released.released_bytes, gate.usage_bytes),
+    )
+    for flow in old.flows.values():
+        flow.leave()
+    stored.next_sequence = old.next_sequence
+    readopted = [batch.publication for batch in stored.batches]
+    found = {batch.first for batch in stored.batches}
+    for segment in old.segments.all():
+        publication = segment.publication
+        if segment.batch is not None and publication is not None and segment.first not in found:
+            # Other partitions had yet to number it, so it was not in the store when that was read.
+            stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
+    ledger = Ledger(durable=old.durable, rules=old.rules)
+    restore(ledger, stored, was_clean=False)
+    ledger.effects.discards = old.effects.discards
+    ledger.effects.buried_counts = old.effects.buried_counts
+    if old.waiting_count > ledger.waiting_count:
+        ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
+    gate.restore(ledger.waiting_count, ledger.waiting_bytes)
+    log = old_log.renewed(ledger)
+    if old_log.active:
+        log.restore(stored)
+    if spool is not None:
+        spool.post(Readopted([each for each in readopted if each.open_count > 0]))
+        old_log.abandon()
+        old.abandon()
+        spool.post(Settled(partition_id, [], old.effects.drained, [], True))
+    return ledger, log
