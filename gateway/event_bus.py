@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from actors.cell import ActorCell
 from actors.event_log import EventLog
 from actors.quota_watch import watch_credit, watch_node, watch_vpn
-from actors.supervision import VITAL
+from actors.supervision import RESTARTED
 from gateway.config import Config
 from gateway.views import EventView
 from messaging.events import CLIENT, MQTT_PREFIX, NOBODY, SMF_PREFIX, SYSTEM, VPN, Event
@@ -29,7 +29,7 @@ def spawn_event_log(node: "Node") -> ActorCell:
         ),
         kind="events",
         name="events",
-        policy=VITAL,
+        policy=RESTARTED,
         parent=node.root,
     )
     node.runtime.events.log = cell.inbox
