@@ -44,6 +44,7 @@ COMPILED: Final = (
     "actors/partition_ranges.py",  # has an address as well
     "actors/pressure_watch.py",
     "actors/publishing.py",
+    "actors/turn_timer.py",  # compiled code sets it in every turn
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )
 

@@ -78,6 +78,19 @@ class Settle:
 
 
 @final
+class RenewLock:
+    """Ask of a partition: begin the time to settle anew for half-open ranges that a flow holds.
+
+    Answered with the number of messages that it holds of them; none under an old epoch, or where no time is set.
+    """
+
+    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+        self.flow_id = flow_id
+        self.epoch = epoch
+        self.ranges = ranges
+
+
+@final
 class Wake:
     """Consumer -> partition: there is credit again."""
 

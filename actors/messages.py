@@ -118,6 +118,7 @@ class PartitionOverview:
     waiting_count: int
     waiting_bytes: int
     ready_count: int
+    delayed_count: int  # neither ready nor in flight: their time has not come, or they failed and wait
     in_flight_count: int
     memory_bytes: int
     first_unsettled: int
@@ -125,6 +126,7 @@ class PartitionOverview:
     delivered_count: int
     redelivered_count: int
     settled_count: int
+    lock_losses_count: int  # deliveries taken back because they were not settled in time
     discards: dict[str, int]  # reason -> messages dropped
     buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]

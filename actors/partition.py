@@ -9,7 +9,7 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
-from actors.data_messages import WAKE, Append, Deliveries, Settle, Settled, Store, Wake
+from actors.data_messages import WAKE, Append, Deliveries, RenewLock, Settle, Settled, Store, Wake
 from actors.errands import ErrandAnswer, ErrandPlace
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
@@ -45,12 +45,14 @@ from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.take_messages import TakeMessages
 from actors.taking import Taking
+from actors.turn_timer import TurnTimer
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
+from messaging.moments import deadline_ms
 from messaging.paging import page_damaged, page_loaded
 from messaging.parking import discard_kept, release_kept
 from messaging.pressure import Pressure, PressureLimits
@@ -118,6 +120,7 @@ class Partition:
             reader=reader,
             targets=targets,
         )
+        self._timer = TurnTimer(runtime, address)
 
     def receive(self, message: Any) -> Any:
         """Apply one message to the ledger."""
@@ -134,15 +137,17 @@ class Partition:
     def drained(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
         if self._parking.has_kept:
-            again = self._parking.deliver(self._ledger)
-            if again:
-                self._post(again)
-        deliveries = self._ledger.deliver(self._clock.wall_ms() if self._ledger.may_expire else 0)
+            self._post(self._parking.deliver(self._ledger))
+        ledger = self._ledger
+        wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
+        deliveries = ledger.deliver(wall_ms)
         if deliveries:
             self._post(deliveries)
         if self._log.active or self._log.rules.on() or self._log.holds:
             self._look_after_log()
         self._carry_out_effects()
+        if wall_ms > 0:
+            self._timer.set(deadline_ms(ledger), wall_ms)
         if self._draining:
             self._report_drained()
         if self._looks:
@@ -154,6 +159,7 @@ class Partition:
         self._memory.end()
         for errand in list(self._errands.under_way.values()):
             errand.abandon()
+        self._timer.cancel()
         spool = self._spool
         if spool is None or not self._gate.ended:
             return  # what a stopping node, or a partition that failed, holds must stay in the store
@@ -204,6 +210,8 @@ class Partition:
             ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
             if gone is not None:
                 self._wake_the_others(gone.flow)
+        elif isinstance(message, RenewLock):
+            return ledger.renew(message.flow_id, message.epoch, message.ranges, self._clock.wall_ms())
         elif isinstance(message, PagesWritten):
             self._memory.written(message)
         elif isinstance(message, PageRead):
@@ -379,12 +387,14 @@ class Partition:
         ledger = self._ledger
         in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
         in_flight_count = sum(in_flight.values())
+        delayed_count = ledger.delayed.total + ledger.back_off.total()
         return PartitionOverview(
             number=self._number,
             partition_id=self._partition_id,
             waiting_count=ledger.waiting_count,
             waiting_bytes=ledger.waiting_bytes,
-            ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total,
+            ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total - delayed_count,
+            delayed_count=delayed_count,
             in_flight_count=in_flight_count,
             memory_bytes=ledger.memory_bytes,
             first_unsettled=ledger.floor,
@@ -392,6 +402,7 @@ class Partition:
             delivered_count=self._delivered_count,
             redelivered_count=self._redelivered_count,
             settled_count=self._settled_count,
+            lock_losses_count=ledger.lock_losses_count,
             discards=dict(ledger.effects.discards),
             buried=dict(ledger.effects.buried_counts),
             in_flight_by_flow=in_flight,

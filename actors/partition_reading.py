@@ -25,7 +25,7 @@ def read_partition(store: Store, partition_id: int) -> StoredPartition:
                     summary.end_sequence,
                     summary.payload_bytes,
                     summary.message_count,
-                    summary.marks.arrived_ms,
+                    summary.marks,
                 )
             )
     for number, record in recovery.journal:

@@ -12,8 +12,9 @@ from actors.data_messages import WAKE
 from actors.queue_expiry import QueueExpiry
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
-from messaging.flows import DeliveryRules, Flow
+from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from messaging.pressure import PressureLimits
+from messaging.queue_attributes import EXCLUSIVE
 from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import Rebalancer
 from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
@@ -73,9 +74,7 @@ class QueueCore:
         gate.message_bytes_max = config.max_msg_size
         gate.ingress_enabled = config.ingress_enabled
         gate.reject_behavior = REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior]
-        rules.redelivery_count_max = config.max_redelivery_count
-        rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
-        rules.respects_expiry = config.respect_ttl_enabled
+        _set_rules(rules, config)
         rules.dead_msg_queue = config.dead_msg_queue if self.target.durable and is_named(config.name) else ""
         rules.respects_eligibility = config.respect_dmq_eligible_enabled
         if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
@@ -97,3 +96,24 @@ class QueueCore:
         quota = self.config.spool_bytes_max()
         high = quota + 1 if self.target.durable else min(self.limits.high_bytes, quota)
         self.target.pressure.set_marks(high_bytes=high, low_bytes=min(high, self.limits.low_bytes))
+
+
+def _set_rules(rules: DeliveryRules, config: QueueConfig) -> None:
+    """Let the queue's partitions deliver as its configuration says."""
+    rules.redelivery_count_max = config.max_redelivery_count
+    rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
+    rules.respects_expiry = config.respect_ttl_enabled
+    rules.max_ttl_ms = config.max_ttl * 1000 if config.respect_ttl_enabled else 0
+    rules.delivery_delay_ms = config.delivery_delay_s * 1000
+    rules.redelivers = config.redelivery_enabled
+    rules.redelivery_delay_ms = config.redelivery_delay_initial_interval_ms if config.redelivery_delay_enabled else 0
+    rules.redelivery_delay_ms_max = config.redelivery_delay_max_interval_ms
+    rules.redelivery_delay_percent = config.redelivery_delay_multiplier
+    if config.partitioned():
+        rules.order = ORDER_BY_KEY
+    else:
+        rules.order = ORDER_OF_ALL if config.access_type == EXCLUSIVE else ORDER_NONE
+    rules.ack_timeout_ms = config.consumer_ack_timeout_ms
+    rules.last_value_only = config.last_value_only()
+    rules.by_priority = config.respect_msg_priority_enabled and not config.partitioned() and not rules.last_value_only
+    rules.generation += 1

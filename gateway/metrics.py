@@ -57,6 +57,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_retained_messages", GAUGE, "Retained messages"),
     Metric("sluicegate_queues", GAUGE, "Queues"),
     Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue",)),
+    Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue",)),
     Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue",)),
     Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue",)),
     Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue",)),
@@ -67,6 +68,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason")),
     Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason")),
     Metric("sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason")),
+    Metric("sluicegate_queue_ack_timeouts_total", COUNTER, "Deliveries not settled in time", ("queue",)),
     Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
     Metric(
         "sluicegate_queue_kept_bytes", GAUGE, "Payload kept beyond its settlement, no part of the quota", ("queue",)

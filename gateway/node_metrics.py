@@ -77,6 +77,7 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         name = (handle.name if is_named(handle.name) else SESSIONS_LABEL,)
         partitions = overview.partitions
         yield Sample("sluicegate_queue_messages_ready", sum(each.ready_count for each in partitions), name)
+        yield Sample("sluicegate_queue_messages_delayed", sum(each.delayed_count for each in partitions), name)
         yield Sample("sluicegate_queue_messages_unacked", sum(each.in_flight_count for each in partitions), name)
         yield Sample("sluicegate_queue_spooled_bytes", overview.usage_bytes, name)
         yield Sample("sluicegate_queue_flows", len(overview.flows), name)
@@ -89,6 +90,7 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         )
         yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
         yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
+        yield Sample("sluicegate_queue_ack_timeouts_total", sum(each.lock_losses_count for each in partitions), name)
         yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
         for reason, count in overview.bind_refusals.items():
             yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))

@@ -53,7 +53,7 @@ def read_store(store: Store) -> Recovered:
                 summary.end_sequence,
                 summary.payload_bytes,
                 summary.message_count,
-                summary.marks.arrived_ms,
+                summary.marks,
             )
         )
     tables = {table: dict(recovery.tables[table]) for table in Table}

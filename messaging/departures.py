@@ -10,14 +10,16 @@ Deliberately elsewhere: why a message departs and where to (messaging.dead_lette
 
 from messaging.gaps import GAP_MOVED
 from messaging.ledger import Ledger
+from messaging.moments import hold_undue, note_moments
 from messaging.settlement import TO_DMQ_FAILED
 
 
 def depart(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
     """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
+    ledger.gather_fresh()  # so that what stays after all is known not to have been delivered
     departing = ledger.held_by_nobody(first, end)
     for start, stop in departing:
-        ledger.requeued.remove(start, stop)
+        ledger.take_out(start, stop)
         ledger.leaving.add(start, stop)
     return departing
 
@@ -33,12 +35,12 @@ def left(ledger: Ledger, first: int, end: int) -> None:
 
 
 def stay(ledger: Ledger, first: int, end: int) -> None:
-    """The other queue did not take `[first, end)`: consumers may have it again.
-
-    What consumers have been given messages behind of waits at the front, flagged as redelivered though it was not.
-    """
+    """The other queue did not take `[first, end)`: consumers may have it again."""
     for start, stop in ledger.leaving.remove(first, end):
-        ledger.requeued.add(start, min(stop, ledger.ready_from))
+        ledger.make_ready(start, stop)
+        for segment in ledger.segments.overlapping(start, stop):
+            hold_undue(ledger, segment)
+            note_moments(ledger, segment)
 
 
 def lost(ledger: Ledger, first: int, end: int, reason: str, *, by_refusal: bool) -> None:

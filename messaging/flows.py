@@ -1,9 +1,10 @@
 """A consumer's binding to a queue, as the partitions see it."""
 
-from typing import final
+from typing import Final, final
 
 from messaging.address import Address
 from messaging.credit import CreditWindow
+from messaging.locks import Locks
 from messaging.ranges import RangeSet
 
 
@@ -39,9 +40,18 @@ class Flow:
         return f"Flow({self.flow_id}, {self.client!r} on {self.queue_name!r}, {self.window!r})"
 
 
+# Whom a failed message holds up while its next delivery is delayed.
+ORDER_NONE: Final = 0  # nobody: consumers compete, so there is no order to keep
+ORDER_BY_KEY: Final = 1  # what has its key: a partition
+ORDER_OF_ALL: Final = 2  # what has its key; without a key everything behind it: an exclusive queue
+
+
 @final
 class DeliveryRules:
-    """How a queue delivers. Shared by its partitions; the queue actor changes it when the configuration changes."""
+    """How a queue delivers. Shared by its partitions; the queue actor changes it when the configuration changes.
+
+    Whoever changes one of the times, or `by_priority`, counts up `generation`.
+    """
 
     def __init__(
         self,
@@ -52,6 +62,16 @@ class DeliveryRules:
         expires_once_delivered: bool = True,
         dead_msg_queue: str = "",
         respects_eligibility: bool = False,
+        max_ttl_ms: int = 0,
+        delivery_delay_ms: int = 0,
+        redelivers: bool = True,
+        redelivery_delay_ms: int = 0,
+        redelivery_delay_ms_max: int = 0,
+        redelivery_delay_percent: int = 100,
+        order: int = ORDER_NONE,
+        ack_timeout_ms: int = 0,
+        by_priority: bool = False,
+        last_value_only: bool = False,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
         self.unacked_count_max = unacked_count_max  # per flow
@@ -60,6 +80,33 @@ class DeliveryRules:
         self.expires_once_delivered = expires_once_delivered
         self.dead_msg_queue = dead_msg_queue  # what is dropped leaves for it, if there is such a queue; empty: none
         self.respects_eligibility = respects_eligibility  # only if the publisher said that it may
+        self.max_ttl_ms = max_ttl_ms  # after which a message expires, from its arrival; 0: never. With respects_expiry
+        self.delivery_delay_ms = delivery_delay_ms  # before which nobody gets a message, from its arrival
+        self.redelivers = redelivers  # False: what was delivered once is dropped instead of delivered again
+        self.redelivery_delay_ms = redelivery_delay_ms  # after the first failure; 0: no delay, ever
+        self.redelivery_delay_ms_max = redelivery_delay_ms_max
+        self.redelivery_delay_percent = redelivery_delay_percent  # of one delay is the next; 100 or more
+        self.order = order  # ORDER_*
+        self.ack_timeout_ms = ack_timeout_ms  # a delivery not settled by then has failed; 0: never
+        self.by_priority = by_priority  # higher ones first
+        self.last_value_only = last_value_only  # a message replaces those before it
+        self.generation = 0
+
+    def watches_the_clock(self) -> bool:
+        """Return whether time matters for messages that say nothing of it themselves."""
+        return (
+            self.max_ttl_ms > 0 or self.delivery_delay_ms > 0 or self.redelivery_delay_ms > 0 or self.ack_timeout_ms > 0
+        )
+
+    def redelivery_delay_after(self, failed_count: int) -> int:
+        """Return how long a message waits after so many failed deliveries, in milliseconds."""
+        delay_ms = self.redelivery_delay_ms
+        if self.redelivery_delay_percent > 100:
+            for _ in range(failed_count - 1):
+                delay_ms = delay_ms * self.redelivery_delay_percent // 100
+                if delay_ms >= self.redelivery_delay_ms_max:
+                    break
+        return min(delay_ms, self.redelivery_delay_ms_max)
 
     def expires(self, again: bool) -> bool:
         """Return whether messages may expire before this delivery; `again` when they were delivered before."""
@@ -70,7 +117,7 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("epoch", "flow", "in_flight", "kept", "paused", "turn")
+    __slots__ = ("epoch", "flow", "in_flight", "kept", "locks", "paused", "turn")
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
@@ -78,6 +125,7 @@ class LedgerFlow:
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
         self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
+        self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False
         self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 

@@ -14,13 +14,16 @@ from messaging.batch import MessageBatch
 from messaging.effects import Delivery
 from messaging.flows import Flow, LedgerFlow, flows_with_room
 from messaging.ledger_state import LedgerState
+from messaging.locks import Locks
+from messaging.moments import expires_at, hold_undue, note_moments, pass_time
+from messaging.priorities import next_by_priority
 from messaging.publication import Publication
-from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Segment
+from messaging.segments import Segment
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
-    DISCARD_MAX_REDELIVERY,
     DISCARD_REJECTED,
+    DISCARD_REPLACED,
     FAILED,
     REJECTED,
 )
@@ -37,13 +40,16 @@ class Ledger(LedgerState):
         first = self.next_sequence
         count = batch.count
         end = first + count
-        self.segments.append(Segment(first, end, count, batch.payload_bytes, batch, publication, None))
+        segment = Segment(first, end, count, batch.payload_bytes, batch, publication, None)
+        self.segments.append(segment)
         self.next_sequence = end
         self.waiting_count += count
         self.waiting_bytes += batch.payload_bytes
         self.memory_bytes += batch.memory_bytes()
-        if batch.headers() is not None:
+        if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
+            hold_undue(self, segment)
+            note_moments(self, segment)
         return first
 
     # --- flows ---
@@ -71,7 +77,7 @@ class Ledger(LedgerState):
             return
         flow.leave()
         for first, end in flow.in_flight.ranges():
-            self._requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
+            self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
 
     def in_flight_count(self, flow_id: int) -> int:
         """Return how many messages a flow holds unsettled."""
@@ -83,10 +89,17 @@ class Ledger(LedgerState):
     def deliver(self, wall_ms: int) -> list[Delivery]:
         """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
         deliveries: list[Delivery] = []
+        rules = self.rules
+        if wall_ms > 0:
+            pass_time(self, wall_ms)
+        if rules.last_value_only and self.waiting_count > 1:
+            self._keep_newest()
+        if rules.by_priority or self.back_off.failed.total > 0:
+            self.gather_fresh()
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
         if ready_count == 0 or not self.flows:
             return deliveries
-        unacked_count_max = self.rules.unacked_count_max
+        unacked_count_max = rules.unacked_count_max
         line = flows_with_room(list(self.flows.values()), unacked_count_max)
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
         share = (ready_count + len(line) - 1) // len(line) if line else 0
@@ -115,21 +128,29 @@ class Ledger(LedgerState):
         segment, first, end = piece
         if again:
             self.requeued.remove(first, end)
+            if self.undelivered.total > 0 and first in self.undelivered:
+                self.undelivered.discard(first, end)
+                again = False
         else:
             self.ready_from = end
         self._turn += 1
         flow.turn = self._turn
-        batch = segment.batch
-        assert batch is not None
         redelivered = again or first < self.suspect_end
-        if self.rules.expires(again) and batch.headers() is not None:
+        if 0 < segment.expires_ms <= wall_ms and self.rules.expires(again):
             self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)
         else:
-            self._deliver_run(flow, segment, first, end, redelivered, out)
+            self._deliver_run(flow, segment, first, end, redelivered, wall_ms, out)
         return True
 
     def _deliver_run(
-        self, flow: LedgerFlow, segment: Segment, first: int, end: int, redelivered: bool, out: list[Delivery]
+        self,
+        flow: LedgerFlow,
+        segment: Segment,
+        first: int,
+        end: int,
+        redelivered: bool,
+        wall_ms: int,
+        out: list[Delivery],
     ) -> None:
         batch = segment.batch
         assert batch is not None
@@ -138,6 +159,8 @@ class Ledger(LedgerState):
         stop_row = end - segment.first
         flow.flow.window.take(end - first)
         flow.in_flight.add(first, end)
+        if self.rules.ack_timeout_ms > 0:
+            self._lock(flow, first, end, wall_ms)
         out.append(
             Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, segment.publication)
         )
@@ -152,29 +175,35 @@ class Ledger(LedgerState):
         wall_ms: int,
         out: list[Delivery],
     ) -> None:
+        """Deliver of `[first, end)` what has not expired: more may have than a turn looks at."""
         batch = segment.batch
         assert batch is not None
         run_first = first
         for sequence in range(first, end):
             headers = batch.headers_of(sequence - segment.first)
-            if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
+            publisher_ms = 0 if headers is None else headers.expires_at_ms
+            if 0 < expires_at(self.rules, batch.received_ms, publisher_ms) <= wall_ms:
                 if run_first < sequence:
-                    self._deliver_run(flow, segment, run_first, sequence, redelivered, out)
+                    self._deliver_run(flow, segment, run_first, sequence, redelivered, wall_ms, out)
                 run_first = sequence + 1
                 self._discard(sequence, sequence + 1, DISCARD_EXPIRED, "")
         if run_first < end:
-            self._deliver_run(flow, segment, run_first, end, redelivered, out)
+            self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
 
     def _requeued_piece(self, limit: int) -> tuple[Segment, int, int] | None:
-        first = self.requeued.starts[0]
-        segment = self.segments.at_or_after(first)
-        assert segment is not None, "what waits again is in a segment"
-        assert segment.first <= first, "what waits again is in a segment"
-        if not self.at_hand(segment):
+        """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
+        piece = next_by_priority(self, limit) if self.rules.by_priority else self._oldest_requeued(limit)
+        if piece is None:
             return None
-        if segment.page is not None:
-            self._prefetch(segment.end)
-        end = min(self.requeued.ends[0], segment.end, first + limit)
+        segment, first, end = piece
+        if self.undelivered.total > 0:
+            new_first, new_end = self.undelivered.next_range(first)
+            if new_first == first:
+                end = min(end, new_end)
+            elif first < new_first < end:
+                end = new_first
+            if first < self.suspect_end < end:
+                end = self.suspect_end
         if not self.failures:
             return segment, first, end
         count = self.failures.get(first, 0)  # a delivery says how often it was tried, so it has one count
@@ -182,6 +211,45 @@ class Ledger(LedgerState):
         while stop < end and self.failures.get(stop, 0) == count:
             stop += 1
         return segment, first, stop
+
+    def _oldest_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
+        while self.requeued.total > 0:
+            first = self.requeued.starts[0]
+            segment = self.segments.at_or_after(first)
+            assert segment is not None, "what waits again is in a segment"
+            assert segment.first <= first, "what waits again is in a segment"
+            if not self.at_hand(segment):
+                return None
+            if segment.page is not None:
+                self._prefetch(segment.end)
+            end = min(self.requeued.ends[0], segment.end, first + limit)
+            if self.back_off.failed.total == 0:
+                return segment, first, end
+            end = self._held_up_from(segment, first, end)
+            if first < end:
+                return segment, first, end
+            if self.requeued.total > 0 and self.requeued.starts[0] == first:
+                return None  # it was not parked: everything waits
+        return None
+
+    def _held_up_from(self, segment: Segment, first: int, end: int) -> int:
+        """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is parked."""
+        back_off = self.back_off
+        stop_at = back_off.stop_at()
+        if 0 < stop_at < end:
+            end = stop_at
+        batch = segment.batch
+        assert batch is not None
+        column = batch.headers()
+        if column is None:
+            return end
+        for sequence in range(first, end):
+            headers = column[sequence - segment.first]
+            if headers is not None and headers.key_hash >= 0 and back_off.holds_up(sequence, headers.key_hash):
+                self.requeued.discard(sequence, sequence + 1)
+                back_off.park(sequence, headers.key_hash)
+                return sequence
+        return end
 
     def _fresh_piece(self, limit: int) -> tuple[Segment, int, int] | None:
         while True:
@@ -199,25 +267,10 @@ class Ledger(LedgerState):
                 if first == end:
                     self.ready_from = end
                     continue
-            if self.leaving.total > 0 and self.leaving.ends[-1] > first:
-                first, end = self.leaving.first_outside(first, end)
-                if first == end:
-                    self.ready_from = end
-                    continue
             if not self.at_hand(segment):
                 return None
             self._prefetch(segment.end)
             return segment, first, end
-
-    def at_hand(self, segment: Segment) -> bool:
-        """Return whether a segment's messages are at hand; if not, ask for its page."""
-        page = segment.page
-        if segment.batch is not None or page is None:
-            return True
-        if page.state == PAGE_ABSENT:
-            page.state = PAGE_WANTED
-            self.effects.wanted_pages.append(page.first)
-        return False
 
     def _prefetch(self, sequence: int) -> None:
         """Ask for the next page while the consumer is busy with the messages before it."""
@@ -244,21 +297,35 @@ class Ledger(LedgerState):
             elif outcome == REJECTED:
                 self._discard(start, stop, DISCARD_REJECTED, flow.flow.client)
             else:
-                self._requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
+                self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count
 
-    def _requeue(self, first: int, end: int, failed: int, client: str) -> None:
-        if failed == 0:
-            self.requeued.add(first, end)
-            return
-        failures = self.failures
-        maximum = self.rules.redelivery_count_max
-        run_first = first
-        for sequence in range(first, end):
-            count = failures.get(sequence, 0) + 1
-            failures[sequence] = count
-            if maximum and count > maximum:
-                self.requeued.add(run_first, sequence)
-                run_first = sequence + 1
-                self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY, client)
-        self.requeued.add(run_first, end)
+    def renew(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], wall_ms: int) -> int:
+        """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.
+
+        Under an old epoch, or where deliveries have no time to be settled in, it is none.
+        """
+        flow = self.flows.get(flow_id)
+        if flow is None or flow.epoch != epoch or flow.locks is None:
+            return 0
+        count = 0
+        for first, end in ranges:
+            for start, stop in flow.in_flight.within(first, end):
+                count += stop - start
+                self._lock(flow, start, stop, wall_ms)
+        return count
+
+    def _lock(self, flow: LedgerFlow, first: int, end: int, wall_ms: int) -> None:
+        locks = flow.locks
+        if locks is None:
+            locks = flow.locks = Locks()
+        locks.forget(first, end)
+        locks.grant(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
+
+    def _keep_newest(self) -> None:
+        """Drop everything but the newest message, also what consumers hold; their settlements come too late."""
+        newest = self.settled.outside(self.floor, self.next_sequence)[-1][1] - 1
+        for flow in self.flows.values():
+            for first, end in flow.in_flight.remove(self.floor, newest):
+                self._discard(first, end, DISCARD_REPLACED, "")
+        self.give_up(self.floor, newest, DISCARD_REPLACED)

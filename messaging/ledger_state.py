@@ -4,21 +4,30 @@ The lower half of the ledger: what a message is between its coming and its going
 told outside when it does. Deliberately elsewhere: who gets what and when (messaging.ledger).
 """
 
+from typing import Final
+
+from messaging.back_off import EVERYTHING, NO_KEY, BackOff
 from messaging.effects import Effects
-from messaging.flows import DeliveryRules, LedgerFlow
+from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, LedgerFlow
 from messaging.gaps import GapReasons
+from messaging.marks import PRIORITY_MAX
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
-from messaging.segments import Segment, SegmentList
-from messaging.settlement import DEAD_REASONS, DISCARD_PURGED
+from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
+from messaging.settlement import DEAD_REASONS, DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_PURGED
+from messaging.timetable import Timetable
+
+AT_ONCE: Final = 1  # a moment that is over
 
 
 class LedgerState:
     """One partition's messages and their states.
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
-    flow, on its way to another queue (`leaving`, see messaging.departures), waiting to be delivered again
-    (`requeued`), or never delivered (at or after `ready_from`). Those that are not settled lie in segments.
+    flow, on its way to another queue (`leaving`, see messaging.departures), ready behind the cursor (`requeued`),
+    waiting for its time (`delayed`) or after a failure (`back_off`), or fresh: ready, at or after the cursor
+    `ready_from`, and never delivered. Those that are not settled lie in segments. What waits behind the cursor was
+    delivered before, unless it is in `undelivered`.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.
@@ -33,6 +42,9 @@ class LedgerState:
         self.settled = RangeSet()
         self.requeued = RangeSet()
         self.leaving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
+        self.undelivered = RangeSet()
+        self.delayed = RangeSet()
+        self.back_off = BackOff()
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.flows: dict[int, LedgerFlow] = {}
@@ -45,11 +57,123 @@ class LedgerState:
         self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
         self.paged_end = 0  # no page reaches further
         self._turn = 0
+        self.loaded_pages: dict[int, Page] = {}  # by first sequence, the longest loaded first
+        self.timetable = Timetable()  # when segments have messages that expire or become due
+        self.pages_read_in_time: set[int] = set()  # asked for because the timetable said so
+        self.rules_seen = 0  # generation of the rules by which the timetable was made
+        self.ready_from_of = [1] * (PRIORITY_MAX + 1)  # no message of the priority is ready below; by_priority only
+        self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
         self.may_expire = False  # some message had headers, so deliveries have to look at the time
 
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
-        return sequence < self.ready_from or sequence < self.suspect_end
+        return sequence < self.suspect_end or (sequence < self.ready_from and sequence not in self.undelivered)
+
+    def needs_the_time(self) -> bool:
+        """Return whether deliveries have to be told what time it is."""
+        rules = self.rules
+        return self.may_expire or self.rules_seen != rules.generation or rules.watches_the_clock()
+
+    # --- what waits ---
+
+    def gather_fresh(self) -> None:
+        """Move the cursor to the end: from now on what is fresh is told by ranges, so that some of it can wait."""
+        first = self.ready_from
+        if first == self.next_sequence:
+            return
+        for start, stop in self.settled.outside(first, self.next_sequence):
+            self.make_ready(start, stop)
+            self.undelivered.add(start, stop)
+        self.ready_from = self.next_sequence
+
+    def make_ready(self, first: int, end: int) -> None:
+        """Let messages behind the cursor, which nobody holds, be delivered."""
+        self.requeued.add(first, end)
+        if self.rules.by_priority:
+            cursors = self.ready_from_of
+            for priority in range(len(cursors)):
+                cursors[priority] = min(cursors[priority], first)
+
+    def never_delivered(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Return what of `[first, end)`, which is unsettled and no consumer holds, was never delivered."""
+        ranges = self.undelivered.within(first, end)
+        if end > self.ready_from:
+            ranges.append((max(first, self.ready_from), end))
+        return ranges
+
+    def expire(self, first: int, end: int) -> None:
+        """Drop messages that no consumer holds, because their time is over."""
+        if self.rules.dead_msg_queue:
+            self.gather_fresh()  # what leaves is behind the cursor
+        self.take_out(first, end)
+        self._discard(first, end, DISCARD_EXPIRED, "")
+
+    def take_out(self, first: int, end: int) -> None:
+        """Take messages that no consumer holds out of whatever they wait in."""
+        self.requeued.discard(first, end)
+        if self.delayed.total > 0:
+            self.delayed.discard(first, end)
+        if self.back_off.failed.total > 0:
+            for start, stop in self.back_off.remove(first, end):
+                self.make_ready(start, stop)
+
+    def at_hand(self, segment: Segment) -> bool:
+        """Return whether a segment's messages are at hand; if not, ask for its page."""
+        page = segment.page
+        if segment.batch is not None or page is None:
+            return True
+        if page.state == PAGE_ABSENT:
+            page.state = PAGE_WANTED
+            self.effects.wanted_pages.append(page.first)
+        return False
+
+    def requeue(self, first: int, end: int, failed: int, client: str) -> None:
+        """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0."""
+        rules = self.rules
+        if not rules.redelivers:
+            self._discard(first, end, DISCARD_MAX_REDELIVERY, client)
+            return
+        if failed == 0:
+            self.make_ready(first, end)
+        else:
+            self._requeue_failed(first, end, client)
+        if rules.respects_expiry and rules.expires_once_delivered:
+            for segment in self.segments.overlapping(first, end):
+                self.timetable.note(AT_ONCE, segment.first)
+
+    def _requeue_failed(self, first: int, end: int, client: str) -> None:
+        failures = self.failures
+        maximum = self.rules.redelivery_count_max
+        waits = self.rules.redelivery_delay_ms > 0
+        run_first = first
+        for sequence in range(first, end):
+            count = failures.get(sequence, 0) + 1
+            failures[sequence] = count
+            is_last = maximum > 0 and count > maximum
+            if is_last or waits:
+                self.make_ready(run_first, sequence)
+                run_first = sequence + 1
+                if is_last:
+                    self._discard(sequence, sequence + 1, DISCARD_MAX_REDELIVERY, client)
+                else:
+                    delay_ms = self.rules.redelivery_delay_after(count)
+                    self.back_off.fail(sequence, delay_ms, self._held_up_by(sequence))
+        self.make_ready(run_first, end)
+
+    def _held_up_by(self, sequence: int) -> int:
+        """Return the key of those that may not overtake a failed message while it waits."""
+        order = self.rules.order
+        if order == ORDER_NONE or self.rules.by_priority:
+            return NO_KEY
+        segment = self.segments.at_or_after(sequence)
+        assert segment is not None, "what was delivered is in a segment"
+        if segment.batch is not None:  # else its consumer was away since the start of the node
+            headers = segment.batch.headers_of(sequence - segment.first)
+            if headers is not None and headers.key_hash >= 0:
+                return headers.key_hash
+        return EVERYTHING if order == ORDER_OF_ALL else NO_KEY
+
+    # --- what goes ---
 
     def purge(self) -> int:
         """Drop every message that no consumer holds; return how many."""
@@ -60,7 +184,7 @@ class LedgerState:
         count = 0
         for start, stop in self.held_by_nobody(first, end):
             count += stop - start
-            self.requeued.remove(start, stop)
+            self.take_out(start, stop)
             self._discard(start, stop, reason, "")
         return count
 
@@ -130,6 +254,8 @@ class LedgerState:
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)
+        if self.undelivered.total > 0:
+            self.undelivered.discard(first, end)
         if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
             self.floor = end
         else:
@@ -159,6 +285,8 @@ class LedgerState:
             page.live_count -= count
             if page.live_count == 0:
                 effects.dropped_pages.append(page.first)
+                self.loaded_pages.pop(page.first, None)
+                self.pages_read_in_time.discard(page.first)
         if segment.live_count == 0:
             if segment.batch is not None:
                 self.memory_bytes -= segment.batch.memory_bytes()
@@ -177,19 +305,24 @@ class LedgerState:
         held = RangeSet()
         held_count = 0
         self.leaving.check()
-        for ranges in [self.requeued, *[flow.in_flight for flow in self.flows.values()]]:
+        self.back_off.check()
+        self.undelivered.check()
+        waiting = [self.requeued, self.delayed, self.back_off.failed, self.back_off.parked]
+        for ranges in [*waiting, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
             held_count += ranges.total
             for first, end in ranges.ranges():
                 held.add(first, end)
         assert held.total == held_count, "no sequence is held twice"
-        assert held.total == 0 or held.ends[-1] <= self.ready_from, "what was delivered is behind what was not"
         for first, end in self.leaving.ranges():
             assert held.add(first, end) == end - first, "what leaves is held by nobody else"
-        fresh_count = self.next_sequence - self.ready_from
-        for ranges in (self.settled, self.leaving):
-            fresh_count -= ranges.count_within(self.ready_from, self.next_sequence)
+        assert held.total == 0 or held.ends[-1] <= self.ready_from, "what waits, is held or leaves is behind the cursor"
+        fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
         assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
+        for start, end in self.undelivered.ranges():
+            ready_count = self.requeued.count_within(start, end) + self.delayed.count_within(start, end)
+            ready_count += self.back_off.parked.count_within(start, end) + self.leaving.count_within(start, end)
+            assert ready_count == end - start, "what waits has a place"
         for start, end in self.settled.ranges():
             assert held.count_within(start, end) == 0, "what is settled is held by nobody"
         segments = self.segments.all()
@@ -198,6 +331,7 @@ class LedgerState:
             settled_count = self.settled.count_within(unsettled_from, segment.end)
             assert segment.live_count == segment.end - unsettled_from - settled_count
             assert segment.page is not None or segment.first >= self.pageable_from
+            assert segment.page is None or (segment.batch is None) != (segment.page.first in self.loaded_pages)
         assert sum([segment.live_count for segment in segments]) == self.waiting_count
         assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
         assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes

@@ -8,7 +8,7 @@ when they say that it may be time, and its messages decide.
 from typing import Final, NamedTuple
 
 from messaging.batch import MessageBatch
-from messaging.headers import PRIORITY_DEFAULT
+from messaging.headers import PRIORITY_DEFAULT, Headers
 
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
@@ -60,3 +60,8 @@ def marks_together(one: Marks, other: Marks) -> Marks:
         min(one.not_before_ms, other.not_before_ms),
         one.priorities | other.priorities,
     )
+
+
+def has_delays(column: list[Headers | None]) -> bool:
+    """Return whether some message may not be delivered at once."""
+    return any(headers is not None and headers.not_before_ms > 0 for headers in column)

@@ -4,14 +4,20 @@ A page is planned from segments that the journal already holds, written by the s
 place. It is read back when a consumer comes near, one page ahead of the deliveries.
 """
 
-from typing import final
+from functools import reduce
+from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
+from messaging.marks import marks_of, marks_together
+from messaging.moments import hold_undue, note_moments
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.segments import PAGE_ABSENT, PAGE_LOADED, Page, Segment
 from messaging.settlement import DISCARD_DAMAGED
+
+# Pages read back of which no consumer holds anything. Those read longest ago go first: the store still has them.
+PAGES_LOADED_MAX: Final = 8
 
 
 @final
@@ -99,13 +105,16 @@ def pages_written(ledger: Ledger, plan: PagePlan) -> None:
         bytes_left += segment.bytes_left
         ledger.memory_bytes -= segment.batch.memory_bytes()
         ledger.close(segment.publication, segment.live_count)
-    page = Page(plan.first, live)
+    page = Page(plan.first, live, reduce(marks_together, [marks_of(batch) for _, batch in plan.runs]))
     first = segments[0].first  # behind the page's own first sequence when that was settled meanwhile
-    ledger.segments.replace(segments, [Segment(first, segments[-1].end, live, bytes_left, None, None, page)])
+    absent = Segment(first, segments[-1].end, live, bytes_left, None, None, page)
+    ledger.segments.replace(segments, [absent])
+    note_moments(ledger, absent)
 
 
 def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBatch]]) -> None:
     """Bring the messages of a page back into memory. A page that is not waited for any more is ignored."""
+    ledger.pages_read_in_time.discard(page_first)
     absent = _absent_segment(ledger, page_first)
     if absent is None or absent.page is None:
         return
@@ -130,6 +139,58 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
             ledger.memory_bytes += batch.memory_bytes()
     absent.page.state = PAGE_LOADED
     ledger.segments.replace([absent], loaded)
+    _unload_pages(ledger)
+    ledger.loaded_pages[page_first] = absent.page
+    for segment in loaded:
+        hold_undue(ledger, segment)
+        note_moments(ledger, segment)
+
+
+def _unload_pages(ledger: Ledger) -> None:
+    """Let go of pages in memory, when there are too many of which no consumer holds anything."""
+    if len(ledger.loaded_pages) < PAGES_LOADED_MAX:
+        return
+    idle = [page for page in ledger.loaded_pages.values() if not _is_held(ledger, page)]
+    for page in idle[: len(idle) - PAGES_LOADED_MAX + 1]:
+        _unload(ledger, page)
+
+
+def _is_held(ledger: Ledger, page: Page) -> bool:
+    """Return whether some message of a loaded page is with a consumer, or on its way to another queue."""
+    segments = _segments_of(ledger, page)
+    first, end = segments[0].first, segments[-1].end
+    held = [ledger.leaving, *[flow.in_flight for flow in ledger.flows.values()]]
+    return any(ranges.count_within(first, end) > 0 for ranges in held)
+
+
+def _unload(ledger: Ledger, page: Page) -> None:
+    """Put a page in the place of its messages in memory. Its marks are those of the messages that are left."""
+    segments = _segments_of(ledger, page)
+    bytes_left = 0
+    left: list[MessageBatch] = []
+    for segment in segments:
+        batch = segment.batch
+        assert batch is not None
+        bytes_left += segment.bytes_left
+        ledger.memory_bytes -= batch.memory_bytes()
+        for first, end in ledger.settled.outside(max(segment.first, ledger.floor), segment.end):
+            left.append(batch.select(list(range(first - segment.first, end - segment.first))))
+    page.marks = reduce(marks_together, [marks_of(batch) for batch in left])
+    page.state = PAGE_ABSENT
+    del ledger.loaded_pages[page.first]
+    absent = Segment(segments[0].first, segments[-1].end, page.live_count, bytes_left, None, None, page)
+    ledger.segments.replace(segments, [absent])
+    note_moments(ledger, absent)
+
+
+def _segments_of(ledger: Ledger, page: Page) -> list[Segment]:
+    """Return the segments of a loaded page that are left, at least one."""
+    segments: list[Segment] = []
+    segment = ledger.segments.at_or_after(page.first)
+    while segment is not None and segment.page is page:
+        segments.append(segment)
+        segment = ledger.segments.at_or_after(segment.end)
+    return segments
 
 
 def _absent_segment(ledger: Ledger, page_first: int) -> Segment | None:
@@ -146,6 +207,7 @@ def _live_count(ledger: Ledger, first: int, end: int) -> int:
 
 def page_damaged(ledger: Ledger, page_first: int) -> int:
     """Give up the messages of a page that cannot be read; return how many unsettled ones it held."""
+    ledger.pages_read_in_time.discard(page_first)
     absent = _absent_segment(ledger, page_first)
     if absent is None or absent.page is None:
         return 0

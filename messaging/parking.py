@@ -40,14 +40,11 @@ def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None
     parked.paused = True
     parked.kept = RangeSet()
     ledger.flows[flow.flow_id] = parked
+    ledger.gather_fresh()
     for first, end in kept:
-        end = min(end, ledger.next_sequence)
-        if end > ledger.ready_from:  # what was never counted as delivered goes back to its place as delivered once
-            for start, stop in ledger.settled.outside(ledger.ready_from, end):
-                ledger.requeued.add(start, stop)
-            ledger.ready_from = end
-        for start, stop in ledger.requeued.within(first, end):
-            ledger.requeued.remove(start, stop)
+        for start, stop in ledger.held_by_nobody(first, end):
+            ledger.take_out(start, stop)
+            ledger.undelivered.discard(start, stop)
             parked.in_flight.add(start, stop)
             parked.kept.add(start, stop)
 
@@ -78,7 +75,7 @@ def release_kept(ledger: Ledger, page_first: int) -> None:
         if flow.kept is not None:
             for start, stop in flow.kept.remove(segment.first, segment.end):
                 flow.in_flight.remove(start, stop)
-                ledger.requeued.add(start, stop)
+                ledger.make_ready(start, stop)
 
 
 def keeps(ledger: Ledger) -> bool:
@@ -132,5 +129,5 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
 
 def _give_up(ledger: Ledger, flow: LedgerFlow, first: int, end: int) -> None:
     flow.in_flight.remove(first, end)
-    ledger.requeued.add(first, end)  # as the ledger drops what nobody holds
+    ledger.make_ready(first, end)  # as the ledger drops what nobody holds
     ledger.give_up(first, end, DISCARD_SESSION_ENDED)

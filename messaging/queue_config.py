@@ -25,6 +25,7 @@ TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
 SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
 SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
+NO_QUOTA: Final = 1 << 60  # more than any disk holds
 MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
 
 
@@ -57,6 +58,14 @@ class QueueConfig:
     max_bind_count: int = 1000
     max_delivered_unacked_msgs_per_flow: int = 10_000
     max_redelivery_count: int = 0
+    redelivery_enabled: bool = True
+    redelivery_delay_enabled: bool = False
+    redelivery_delay_initial_interval_ms: int = 1000
+    redelivery_delay_max_interval_ms: int = 64_000
+    redelivery_delay_multiplier: int = 200
+    delivery_delay_s: int = 0
+    consumer_ack_timeout_ms: int = 0
+    respect_msg_priority_enabled: bool = False
     respect_ttl_enabled: bool = False
     max_ttl: int = 0
     dead_msg_queue: str = DEAD_MESSAGE_QUEUE
@@ -84,8 +93,8 @@ class QueueConfig:
         return self.max_msg_spool_usage == 0
 
     def spool_bytes_max(self) -> int:
-        """Return the quota in bytes; 0 for a last-value queue, which has none."""
-        return self.max_msg_spool_usage * MEGABYTE
+        """Return the quota in bytes; of a last-value queue, which has none, one that nothing reaches."""
+        return NO_QUOTA if self.last_value_only() else self.max_msg_spool_usage * MEGABYTE
 
     def retention_bytes_max(self) -> int:
         """Return how much of settled messages each partition keeps; 0: no such bound."""
@@ -196,6 +205,14 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             max_bind_count=_number(values, "max_bind_count"),
             max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
             max_redelivery_count=_number(values, "max_redelivery_count"),
+            redelivery_enabled=_flag(values, "redelivery_enabled"),
+            redelivery_delay_enabled=_flag(values, "redelivery_delay_enabled"),
+            redelivery_delay_initial_interval_ms=_number(values, "redelivery_delay_initial_interval_ms"),
+            redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
+            redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
+            delivery_delay_s=_number(values, "delivery_delay_s"),
+            consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
+            respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
             respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
             max_ttl=_number(values, "max_ttl"),
             dead_msg_queue=_text(values, "dead_msg_queue"),

@@ -144,6 +144,13 @@ class RangeSet:
             missing.append((first, end))
         return missing
 
+    def next_range(self, member: int) -> tuple[int, int]:
+        """Return the members from `member` on up to the first gap behind them; `(0, 0)` when there are none."""
+        index = bisect_right(self.ends, member)
+        if index == len(self.starts):
+            return 0, 0
+        return max(self.starts[index], member), self.ends[index]
+
     def first_outside(self, first: int, end: int) -> tuple[int, int]:
         """Return the first stretch of `[first, end)` without members; `(end, end)` when there is none."""
         index = bisect_right(self.ends, first)

@@ -10,6 +10,8 @@ from typing import final
 from messaging.batch import MessageBatch
 from messaging.gaps import GAP_NEVER_USED
 from messaging.ledger import Ledger
+from messaging.marks import Marks
+from messaging.moments import hold_undue, note_moments
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.segments import Page, Segment
@@ -19,12 +21,12 @@ from messaging.segments import Page, Segment
 class StoredPage:
     """A page as the directory of the store shows it."""
 
-    def __init__(self, first: int, end: int, payload_bytes: int, message_count: int, arrived_ms: int = 0) -> None:
+    def __init__(self, first: int, end: int, payload_bytes: int, message_count: int, marks: Marks) -> None:
         self.first = first
         self.end = end
         self.payload_bytes = payload_bytes
         self.message_count = message_count
-        self.arrived_ms = arrived_ms  # wall clock, of the oldest; 0: not known
+        self.marks = marks
 
 
 @final
@@ -89,6 +91,9 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     if not was_clean:
         ledger.suspect_end = next_sequence
     _restore_deliveries(ledger, stored, was_clean=was_clean)
+    for segment in segments:
+        hold_undue(ledger, segment)
+        note_moments(ledger, segment)
 
 
 def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
@@ -100,7 +105,7 @@ def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
         failed.add(sequence, sequence + 1)
     for start, stop in ledger.settled.outside(ledger.floor, delivered_end):
         for first, end in failed.outside(start, stop):
-            ranges.append((first, end, 0))
+            ranges += [(run_first, run_end, 0) for run_first, run_end in _delivered_of(ledger, first, end)]
         for first, end in failed.within(start, stop):
             run_first = first
             for sequence in range(first + 1, end + 1):
@@ -111,6 +116,12 @@ def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
     return ranges
 
 
+def _delivered_of(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
+    """Return what of `[first, end)` was delivered, or may have been."""
+    suspects = [(first, min(end, ledger.suspect_end))] if first < ledger.suspect_end else []
+    return suspects + ledger.undelivered.outside(max(first, ledger.suspect_end), end)
+
+
 def _page_segments(ledger: Ledger, stored: StoredPartition, settled: RangeSet) -> list[Segment]:
     segments: list[Segment] = []
     for each in stored.pages:
@@ -119,7 +130,7 @@ def _page_segments(ledger: Ledger, stored: StoredPartition, settled: RangeSet) -
             ledger.effects.dropped_pages.append(each.first)
             continue
         size = each.payload_bytes * min(live, each.message_count) // max(1, each.message_count)
-        segments.append(Segment(each.first, each.end, live, size, None, None, Page(each.first, live)))
+        segments.append(Segment(each.first, each.end, live, size, None, None, Page(each.first, live, each.marks)))
     return segments
 
 
@@ -152,8 +163,10 @@ def _settle_gaps(ledger: Ledger, settled: RangeSet, segments: list[Segment], nex
 
 def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
     """Bring back what the last clean stop knew. After a crash since then, its counts are a lower bound still."""
+    delivered = RangeSet()
     delivered_end = ledger.floor
     for first, end, failed_count in stored.redelivered:
+        delivered.add(first, end)
         delivered_end = max(delivered_end, min(end, ledger.next_sequence))
         if failed_count > 0:
             for start, stop in ledger.settled.outside(max(first, ledger.floor), min(end, ledger.next_sequence)):
@@ -163,6 +176,8 @@ def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: b
         ledger.ready_from = delivered_end
         for first, end in ledger.settled.outside(ledger.floor, delivered_end):
             ledger.requeued.add(first, end)
+            for new_first, new_end in delivered.outside(first, end):  # what waited for its time was overtaken
+                ledger.undelivered.add(new_first, new_end)
 
 
 def _first_of(segment: Segment) -> int:

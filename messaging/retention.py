@@ -89,7 +89,9 @@ class RetainedLog:
     def restore(self, stored: StoredPartition) -> None:
         """Begin with what the store held of the partition, settled or not; after messaging.recovery.restore."""
         self.active = True
-        found = [paged(each.first, each.first, each.end, each.payload_bytes, each.arrived_ms) for each in stored.pages]
+        found = [
+            paged(each.first, each.first, each.end, each.payload_bytes, each.marks.arrived_ms) for each in stored.pages
+        ]
         pages = sorted([(each.first, each.end) for each in stored.pages])
         for batch in stored.batches:
             if not _lies_in(pages, batch.first):

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from typing import Final, final
 
 from messaging.batch import MessageBatch
+from messaging.marks import Marks
 from messaging.publication import Publication
 
 PAGE_ABSENT: Final = 0  # its messages are in the store only
@@ -18,11 +19,12 @@ CHUNK_SEGMENTS_MAX: Final = 256
 class Page:
     """A page of the store that holds a stretch of a partition. It goes when nothing in it is unsettled."""
 
-    __slots__ = ("first", "live_count", "state")
+    __slots__ = ("first", "live_count", "marks", "state")
 
-    def __init__(self, first: int, live_count: int) -> None:
+    def __init__(self, first: int, live_count: int, marks: Marks) -> None:
         self.first = first  # its key in the store
         self.live_count = live_count
+        self.marks = marks  # of all in it, or of those that are left
         self.state = PAGE_ABSENT
 
     def __repr__(self) -> str:
@@ -37,7 +39,7 @@ class Segment:
     unsettled sequences and is never 0 in a list.
     """
 
-    __slots__ = ("batch", "bytes_left", "end", "first", "live_count", "page", "publication")
+    __slots__ = ("batch", "bytes_left", "end", "expires_ms", "first", "live_count", "page", "publication")
 
     def __init__(
         self,
@@ -56,6 +58,7 @@ class Segment:
         self.batch = batch
         self.publication = publication  # what keeps it in the journal; None once paged, or when it is not durable
         self.page = page
+        self.expires_ms = 0  # no message of the batch expires earlier; 0: none does
 
     def __repr__(self) -> str:
         where = "page" if self.batch is None else "memory"

@@ -17,6 +17,7 @@ DISCARD_REJECTED: Final = "rejected"
 DISCARD_PURGED: Final = "purged"
 DISCARD_DELETED: Final = "deleted"  # one by one, by an operator or a browser
 DISCARD_DAMAGED: Final = "damaged"
+DISCARD_REPLACED: Final = "replaced"  # by a newer one, in a last-value queue
 DISCARD_NOT_STORED: Final = "not_stored"
 DISCARD_PARTITION_FAILED: Final = "partition_failed"  # in memory only, and what holds it there had to be made anew
 DISCARD_SESSION_ENDED: Final = "session_ended"  # it could be completed only with a client that is gone

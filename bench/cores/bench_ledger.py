@@ -57,6 +57,7 @@ def append(ledger: Ledger, batch: MessageBatch) -> None:
     publication = Publication(batch, publisher=None, token=0, partitions_count=1)
     publication.sequenced(1, ledger.append(batch, publication), None)
     publication.record_number = 1
+    publication.confirmed = True
 
 
 def forget_effects(ledger: Ledger) -> None:

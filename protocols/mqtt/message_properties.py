@@ -43,34 +43,38 @@ PARTITION_KEY_NAME: Final = "JMSXGroupID"
 PRIORITY_NAME: Final = "priority"
 MESSAGE_ID_NAME: Final = "message-id"
 TIMESTAMP_NAME: Final = "timestamp"
+DELIVERY_DELAY_NAME: Final = "sluicegate-delivery-delay-ms"
 
 _QUEUE_ADDRESS: Final = "$queue/"  # MQTT's way to name a queue; a `#` would be a wildcard in a Response Topic
 _QUEUE_REPLY: Final = "#q/"  # the form in `Headers.reply_to`
+_DELAY_DIGITS_MAX: Final = 13  # 300 years
 _TIMESTAMP_DIGITS_MAX: Final = 18  # what fits into 64 bits for certain
 
 
 @final
 class MessageProperties:
-    """The decoded properties of one message, all but the moment from which its expiry counts."""
+    """The decoded properties of one message, all but the moment from which its times count."""
 
-    def __init__(self, *, alias: int, expiry_s: int, delay_s: int, carried: Headers | None) -> None:
+    def __init__(self, *, alias: int, expiry_s: int, delay_s: int, hold_ms: int, carried: Headers | None) -> None:
         self.alias = alias  # NO_ALIAS: none
         self.expiry_s = expiry_s  # NO_EXPIRY: none
         self.delay_s = delay_s  # of a will
+        self.hold_ms = hold_ms  # how long queues keep it before they deliver it; 0: they do not
         self.carried = carried  # headers without expiry, shared by all messages with equal properties; None: none
 
     def headers(self, wall_ms: int) -> Headers | None:
         """Return the headers of a message published now."""
         carried = self.carried
-        if self.expiry_s == NO_EXPIRY:
+        if self.expiry_s == NO_EXPIRY and self.hold_ms == 0:
             return carried
-        expires_at_ms = wall_ms + self.expiry_s * 1000
+        expires_at_ms = 0 if self.expiry_s == NO_EXPIRY else wall_ms + self.expiry_s * 1000
         if carried is None:
             return Headers(expires_at_ms=expires_at_ms, native_format=NATIVE_MQTT5)
         return Headers(
             partition_key=carried.partition_key,
             key_hash=carried.key_hash,
             expires_at_ms=expires_at_ms,
+            not_before_ms=wall_ms + self.hold_ms if self.hold_ms > 0 else 0,
             priority=carried.priority,
             payload_is_text=carried.payload_is_text,
             content_type=carried.content_type,
@@ -106,8 +110,20 @@ def _message_properties(found: Properties, section: bytes, alias: int) -> Messag
     if alias != NO_ALIAS or expiry_s != NO_EXPIRY or delay_s != -1:
         native = without(section, (MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS, WILL_DELAY_INTERVAL))
     return MessageProperties(
-        alias=alias, expiry_s=expiry_s, delay_s=max(delay_s, 0), carried=_carried(found, native) if native else None
+        alias=alias,
+        expiry_s=expiry_s,
+        delay_s=max(delay_s, 0),
+        hold_ms=_hold_ms(found),
+        carried=_carried(found, native) if native else None,
     )
+
+
+def _hold_ms(found: Properties) -> int:
+    """Return the delay of the delivery that a publisher asked for; the first such property counts."""
+    for key, text in found.user:
+        if key == DELIVERY_DELAY_NAME and text.isascii() and text.isdigit() and len(text) <= _DELAY_DIGITS_MAX:
+            return int(text)
+    return 0
 
 
 def _carried(found: Properties, native: bytes) -> Headers:

@@ -31,9 +31,13 @@ def will_from_row(row: dict[str, Any] | None) -> Will | None:
     properties: MessageProperties | None = None
     section = base64.b64decode(row["properties"])
     if section or row["expiry_s"] != NO_EXPIRY:
-        carried = decode_publish_properties(section).carried
+        decoded = decode_publish_properties(section)
         properties = MessageProperties(
-            alias=NO_ALIAS, expiry_s=row["expiry_s"], delay_s=row["delay_s"], carried=carried
+            alias=NO_ALIAS,
+            expiry_s=row["expiry_s"],
+            delay_s=row["delay_s"],
+            hold_ms=decoded.hold_ms,
+            carried=decoded.carried,
         )
     return Will(
         topic=row["topic"],

@@ -9,19 +9,26 @@ from messaging.headers import Headers
 from messaging.publication import Publication
 
 
-def batch_of(payloads: list[bytes], *, expires_at_ms: list[int] | None = None, topic: str = "t") -> MessageBatch:
+def batch_of(
+    payloads: list[bytes],
+    *,
+    expires_at_ms: list[int] | None = None,
+    headers: list[Headers | None] | None = None,
+    received_ms: int = 0,
+    topic: str = "t",
+) -> MessageBatch:
     """Return a batch with these payloads; an expiry of 0 is none."""
+    if expires_at_ms is not None:
+        headers = [Headers(expires_at_ms=each) if each else None for each in expires_at_ms]
     return MessageBatch(
         topic=topic,
         topics=None,
         payloads=payloads,
-        headers=None
-        if expires_at_ms is None
-        else [Headers(expires_at_ms=each) if each else None for each in expires_at_ms],
+        headers=headers,
         qos=AT_LEAST_ONCE,
         retain=False,
         publisher="p",
-        received_ms=0,
+        received_ms=received_ms,
         payload_bytes=sum(map(len, payloads)),
     )
 

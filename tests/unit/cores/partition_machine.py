@@ -5,8 +5,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from messaging.address import Address
 from messaging.credit import CreditWindow
-from messaging.flows import DeliveryRules, Flow
+from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from messaging.headers import Headers
 from messaging.ledger import Ledger
+from messaging.moments import pass_time
 from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED
@@ -17,27 +19,38 @@ PARTITION_ID = 7
 OUTCOMES = st.sampled_from([ACCEPTED, ACCEPTED, ACCEPTED, RELEASED, FAILED, REJECTED])
 
 
+@st.composite
+def some_rules(draw: st.DrawFn) -> DeliveryRules:
+    """Draw rules of which a few do something."""
+    respects_expiry = draw(st.booleans())
+    kind = draw(st.sampled_from(["plain", "plain", "by priority", "last value"]))
+    return DeliveryRules(
+        redelivery_count_max=draw(st.sampled_from([0, 0, 1, 2])),
+        unacked_count_max=draw(st.sampled_from([1, 5, 1000])),
+        respects_expiry=respects_expiry,
+        expires_once_delivered=draw(st.booleans()),
+        max_ttl_ms=draw(st.sampled_from([0, 0, 4])) if respects_expiry else 0,
+        delivery_delay_ms=draw(st.sampled_from([0, 0, 0, 2])),
+        redelivers=draw(st.sampled_from([True, True, True, False])),
+        redelivery_delay_ms=draw(st.sampled_from([0, 0, 2])),
+        redelivery_delay_ms_max=7,
+        redelivery_delay_percent=200,
+        order=draw(st.sampled_from([ORDER_NONE, ORDER_BY_KEY, ORDER_OF_ALL])),
+        ack_timeout_ms=draw(st.sampled_from([0, 0, 0, 3])),
+        by_priority=kind == "by priority",
+        last_value_only=kind == "last value",
+    )
+
+
 class PartitionMachine(RuleBasedStateMachine):
     """Goal: no order of events loses, doubles, reorders or miscounts a message. Method: same steps to both, compare."""
 
-    @initialize(
-        redelivery_count_max=st.sampled_from([0, 0, 1, 2]),
-        unacked_count_max=st.sampled_from([1, 5, 1000]),
-        respects_expiry=st.booleans(),
-        expires_once_delivered=st.booleans(),
-    )
-    def begin(
-        self, redelivery_count_max: int, unacked_count_max: int, respects_expiry: bool, expires_once_delivered: bool
-    ) -> None:
-        self.delivery_rules = DeliveryRules(
-            redelivery_count_max=redelivery_count_max,
-            unacked_count_max=unacked_count_max,
-            respects_expiry=respects_expiry,
-            expires_once_delivered=expires_once_delivered,
-        )
+    @initialize(rules=some_rules())
+    def begin(self, rules: DeliveryRules) -> None:
+        self.delivery_rules = rules
         self.ledger = Ledger(durable=True, rules=self.delivery_rules)
         self.model = PlainPartition(self.delivery_rules)
-        self.wall_ms = 0
+        self.wall_ms = 1
         self.epoch = 0
         self.flows: dict[int, Flow] = {}
         self.paused: set[int] = set()
@@ -52,18 +65,30 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # --- steps ---
 
-    @rule(count=st.integers(1, 6), lives_ms=st.lists(st.sampled_from([0, 0, 0, 3]), min_size=6, max_size=6))
-    def append(self, count: int, lives_ms: list[int]) -> None:
+    @rule(count=st.integers(1, 6), data=st.data(), bare=st.booleans())
+    def append(self, count: int, data: st.DataObject, bare: bool) -> None:
         payloads = [b"x" * (self.appended_count + row) for row in range(count)]
-        expiries = [self.wall_ms + lives if lives else 0 for lives in lives_ms[:count]]
-        publication = published(batch_of(payloads, expires_at_ms=expiries if any(expiries) else None))
+        headers: list[Headers | None] = [None] * count
+        if not bare:
+            headers = data.draw(st.lists(self.some_headers(), min_size=count, max_size=count))
+        batch = batch_of(payloads, headers=None if bare else headers, received_ms=self.wall_ms)
+        publication = published(batch)
         first = self.ledger.append(publication.batch, publication)
         publication.sequenced(PARTITION_ID, first, None)
-        self.model.append(first, payloads, expiries)
+        self.model.append(first, payloads, headers, self.wall_ms)
         self.rows[len(self.publications)] = range(first, first + count)
         self.publications.append(publication)
         self.appended_count += count
         self.appended_bytes += publication.batch.payload_bytes
+
+    def some_headers(self) -> st.SearchStrategy[Headers | None]:
+        return st.none() | st.builds(
+            Headers,
+            expires_at_ms=st.sampled_from([0, 0, self.wall_ms + 3]),
+            not_before_ms=st.sampled_from([0, 0, 0, self.wall_ms + 2, self.wall_ms + 5]),
+            key_hash=st.sampled_from([-1, 1, 2]),
+            priority=st.sampled_from([4, 4, 0, 9]),
+        )
 
     @rule(limit=st.sampled_from([1, 3, 50]), shared=st.booleans())
     def attach(self, limit: int, shared: bool) -> None:
@@ -134,9 +159,15 @@ class PartitionMachine(RuleBasedStateMachine):
     def deliver_once(self) -> int:
         """Let the ledger deliver once and hold it against the model; return how many messages went out."""
         used = {flow_id: flow.window.used for flow_id, flow in self.flows.items()}
+        self.time_passes()
+        if self.delivery_rules.last_value_only:
+            held = {flow_id: self.model.held_by(flow_id) for flow_id in self.flows}
+            self.model.keep_newest()
+            for flow_id, before in held.items():
+                self.credit_comes_back(flow_id, len(before) - len(self.model.held_by(flow_id)))
         deliveries = self.ledger.deliver(self.wall_ms)
-        self.take_settled_effects(expired=True)
-        self.model.delivered(deliveries)
+        self.take_settled_effects()
+        self.model.delivered(deliveries, self.wall_ms)
         for delivery in deliveries:
             flow_id = delivery.flow.flow_id
             assert flow_id not in self.paused, "a paused flow gets nothing"
@@ -145,10 +176,43 @@ class PartitionMachine(RuleBasedStateMachine):
         for flow_id, flow in self.flows.items():
             assert flow.window.used <= max(flow.window.limit, used[flow_id]), "credit is not exceeded"
             assert len(self.model.held_by(flow_id)) <= self.delivery_rules.unacked_count_max
-        if deliveries:
-            last = sequences_of(deliveries[-1])[-1]
-            assert [each for each in self.model.ready() if each < last] == [], "nothing is left behind"
         return sum(len(sequences_of(each)) for each in deliveries)
+
+    def time_passes(self) -> None:
+        """Let the ledger drop what expired and take back what was not settled in time, and no more than that."""
+        pass_time(self.ledger, self.wall_ms)
+        timeout_ms = self.delivery_rules.ack_timeout_ms
+        for flow_id in self.flows:
+            for sequence in self.model.held_by(flow_id):
+                locked_ms = self.model.messages[sequence].locked_ms
+                if sequence not in self.ledger.flows[flow_id].in_flight:
+                    assert timeout_ms > 0, "only time takes deliveries back"
+                    assert locked_ms + timeout_ms <= self.wall_ms, "its time is over"
+                    self.model.give_back(sequence, failed=True)
+                    self.credit_comes_back(flow_id, 1)
+                else:
+                    assert not timeout_ms or self.wall_ms < locked_ms + timeout_ms + 1, "its time is not over"
+        self.take_settled_effects(expired=True)
+        self.model.begin_delays(self.wall_ms)
+
+    def credit_comes_back(self, flow_id: int, count: int) -> None:
+        self.flows[flow_id].window.give(count)
+        self.owed[flow_id] -= count
+
+    @precondition(lambda self: self.flows)
+    @rule(data=st.data())
+    def renew(self, data: st.DataObject) -> None:
+        flow_id = data.draw(st.sampled_from(sorted(self.flows)))
+        held = self.model.held_by(flow_id)
+        if not held or not self.delivery_rules.ack_timeout_ms:
+            return
+        first = data.draw(st.sampled_from(held))
+        end = data.draw(st.sampled_from(held)) + 1
+        renewed = [sequence for sequence in held if first <= sequence < end]
+        assert self.ledger.renew(flow_id, flow_id, [(first, end)], self.wall_ms) == len(renewed)
+        assert self.ledger.renew(flow_id, flow_id - 1, [(first, end)], self.wall_ms) == 0, "an old epoch"
+        for sequence in renewed:
+            self.model.messages[sequence].locked_ms = self.wall_ms
 
     def flows_with_room(self) -> list[int]:
         return [
@@ -224,6 +288,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.paused.clear()
         self.attach(limit=50, shared=False)
         while self.model.messages:
+            self.wall_ms += 1000  # whatever waits for its time
             assert self.deliver_all() > 0 or not self.model.messages
             self.settle_range(self.epoch, 1, self.ledger.next_sequence, ACCEPTED)
             self.agrees_with_the_model()

@@ -6,18 +6,21 @@ It does not choose flows: it looks at what the ledger delivered and says whether
 from dataclasses import dataclass, field
 
 from messaging.effects import Delivery
-from messaging.flows import DeliveryRules
+from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules
+from messaging.headers import PRIORITY_DEFAULT, Headers
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_REJECTED,
+    DISCARD_REPLACED,
     FAILED,
     REJECTED,
 )
 from unit.cores.messages import sequences_of
 
 READY = 0  # for no flow
+NOT_YET = 1 << 60  # failed, and the clock was not read since
 
 
 @dataclass
@@ -25,10 +28,20 @@ class PlainMessage:
     """One unsettled message."""
 
     payload: bytes
-    expires_at_ms: int = 0
+    headers: Headers | None = None
+    arrived_ms: int = 0
     flow_id: int = READY
     was_delivered: bool = False
     failures: int = 0
+    retry_at_ms: int = 0
+    locked_ms: int = 0
+
+    def key(self) -> int:
+        return -1 if self.headers is None else self.headers.key_hash
+
+    def rank(self, rules: DeliveryRules) -> int:
+        """Return a number by which messages with a higher priority come first, where it counts."""
+        return -(PRIORITY_DEFAULT if self.headers is None else self.headers.priority) if rules.by_priority else 0
 
 
 @dataclass
@@ -40,21 +53,73 @@ class PlainPartition:
     settled: set[int] = field(default_factory=set)
     discards: dict[str, int] = field(default_factory=dict)
 
-    def append(self, first: int, payloads: list[bytes], expires_at_ms: list[int]) -> None:
-        for sequence, (payload, expiry) in enumerate(zip(payloads, expires_at_ms, strict=True), first):
+    def append(self, first: int, payloads: list[bytes], headers: list[Headers | None], arrived_ms: int) -> None:
+        for sequence, (payload, its) in enumerate(zip(payloads, headers, strict=True), first):
             assert sequence not in self.settled, "sequences are not used twice"
             assert sequence not in self.messages, "sequences are not used twice"
-            self.messages[sequence] = PlainMessage(payload, expiry)
+            self.messages[sequence] = PlainMessage(payload, its, arrived_ms)
 
     def held_by(self, flow_id: int) -> list[int]:
         return sorted(sequence for sequence, message in self.messages.items() if message.flow_id == flow_id)
 
     def ready(self) -> list[int]:
+        """Return what no consumer holds, whether it may be delivered now or has to wait."""
         return self.held_by(READY)
 
-    def delivered(self, deliveries: list[Delivery]) -> None:
+    # --- time ---
+
+    def expires_at(self, message: PlainMessage) -> int:
+        """Return when a message expires; 0: never."""
+        moments = [] if message.headers is None else [message.headers.expires_at_ms]
+        if self.rules.max_ttl_ms:
+            moments.append(message.arrived_ms + self.rules.max_ttl_ms)
+        return min([each for each in moments if each > 0], default=0)
+
+    def expired(self, now_ms: int) -> list[int]:
+        """Return what must not wait any longer."""
+        if not self.rules.respects_expiry:
+            return []
+        return [
+            sequence
+            for sequence in self.ready()
+            if 0 < self.expires_at(self.messages[sequence]) <= now_ms
+            and (self.rules.expires_once_delivered or not self.messages[sequence].was_delivered)
+        ]
+
+    def begin_delays(self, now_ms: int) -> None:
+        """The clock is read: what failed since the last time waits from now on."""
+        for message in self.messages.values():
+            if message.retry_at_ms == NOT_YET:
+                delay_ms = self.rules.redelivery_delay_ms
+                for _ in range(message.failures - 1):
+                    delay_ms = delay_ms * self.rules.redelivery_delay_percent // 100
+                message.retry_at_ms = now_ms + min(delay_ms, self.rules.redelivery_delay_ms_max)
+
+    def may_be_delivered(self, sequence: int, now_ms: int) -> bool:
+        message = self.messages[sequence]
+        not_before = 0 if message.headers is None else message.headers.not_before_ms
+        if not message.was_delivered and max(not_before, message.arrived_ms + self.rules.delivery_delay_ms) > now_ms:
+            return False
+        if message.retry_at_ms > now_ms:
+            return False
+        return not any(
+            self.holds_up(other, message) for place, other in self.messages.items()
+            if place < sequence and other.flow_id == READY and other.retry_at_ms > now_ms
+        )  # fmt: skip
+
+    def holds_up(self, failed: PlainMessage, message: PlainMessage) -> bool:
+        """Return whether a failed message that waits keeps one behind it from being delivered."""
+        if self.rules.order == ORDER_NONE or self.rules.by_priority:
+            return False
+        if failed.key() >= 0:
+            return failed.key() == message.key()
+        return self.rules.order == ORDER_OF_ALL
+
+    # --- what happens ---
+
+    def delivered(self, deliveries: list[Delivery], now_ms: int) -> None:
         """Take over deliveries of one turn; every row has to be the right message, told the right way."""
-        previous = 0
+        previous = (-10, 0)
         for delivery in deliveries:
             for sequence, payload in zip(
                 sequences_of(delivery),
@@ -66,18 +131,29 @@ class PlainPartition:
                 assert message.payload == payload
                 assert delivery.redelivered == message.was_delivered
                 assert delivery.delivery_count == message.failures + 1
-                assert sequence > previous, "oldest first"
-                previous = sequence
+                assert self.may_be_delivered(sequence, now_ms), "its time has come"
+                place = (message.rank(self.rules), sequence)
+                assert place > previous, "higher priorities first, then oldest first"
+                previous = place
                 message.flow_id = delivery.flow.flow_id
                 message.was_delivered = True
+                message.retry_at_ms = 0
+                message.locked_ms = now_ms
+        left = [
+            (self.messages[sequence].rank(self.rules), sequence)
+            for sequence in self.ready()
+            if self.may_be_delivered(sequence, now_ms)
+        ]
+        assert not deliveries or not left or min(left) > previous, "nothing is left behind"
 
-    def dropped_as_expired(self, sequence: int, wall_ms: int) -> None:
-        message = self.messages[sequence]
-        assert message.flow_id == READY
-        assert 0 < message.expires_at_ms <= wall_ms
-        assert self.rules.respects_expiry
-        assert self.rules.expires_once_delivered or not message.was_delivered
+    def dropped_as_expired(self, sequence: int, now_ms: int) -> None:
+        assert sequence in self.expired(now_ms)
         self._discard(sequence, DISCARD_EXPIRED)
+
+    def keep_newest(self) -> None:
+        for sequence in sorted(self.messages)[:-1]:
+            if self.messages[sequence].flow_id >= READY:
+                self._discard(sequence, DISCARD_REPLACED)
 
     def settle(self, flow_id: int, first: int, end: int, outcome: int) -> int:
         held = [sequence for sequence in self.held_by(flow_id) if first <= sequence < end]
@@ -87,12 +163,12 @@ class PlainPartition:
             elif outcome == REJECTED:
                 self._discard(sequence, DISCARD_REJECTED)
             else:
-                self._give_back(sequence, failed=outcome == FAILED)
+                self.give_back(sequence, failed=outcome == FAILED)
         return len(held)
 
     def detach(self, flow_id: int, *, count_as_failed: bool) -> None:
         for sequence in self.held_by(flow_id):
-            self._give_back(sequence, failed=count_as_failed)
+            self.give_back(sequence, failed=count_as_failed)
 
     def give_up(self, first: int, end: int, reason: str) -> int:
         lost = [sequence for sequence in self.ready() if first <= sequence < end]
@@ -100,13 +176,18 @@ class PlainPartition:
             self._discard(sequence, reason)
         return len(lost)
 
-    def _give_back(self, sequence: int, *, failed: bool) -> None:
+    def give_back(self, sequence: int, *, failed: bool) -> None:
         message = self.messages[sequence]
         message.flow_id = READY
+        if not self.rules.redelivers:
+            self._discard(sequence, DISCARD_MAX_REDELIVERY)
+            return
         message.failures += failed
         maximum = self.rules.redelivery_count_max
         if failed and maximum and message.failures > maximum:
             self._discard(sequence, DISCARD_MAX_REDELIVERY)
+        elif failed and self.rules.redelivery_delay_ms:
+            message.retry_at_ms = NOT_YET
 
     def _discard(self, sequence: int, reason: str) -> None:
         self.discards[reason] = self.discards.get(reason, 0) + 1

@@ -11,8 +11,8 @@ from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, TO_DMQ_FAILED
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
-from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
-from unit.cores.plain_partition import PlainPartition
+from unit.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
+from unit.cores.plain_partition import READY, PlainPartition
 
 LEAVING = -1  # in the place of the flow that holds a message
 
@@ -31,11 +31,10 @@ class PlainDepartures(PlainPartition):
         assert self.messages[sequence].flow_id == LEAVING
         self._remove(sequence)
 
-    def stay(self, sequence: int, ready_from: int) -> None:
-        message = self.messages[sequence]
-        assert message.flow_id == LEAVING
-        message.flow_id = 0
-        message.was_delivered = message.was_delivered or sequence < ready_from
+    def stay(self, sequence: int) -> None:
+        assert self.messages[sequence].flow_id == LEAVING
+        self.messages[sequence].flow_id = READY
+        self.messages[sequence].retry_at_ms = 0
 
     def lost(self, sequence: int, reason: str) -> None:
         assert self.messages[sequence].flow_id == LEAVING
@@ -51,9 +50,9 @@ class PlainDepartures(PlainPartition):
 class DepartureMachine(PartitionMachine):
     """Goal: departures lose, double or reorder nothing either. Method: the same steps to both, compare."""
 
-    @initialize(redelivery_count_max=st.sampled_from([0, 1]), dead_letters=st.booleans(), respects_expiry=st.booleans())
-    def begin(self, redelivery_count_max: int, dead_letters: bool, respects_expiry: bool) -> None:
-        super().begin(redelivery_count_max, 1000, respects_expiry, True)
+    @initialize(rules=some_rules(), dead_letters=st.booleans())
+    def begin(self, rules: DeliveryRules, dead_letters: bool = False) -> None:
+        super().begin(rules)
         self.delivery_rules.dead_msg_queue = "dead" if dead_letters else ""
         self.model = self.plain = PlainDepartures(self.delivery_rules)
         self.kept_out: set[int] = set()  # settled by the commit of another queue, so not to be persisted
@@ -78,7 +77,7 @@ class DepartureMachine(PartitionMachine):
             self.settled.add(sequence, sequence + 1)
         elif fate == "stay":
             stay(self.ledger, sequence, sequence + 1)
-            self.plain.stay(sequence, self.ledger.ready_from)
+            self.plain.stay(sequence)
         else:
             lost(self.ledger, sequence, sequence + 1, "expired", by_refusal=True)
             self.plain.lost(sequence, "expired" + TO_DMQ_FAILED)
@@ -104,7 +103,7 @@ class DepartureMachine(PartitionMachine):
             self.delivery_rules.dead_msg_queue = ""
             for sequence in self.plain.leaving():
                 stay(self.ledger, sequence, sequence + 1)
-                self.plain.stay(sequence, self.ledger.ready_from)
+                self.plain.stay(sequence)
         super().teardown()
 
 
@@ -167,7 +166,7 @@ def test_a_purge_leaves_alone_what_is_on_its_way_elsewhere() -> None:
     assert ledger.waiting_count == 1
 
 
-def test_what_departs_is_passed_over_and_what_stays_comes_first_again() -> None:
+def test_what_departs_is_passed_over_and_what_stays_comes_first_and_as_new() -> None:
     ledger = Ledger(durable=True, rules=DeliveryRules())
     ledger.append(numbered(4), None)
     assert depart(ledger, 1, 3) == [(1, 3)]
@@ -176,7 +175,7 @@ def test_what_departs_is_passed_over_and_what_stays_comes_first_again() -> None:
     assert [seq for each in ledger.deliver(0) for seq in sequences_of(each)] == [3, 4]
 
     stay(ledger, 1, 3)
-    assert [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)] == [([1, 2], True)]
+    assert [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)] == [([1, 2], False)]
 
 
 def test_what_left_needs_no_commit_of_its_own() -> None:

@@ -19,7 +19,9 @@ class LedgerMachine(PartitionMachine):
     def deliver_what_can_be_delivered(self, step_ms: int) -> None:
         self.wall_ms += step_ms
         self.deliver_once()
-        assert self.model.ready() == [] or self.flows_with_room() == [], "credit and messages meet"
+        may_go = [each for each in self.model.ready() if self.model.may_be_delivered(each, self.wall_ms)]
+        assert may_go == [] or self.flows_with_room() == [], "credit and messages meet"
+        assert self.model.expired(self.wall_ms) == [], "nothing stays beyond its time"
 
 
 TestLedgerAgreesWithThePlainModel = LedgerMachine.TestCase
