@@ -24,8 +24,7 @@ ANY_PARTITION = -1
 class _Sent:
     """A publication under way, and the messages here that it is made of."""
 
-    def __init__(self, target: QueueTarget, ranges: list[tuple[int, int]], count: int) -> None:
-        self.target = target
+    def __init__(self, ranges: list[tuple[int, int]], count: int) -> None:
         self.ranges = ranges
         self.count = count
 
@@ -154,7 +153,7 @@ class Moving(Picking):
         if target.durable:
             token = self._next_token
             self._next_token += 1
-            self._sent[token] = _Sent(target, ranges, batch.count)
+            self._sent[token] = _Sent(ranges, batch.count)
             publication = Publication(batch, publisher=self, token=token, partitions_count=len(rows_by_partition))
             if self._takes_out:
                 publication.settlements = [(self.place.partition_id, first, end) for first, end in ranges]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.node import Node
 
 AT_ONCE_MAX = 1000  # messages of one ask of a partition
+REDRIVES_MAX = 100  # of as many queues, running or remembered
 
 
 class MessageDeeds:
@@ -65,9 +66,11 @@ class MessageDeeds:
         target = await self._target(handle, selection.to) if selection.to else None
         message_filter = selection.message_filter(self._node.clock.wall_ms())
         order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
+        await self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
         if known is not None:
             known[0].stop()
+            self._redrives.pop(handle.name, None)  # to be the youngest again
         cell = self._node.runtime.spawn(
             lambda cell: RedriveActor(cell, queue=handle.cell, order=order, ends=ends),
             kind="redrive",
@@ -88,6 +91,17 @@ class MessageDeeds:
         cell, selection = self._known(name)
         progress: RedriveProgress = await cell.ask(CancelRedrive())
         return _redrive_view(name, selection, progress)
+
+    async def _make_place(self) -> None:
+        """Forget the oldest re-drive that has ended, if as many as may be are remembered. Raises Refused."""
+        if len(self._redrives) < REDRIVES_MAX:
+            return
+        for name, (cell, _) in list(self._redrives.items()):
+            if (await self._progress(cell)).state != RUNNING:
+                cell.stop()
+                del self._redrives[name]
+                return
+        raise Refused(f"{REDRIVES_MAX} re-drives are running; wait for the end of one")
 
     def _known(self, name: str) -> tuple[ActorCell, MessageSelection]:
         known = self._redrives.get(name)
