@@ -9,9 +9,11 @@ from simulation.tap import Tap, number_of
 from simulation.truth import SESSION, Message, Truth, Violation
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
-PROMPT, LATE, HOLD = "prompt", "late", "hold"  # how it settles
-MODES = (PROMPT, LATE, HOLD)
+PROMPT, LATE, HOLD, PICKY = "prompt", "late", "hold", "picky"  # how it settles; picky: it rejects some
+MODES = (PROMPT, LATE, HOLD, PICKY)
 
+REJECTED = 0x80
+REJECTED_SHARE = 0.3
 NEVER_EXPIRES = 0xFFFF_FFFF
 UNANSWERED_MAX = 300  # below the Receive Maximum of the node
 SESSION_FILTER_ID = 100
@@ -266,6 +268,8 @@ class Client:
         each = Held(publish.packet_id, publish.qos)
         if self.mode == PROMPT:
             self._answer(each, 0)
+        elif self.mode == PICKY:
+            self._answer(each, REJECTED if self.rng.random() < REJECTED_SHARE else 0)
         elif self.mode == HOLD:
             self.held.append(each)
         else:

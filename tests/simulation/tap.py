@@ -115,7 +115,8 @@ class Tap:
         target, number, cuts = what
         is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
-        self._truth.settled(target, number, for_good=kind == mqtt.PUBACK and not is_void)
+        for_good = kind == mqtt.PUBACK and not is_void
+        self._truth.settled(target, number, for_good=for_good, rejected=reason_code >= 0x80)
 
 
 def number_of(payload: bytes) -> int:

@@ -12,10 +12,13 @@ Rules it holds the node to, `Violation` otherwise:
   before it, of the same key, is neither settled nor with the very same consumer;
 - a second delivery says that it is one, and how often it was tried is never less than what consumers saw;
 - what is settled does not come again, unless the node crashed or the settlement was void;
+- what is rejected comes to the dead message queue;
 - exactly once is once.
 """
 
 from dataclasses import dataclass, field
+
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 
 
 class Violation(Exception):
@@ -26,6 +29,7 @@ EXCLUSIVE = "exclusive"
 SHARED = "shared"
 PARTITIONED = "partitioned"
 SESSION = "session"
+DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others give up
 
 NOT_YET = 1 << 60  # a tick that never comes
 
@@ -58,6 +62,7 @@ class Seen:
     count: int = 0
     fresh_count: int = 0  # deliveries that were not flagged as redelivered
     settled_tick: int = 0
+    was_rejected: bool = False  # by the last settlement
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
     holder: object = None  # connection it was last written to
     crashes: int = 0
@@ -89,11 +94,20 @@ class Target:
 
     def wants(self, topic: str) -> bool:
         """Return whether it is subscribed to the topic."""
-        return topic.startswith(self.prefixes)
+        return self.kind == DEAD or topic.startswith(self.prefixes)
+
+    def was_emptied_since(self, tick: int) -> bool:
+        """Return whether it may have been purged of what was there then."""
+        return any(end == 0 or end > tick for _, end in self.purges)
+
+    def takes_since(self, tick: int) -> bool:
+        """Return whether it was there, took everything, and kept it, ever since."""
+        is_out = any(end == 0 or end > tick for _, end in self.outages)
+        return self.since_tick < tick and not is_out and not self.was_emptied_since(tick)
 
     def line_of(self, message: Message) -> str | None:
         """Return what the message is in order with; None: nothing."""
-        if self.kind == SHARED:
+        if self.kind in (SHARED, DEAD):
             return None
         if self.kind == SESSION:
             return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
@@ -199,9 +213,11 @@ class Truth:
         if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
             raise Violation(f"{target.name} delivered {message}, which was refused")
         self.deliveries_count += 1
+        if target.kind == DEAD and not any(message_number in each.seen for each in self._queues()):
+            raise Violation(f"{target.name} delivered {message}, which no queue has delivered")
         seen = target.seen.setdefault(message_number, Seen())
         self._check_order(target, message, seen, holder)
-        if target.kind != SESSION:
+        if target.kind not in (SESSION, DEAD):  # a message can die in several queues
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
@@ -219,14 +235,15 @@ class Truth:
         if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
             raise Violation(f"{target.name} got {message} twice under QoS 2")
 
-    def settled(self, target: Target, message_number: int, *, for_good: bool) -> None:
+    def settled(self, target: Target, message_number: int, *, for_good: bool, rejected: bool) -> None:
         """The node read a settlement. `for_good`: nothing but a crash can bring the message again."""
         message = self.messages[message_number]
         seen = target.seen[message_number]
         if seen.settled_tick == 0:
             self.settled_count += 1
         seen.settled_tick = self.next_tick()
-        if for_good and target.kind != PARTITIONED:
+        seen.was_rejected = rejected
+        if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
         line = target.lines.get(target.line_of(message) or "")
         if line is not None and message in line:
@@ -273,7 +290,7 @@ class Truth:
 
     def _is_owed(self, message: Message, target: Target) -> bool:
         """Return whether the target had to take the message that was confirmed."""
-        if message.qos == 0 or message.promised_tick == 0 or not target.wants(message.topic):
+        if target.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not target.wants(message.topic):
             return False
         if target.since_tick > message.sent_tick or 0 < target.until_tick < message.promised_tick:
             return False
@@ -283,20 +300,48 @@ class Truth:
 
     def _is_excused(self, message: Message, target: Target) -> bool:
         """Return whether the target may have given the message up."""
-        if message.number in target.damaged:
-            return True
-        if any(end == 0 or message.sent_tick < end for _, end in target.purges):
-            return True
-        return target.may_give_up
+        return target.may_give_up or self._is_dropped(message, target)
+
+    def _is_dropped(self, message: Message, target: Target) -> bool:
+        """Return whether the target may have dropped the message for good, whatever queue takes its dead."""
+        return message.number in target.damaged or target.was_emptied_since(message.sent_tick)
+
+    def _check_is_settled(self, message: Message, target: Target) -> None:
+        seen = target.seen.get(message.number)
+        if seen is not None and seen.settled_tick > 0:
+            return
+        dead = self.targets.get(DEAD_MESSAGE_QUEUE)
+        if target.may_give_up:
+            if dead is None or not dead.takes_since(message.sent_tick) or message.number in dead.damaged:
+                return
+            its = dead.seen.get(message.number)
+            if its is not None and its.settled_tick > 0:
+                return
+        what = "never delivered it" if seen is None else "did not bring it to its end"
+        raise Violation(f"{message} was confirmed, and {target.name} {what}")
 
     def check_nothing_is_lost(self) -> None:
         """Everything was drained: what was confirmed has been settled, or there is a reason why not."""
         for target in self.targets.values():
             for message in self.messages.values():
-                if not self._is_owed(message, target) or self._is_excused(message, target):
-                    continue
-                seen = target.seen.get(message.number)
-                if seen is None:
-                    raise Violation(f"{message} was confirmed, and {target.name} never delivered it")
-                if seen.settled_tick == 0:
-                    raise Violation(f"{message} was confirmed, and {target.name} did not bring it to its end")
+                if self._is_owed(message, target) and not self._is_dropped(message, target):
+                    self._check_is_settled(message, target)
+        for target in self._queues():
+            self._check_the_dead(target)
+
+    def _check_the_dead(self, target: Target) -> None:
+        """What was rejected last went to the dead message queue, and was settled there."""
+        dead = self.targets.get(DEAD_MESSAGE_QUEUE)
+        if target.until_tick or dead is None:
+            return
+        for number, seen in target.seen.items():
+            if not seen.was_rejected or not dead.takes_since(seen.settled_tick) or number in dead.damaged:
+                continue
+            its = dead.seen.get(number)
+            if its is None or its.settled_tick == 0:
+                what = "did not get it" if its is None else "did not bring it to its end"
+                raise Violation(f"{target.name}: {self.messages[number]} was rejected, and {dead.name} {what}")
+
+    def _queues(self) -> list[Target]:
+        """Return the queues whose messages can die, those that are gone too."""
+        return [each for each in [*self.targets.values(), *self.ended] if each.kind not in (SESSION, DEAD)]

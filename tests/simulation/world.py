@@ -15,6 +15,7 @@ from gateway.config.sections import Admin, Queues, Spool
 from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.queue_config import QueueDefinition, definition_from_dict
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.inside import check_inside
@@ -24,7 +25,7 @@ from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
-from simulation.truth import EXCLUSIVE, PARTITIONED, SHARED, Truth, Violation
+from simulation.truth import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Truth, Violation
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
 from storage.spool_plan import RECORDS_TRIMMED_MIN
@@ -44,6 +45,7 @@ QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
         },
     ),
     "small": (EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
+    DEAD_MESSAGE_QUEUE: (DEAD, (), {}),
 }
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
