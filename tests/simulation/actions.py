@@ -16,6 +16,7 @@ TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
 FEW, BURST_MAX = 12, 60  # messages of one step
+EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
 LIMITS = (0, 1, 3)
 NAMES = tuple(QUEUES)
 FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store
@@ -60,7 +61,8 @@ def _publish(world: World, step: Step) -> None:
     rng = world.salted
     for _ in range(1 + step.amount % (BURST_MAX if step.what % 8 == 0 else FEW)):
         size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
-        client.publish(rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2)), size)
+        expiry_s = rng.randrange(1, EXPIRY_S_MAX) if rng.random() < EXPIRING_SHARE else 0
+        client.publish(rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2)), size, expiry_s)
 
 
 def _consume(world: World, step: Step) -> None:
@@ -157,7 +159,6 @@ def _create(world: World, step: Step) -> None:
     if not missing:
         return
     name = missing[step.what % len(missing)]
-    kind, prefixes, _ = QUEUES[name]
 
     async def create() -> None:
         try:
@@ -166,7 +167,7 @@ def _create(world: World, step: Step) -> None:
             pass
         except Refused:
             return
-        world.truth.begins(name, kind, prefixes)
+        world.begins(name)
 
     world.administer(create(), lambda: None)
 

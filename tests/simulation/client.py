@@ -129,15 +129,17 @@ class Client:
         if self._wire is not None:
             self._wire.stall(stalls)
 
-    def publish(self, topic: str, key: str, qos: int, size: int) -> None:
+    def publish(self, topic: str, key: str, qos: int, size: int, expiry_s: int = 0) -> None:
         """Publish a message, if there is a connection and a packet id for it."""
         if self.state != ONLINE or len(self.out) + len(self._released) >= UNANSWERED_MAX:
             return
-        message = self._truth.sent(self.name, key, topic, qos)
+        message = self._truth.sent(self.name, key, topic, qos, expiry_s)
         payload = b"%d|" % message.number
         payload += b"." * (size - len(payload))
         packet_id = self._free_id() if qos else 0
         properties = mqtt.user_property("JMSXGroupID", key)
+        if expiry_s:
+            properties += mqtt.message_expiry(expiry_s)
         packet = mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties)
         if qos:
             self.out[packet_id] = message
@@ -155,7 +157,7 @@ class Client:
         if self.state != ONLINE or self.session_name in self._truth.targets:
             return
         self._sessions_count += 1
-        target = self._truth.begins(self.session_name, SESSION, (prefix,), is_sure=False)
+        target = self._truth.begins(self.session_name, SESSION, (prefix,), is_sure=False, respects_expiry=True)
         self.names[SESSION_FILTER_ID] = self.session_name
 
         def answered(code: int) -> None:

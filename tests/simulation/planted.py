@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-SEEDS = 30
+SEEDS = 12
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway")
 
 

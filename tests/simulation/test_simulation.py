@@ -6,7 +6,7 @@ from simulation.command import replay_command
 from simulation.run import STEPS_DEFAULT, run
 
 SEEDS_PER_TEST = 4
-SEEDS = 40
+SEEDS = 24
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))

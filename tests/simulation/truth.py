@@ -12,10 +12,12 @@ Rules it holds the node to, `Violation` otherwise:
   before it, of the same key, is neither settled nor with the very same consumer;
 - a second delivery says that it is one, and how often it was tried is never less than what consumers saw;
 - what is settled does not come again, unless the node crashed or the settlement was void;
+- nothing comes for the first time after it has expired;
 - what is rejected comes to the dead message queue;
 - exactly once is once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
@@ -31,6 +33,7 @@ PARTITIONED = "partitioned"
 SESSION = "session"
 DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others give up
 
+LATE_US_MAX = 5_000_000  # a delivery may wait behind an answer to its client that waits for the disk
 NOT_YET = 1 << 60  # a tick that never comes
 
 
@@ -45,8 +48,10 @@ class Message:
     qos: int
     sent_tick: int
     crashes_when_sent: int
+    expiry_s: int = 0  # 0: it does not expire
     sent_count: int = 1
     promised_tick: int = 0  # the node wrote that it has it
+    promised_us: int = 0  # when that was
     promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
     refused: bool = False
     session_lost: bool = False  # the publisher started anew without hearing what became of it
@@ -79,6 +84,7 @@ class Target:
     kind: str
     prefixes: tuple[str, ...]  # of topics it wants
     since_tick: int
+    respects_expiry: bool = False
     until_tick: int = 0  # 0: it is still there
     may_give_up: bool = False  # it had a limit of redeliveries at some time
     tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
@@ -117,7 +123,8 @@ class Target:
 class Truth:
     """Everything that was promised in one run, over all lives of the node."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self.now_us = now_us  # virtual time
         self.tick = 1
         self.crashes = 0
         self.store_faults = 0
@@ -134,10 +141,10 @@ class Truth:
 
     # --- publishers ---
 
-    def sent(self, publisher: str, key: str, topic: str, qos: int) -> Message:
+    def sent(self, publisher: str, key: str, topic: str, qos: int, expiry_s: int) -> Message:
         """A publisher sends a message for the first time."""
         number = len(self.messages) + 1
-        message = Message(number, publisher, key, topic, qos, self.next_tick(), self.crashes)
+        message = Message(number, publisher, key, topic, qos, self.next_tick(), self.crashes, expiry_s)
         self.messages[number] = message
         return message
 
@@ -154,6 +161,7 @@ class Truth:
         if message.promised_tick:
             return
         message.promised_tick = tick
+        message.promised_us = self.now_us()
         message.promised_to_nobody = reason_code == 0x10
         for target in self.targets.values():
             if not self._is_owed(message, target):
@@ -168,9 +176,12 @@ class Truth:
 
     # --- targets ---
 
-    def begins(self, name: str, kind: str, prefixes: tuple[str, ...], *, is_sure: bool = True) -> Target:
+    def begins(
+        self, name: str, kind: str, prefixes: tuple[str, ...], *, is_sure: bool = True, respects_expiry: bool = False
+    ) -> Target:
         """A queue exists, or a session is subscribed; from now on, or if not `is_sure` from when its tick is set."""
-        target = self.targets[name] = Target(name, kind, prefixes, self.next_tick() if is_sure else NOT_YET)
+        since = self.next_tick() if is_sure else NOT_YET
+        target = self.targets[name] = Target(name, kind, prefixes, since, respects_expiry)
         return target
 
     def ends(self, name: str) -> None:
@@ -213,10 +224,11 @@ class Truth:
         if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
             raise Violation(f"{target.name} delivered {message}, which was refused")
         self.deliveries_count += 1
-        if target.kind == DEAD and not any(message_number in each.seen for each in self._queues()):
+        if target.kind == DEAD and not self._can_have_died(message):
             raise Violation(f"{target.name} delivered {message}, which no queue has delivered")
         seen = target.seen.setdefault(message_number, Seen())
         self._check_order(target, message, seen, holder)
+        self._check_expiry(target, message, seen)
         if target.kind not in (SESSION, DEAD):  # a message can die in several queues
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
@@ -271,6 +283,16 @@ class Truth:
                     f"{'was never delivered' if its is None else 'is unsettled with another consumer'}"
                 )
 
+    def _can_have_died(self, message: Message) -> bool:
+        return message.expiry_s > 0 or any(message.number in each.seen for each in self._queues())
+
+    def _check_expiry(self, target: Target, message: Message, seen: Seen) -> None:
+        if not target.respects_expiry or not message.expiry_s or seen.count or message.sent_count > 1:
+            return
+        late_us = self.now_us() - message.promised_us - message.expiry_s * 1_000_000
+        if message.promised_us and late_us > LATE_US_MAX:
+            raise Violation(f"{target.name} delivered {message} {late_us / 1_000_000} s after it had expired")
+
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
         if not flagged and seen.fresh_count >= message.sent_count:
             raise Violation(
@@ -304,6 +326,8 @@ class Truth:
 
     def _is_dropped(self, message: Message, target: Target) -> bool:
         """Return whether the target may have dropped the message for good, whatever queue takes its dead."""
+        if target.respects_expiry and message.expiry_s:
+            return True
         return message.number in target.damaged or target.was_emptied_since(message.sent_tick)
 
     def _check_is_settled(self, message: Message, target: Target) -> None:

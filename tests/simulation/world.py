@@ -25,7 +25,7 @@ from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
-from simulation.truth import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Truth, Violation
+from simulation.truth import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Target, Truth, Violation
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
 from storage.spool_plan import RECORDS_TRIMMED_MIN
@@ -33,13 +33,14 @@ from storage.spool_plan import RECORDS_TRIMMED_MIN
 # Name -> kind, prefixes of the topics it wants, attributes.
 QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
     "first": (EXCLUSIVE, ("work/a/",), {}),
-    "even": (SHARED, ("work/b/",), {"access_type": "non-exclusive"}),
+    "even": (SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
     "keyed": (
         PARTITIONED,
         ("work/a/", "work/c/"),
         {
             "access_type": "non-exclusive",
             "partition_count": 4,
+            "respect_ttl_enabled": True,
             "partition_rebalance_delay_s": 1,
             "partition_rebalance_max_handoff_time_s": 1,
         },
@@ -60,7 +61,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         rng = Random(seed)
-        self.truth = Truth()
+        self.truth = Truth(lambda: self.loop.now_us)
         self.trace = hashlib.blake2b(digest_size=8)  # of what the node wrote, to clients and to its journal
         self.salted = Random(seed)  # seeded anew by each step
         self.pace = Pace()
@@ -153,17 +154,22 @@ class World:
     def _learn_queues(self) -> None:
         """Bring the truth up to what the node came back with, where a request of an administrator was cut short."""
         there = {view.config.name: view for view in self.ask(self.view.list_queues())}
-        for name, (kind, prefixes, _) in QUEUES.items():
+        for name in QUEUES:
             view = there.get(name)
             if view is None:
                 if name in self.truth.targets:
                     raise Violation(f"queue {name} is lost")
                 continue
-            target = self.truth.targets.get(name) or self.truth.begins(name, kind, prefixes)
+            target = self.truth.targets.get(name) or self.begins(name)
             self.truth.outage(name, not view.config.ingress_enabled)
             self.truth.limits(name, view.config.max_redelivery_count)
             for purge in target.purges:
                 purge[1] = purge[1] or self.truth.next_tick()
+
+    def begins(self, name: str) -> Target:
+        """Tell the truth that a queue is there."""
+        kind, prefixes, attributes = QUEUES[name]
+        return self.truth.begins(name, kind, prefixes, respects_expiry="respect_ttl_enabled" in attributes)
 
     def _let_go(self) -> None:
         for root in self.node.runtime.roots:
