@@ -280,6 +280,8 @@ def _break(world: World, step: Step) -> None:
     if target is not None:
         target.flow_cuts += 1
         target.recounts += 1
+        if not queue.durable:  # what is never written is lost with the ledger
+            target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
     world.log.expected.append("failed: AssertionError()")
     for _ in range(times):
         cells[step.what % len(cells)].inbox.post(Unheard())
