@@ -65,10 +65,6 @@ FAULTS = (
         (Edit("storage/spool_plan.py", "        return through, ", "        return through + 1, "),),
     ),
     Planted(
-        "what a failed commit takes back ends one message too late",
-        (Edit("actors/spool.py", "match.first_sequence + count)", "match.first_sequence + count + 1)"),),
-    ),
-    Planted(
         "what a crash left is delivered without the redelivered flag",
         (Edit("messaging/ledger.py", "redelivered = again or first < self.suspect_end", "redelivered = again"),),
     ),
