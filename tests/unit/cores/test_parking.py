@@ -3,6 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messaging.address import Address
+from messaging.credit import CreditPool, CreditWindow
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
@@ -91,6 +93,17 @@ def test_what_is_kept_is_for_one_client_alone(
         assert ledger.effects.discards == ({DISCARD_SESSION_ENDED: len(stays)} if stays else {})
     assert not keeps(ledger)
     assert ledger.waiting_count == 0
+
+
+def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together() -> None:
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    pool: CreditPool[Address] = CreditPool(2)
+    unpark(ledger, flow_of(ABSENT, window=CreditWindow(10, pool)))
+    assert delivered(ledger) == {ABSENT: [1, 2]}
+    assert keeps(ledger)
 
 
 def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
