@@ -131,6 +131,19 @@ class ActorCell(Scheduled):
         self.handling_ns += ended_ns - started_ns
         return ended_ns
 
+    def handle(self, message: object) -> None:
+        """Handle a message in the midst of its sender's turn, supervised like any other."""
+        if self.suspended:
+            self.inbox.post(message)
+            return
+        try:
+            self._receive(message)
+            self._drained()
+        except Exception as error:  # the boundary of supervision, as in `drain`
+            self._failed(error)
+        self.handled_count += 1
+        self.batches_count += 1
+
     def ask(self, message: object) -> LoopFuture[Any]:
         """Ask the actor through pykka; the future carries its answer or its exception."""
         future: LoopFuture[Any] = self.actor.actor_ref.ask(message, block=False)

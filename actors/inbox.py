@@ -24,6 +24,9 @@ class Scheduled:
         """Handle what is in the inbox, a bounded amount, beginning now; return what time it is then."""
         return started_ns
 
+    def handle(self, message: object) -> None:
+        """Handle one message that has not been in the inbox, which is empty."""
+
 
 class Flushed(Protocol):
     """Somebody with work that is done once per turn."""
@@ -88,6 +91,7 @@ class Inbox(Address):
         self._enqueued = False
         self.items: list[object] = []
         self.closed = False
+        self.takes_at_once = False  # the actor's word that a turn of its own would gain nothing: see `hand`
         self.dead_letters = 0  # messages that came after the actor had stopped
 
     def post(self, message: object) -> None:
@@ -99,6 +103,17 @@ class Inbox(Address):
         if not self._enqueued:
             self._enqueued = True
             self._dispatcher.enqueue(self._actor)
+
+    def hand(self, message: object) -> None:
+        """Leave a message; if the actor takes such at once and has nothing else to do, it is handled here and now.
+
+        That saves a turn of the loop, and with it a system call, where there is nothing that could be gathered in it.
+        Only from where no other call into the same actor can be under way.
+        """
+        if self.takes_at_once and not self._enqueued and not self.closed:
+            self._actor.handle(message)
+        else:
+            self.post(message)
 
     def put(self, envelope: Envelope[Any], /) -> None:
         """Take an envelope of pykka's `tell` or `ask`."""

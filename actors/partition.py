@@ -153,6 +153,8 @@ class Partition:
         if self._looks:
             for look in list(self._looks.values()):
                 look.run()
+        # A settlement that makes room for nothing needs no turn: 8,000 instructions and a system call less.
+        self._address.takes_at_once = not self._ledger.has_ready()
 
     def close(self, waiting: list[object]) -> None:
         """End: give back memory and, when the queue was deleted, let go of what it holds or was about to get."""

@@ -10,3 +10,7 @@ class Address:
     def post(self, message: object) -> None:
         """Leave a message. Never blocks; a message to a stopped actor is counted and dropped."""
         raise AssertionError("an address is the inbox of somebody")
+
+    def hand(self, message: object) -> None:
+        """Leave a message that may also be handled before this returns, by a receiver that has nothing else to do."""
+        self.post(message)

@@ -65,6 +65,10 @@ class LedgerState:
         self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
         self.may_expire = False  # some message had headers, so deliveries have to look at the time
 
+    def has_ready(self) -> bool:
+        """Return whether messages wait for a consumer."""
+        return self.requeued.total > 0 or self.ready_from < self.next_sequence
+
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
         return sequence < self.suspect_end or (sequence < self.ready_from and sequence not in self.undelivered)

@@ -297,7 +297,7 @@ class DeliveringSide:
         ids = source.ids
         if ids is not None:
             ids.answered(first, end)
-        source.partition.post(Settle(source.flow_id, source.epoch, [(first, end)], outcome))
+        source.partition.hand(Settle(source.flow_id, source.epoch, [(first, end)], outcome))
 
     def _give_credit(self, count: int) -> None:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""

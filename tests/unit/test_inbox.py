@@ -1,0 +1,86 @@
+"""Messages that are handled in their sender's turn: only where nothing waits, and supervised as any other."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from actors.cell import ActorCell
+from actors.clock import SystemClock
+from actors.loop_actor import LoopActor
+from actors.runtime import Runtime
+from actors.supervision import ONE_CONNECTION
+
+
+class Recorder(LoopActor):
+    """Keeps what it is told; `fail` it cannot bear."""
+
+    heard: list[object]
+
+    def __init__(self, cell: ActorCell, heard: list[object]) -> None:
+        super().__init__(cell)
+        self.heard = heard
+
+    def on_receive(self, message: object) -> None:
+        self.heard.append(message)
+        if message == "fail":
+            raise ValueError("not that")
+
+    def on_drained(self) -> None:
+        self.heard.append("drained")
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    loop = asyncio.new_event_loop()
+    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    loop.close()
+
+
+def spawned(runtime: Runtime, heard: list[object], *, takes_at_once: bool = True) -> ActorCell:
+    cell = runtime.spawn(lambda cell: Recorder(cell, heard), kind="test", name="recorder", policy=ONE_CONNECTION)
+    cell.inbox.takes_at_once = takes_at_once
+    return cell
+
+
+def turn(runtime: Runtime) -> None:
+    """Let the loop run what it has been asked to."""
+    runtime.loop.call_soon(runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
+    runtime.loop.run_forever()  # type: ignore[attr-defined]
+
+
+def test_an_idle_actor_that_takes_at_once_handles_what_it_is_handed(runtime: Runtime) -> None:
+    heard: list[object] = []
+    spawned(runtime, heard).inbox.hand("now")
+    assert heard == ["now", "drained"]
+
+
+def test_what_is_handed_does_not_overtake_what_was_posted(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.post("first")
+    cell.inbox.hand("second")
+    assert heard == []
+    turn(runtime)
+    assert heard == ["first", "second", "drained"]
+
+
+def test_an_actor_that_gathers_is_handed_nothing_at_once(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard, takes_at_once=False)
+    cell.inbox.hand("later")
+    assert heard == []
+    turn(runtime)
+    assert heard == ["later", "drained"]
+
+
+def test_a_failure_over_what_was_handed_is_the_receivers(runtime: Runtime) -> None:
+    """The sender goes on, and what it hands to the stopped actor is counted."""
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.hand("fail")
+    assert cell.overview().state == "stopped"
+    cell.inbox.hand("more")
+    assert heard == ["fail"]
+    assert cell.inbox.dead_letters == 1
