@@ -7,9 +7,8 @@ from typing import final
 
 from actors.messages import PagesWritten, WritePages
 from messaging.address import Address
-from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
-from messaging.paging import PagePlan, pages_written, plan_pages
+from messaging.paging import PagePlan
 from messaging.retention import RetainedLog
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
@@ -23,14 +22,12 @@ class PagingOut:
         self,
         address: Address,
         *,
-        ledger: Ledger,
         log: RetainedLog,
         partition_id: int,
         memory: MemoryBudget,
         spool: Address | None,
     ) -> None:
         self._address = address
-        self._ledger = ledger
         self._log = log
         self._partition_id = partition_id
         self._memory = memory
@@ -39,9 +36,8 @@ class PagingOut:
         self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
         self._through_record = 0  # asked for while pages were on their way; 0: nothing
 
-    def go_on_with(self, ledger: Ledger, log: RetainedLog) -> None:
-        """Take the ledger and log that were read back; pages that are on their way are no plans of theirs."""
-        self._ledger = ledger
+    def go_on_with(self, log: RetainedLog) -> None:
+        """Take the log of a ledger that was read back; pages that are on their way are no plans of theirs."""
         self._log = log
         self._plans_out = None
 
@@ -74,27 +70,18 @@ class PagingOut:
         self._plans_out = None
         if not message.failed:
             for plan in message.plans:
-                pages_written(self._ledger, plan)
-                if self._log.active:
-                    self._log.pages_written(plan)
+                self._log.pages_written(plan)
         if self._through_record:
             self.page_out(0)
 
     def _held_bytes(self) -> int:
         """Return what ledger and log hold; a batch that both hold counts twice, so pages are written the earlier."""
-        return self._ledger.memory_bytes + self._log.memory_bytes
+        return self._log.ledger.memory_bytes + self._log.memory_bytes
 
     def _write(self, *, bytes_to_free: int, through_record: int | None) -> None:
         if self._plans_out is not None or self._spool is None:
             return
-        if self._log.active:  # it has all that the ledger has in the journal
-            plans = self._log.plan_pages(
-                page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record
-            )
-        else:
-            plans = plan_pages(
-                self._ledger, page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record
-            )
+        plans = self._log.plan_pages(page_bytes=PAGE_BYTES, bytes_to_free=bytes_to_free, through_record=through_record)
         if plans:
             self._plans_out = plans
             self._spool.post(WritePages(self._address, self._partition_id, plans))

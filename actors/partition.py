@@ -100,7 +100,7 @@ class Partition:
         self._queue = queue
         self._gate = gate
         self._pressure = PressureWatch(runtime, gate=gate, pressure=pressure, limits=limits)
-        self._memory = PagingOut(address, ledger=ledger, log=log, partition_id=partition_id, memory=memory, spool=spool)
+        self._memory = PagingOut(address, log=log, partition_id=partition_id, memory=memory, spool=spool)
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
@@ -186,6 +186,9 @@ class Partition:
 
     def reload(self, stored: StoredPartition) -> None:
         """Go on with a ledger made from what the store holds; no flow is attached to it."""
+        replay = self._reading.replay
+        if replay is not None:
+            stored.offer_again(replay[0], replay[1])
         self._ledger, self._log = fresh_ledger(
             self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
         )
@@ -193,7 +196,7 @@ class Partition:
             self._log, number=self._number, partition_id=self._partition_id, reader=self._reader
         )
         self._errands.go_on_with(self._ledger)
-        self._memory.go_on_with(self._ledger, self._log)
+        self._memory.go_on_with(self._log)
         self._draining.clear()
 
     # --- messages ---

@@ -25,6 +25,11 @@ class PartitionActor(LoopActor):
         """Have the ledger made anew from the store."""
         self._partition.ask_for_a_new_ledger()
 
+    def replay(self) -> None:
+        """Have the ledger made anew with what was chosen to be offered again. Until then everything waits."""
+        self.cell.suspended = True
+        self._partition.ask_for_a_new_ledger()
+
     def reload(self, stored: StoredPartition) -> None:
         """Take what the store has in the place of the ledger that failed, and go on.
 

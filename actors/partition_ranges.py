@@ -16,7 +16,9 @@ from actors.reading_messages import (
     HoldOverview,
     LogOverview,
     PartitionRequest,
+    PrepareReplay,
     RangeChunk,
+    ReadFailed,
     ReadRange,
 )
 from actors.spool_io import StoreReader
@@ -34,6 +36,7 @@ class PartitionReading:
         self._number = number
         self._partition_id = partition_id
         self._reader = reader
+        self.replay: tuple[int, int] | None = None  # what the next ledger is to offer again
 
     def receive(self, request: PartitionRequest) -> Any:
         """Answer one request. A queue that is never written has nothing in the store, so nothing to read."""
@@ -44,6 +47,8 @@ class PartitionReading:
             return read.answer
         if isinstance(request, CutRange):
             return min(log.cut(request.first, request.bytes_max), max(request.first, log.synced_end()))
+        if isinstance(request, PrepareReplay):
+            return self._prepare_replay(request)
         if isinstance(request, ConsumeThrough):
             return log.ledger.consume(log.ledger.floor, request.end)
         if isinstance(request, HoldLog):
@@ -54,6 +59,14 @@ class PartitionReading:
         else:
             assert isinstance(request, DescribeLog)
         return self._overview()
+
+    def _prepare_replay(self, request: PrepareReplay) -> int:
+        log = self._log
+        since = log.first_since(request.since_ms) if request.since_ms else request.first
+        first, end = max(since, log.low()), min(request.end, log.ledger.next_sequence)
+        count = log.settled_count(first, end) if log.active and first < end else 0
+        self.replay = (first, end) if count else None
+        return count
 
     def _overview(self) -> LogOverview:
         log = self._log
@@ -92,6 +105,7 @@ class RangeRead(Address):
         self._plan: RangePlan = plan_range(log, request.first, request.end, request.bytes_max)
         self._pages: dict[int, list[tuple[int, MessageBatch]]] = {}
         self._damaged: set[int] = set()
+        self._failed = False
         self._awaited_count = 0
         self.answer: LoopFuture[RangeChunk] = LoopFuture()
 
@@ -108,11 +122,18 @@ class RangeRead(Address):
     def post(self, message: object) -> None:
         """Take a page that was read."""
         assert isinstance(message, PageRead)
-        if message.damage:
+        if message.failed:
+            self._failed = True
+        elif message.damage:
             self._damaged.add(message.first_sequence)
         self._pages[message.first_sequence] = message.runs
         self._awaited_count -= 1
-        if self._awaited_count == 0:
+        if self._awaited_count > 0:
+            return
+        if self._failed:
+            error = ReadFailed(f"pages of partition {self._number} cannot be read now")
+            self.answer.set_exception((ReadFailed, error, None))
+        else:
             self._finish()
 
     def _finish(self) -> None:

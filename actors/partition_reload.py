@@ -45,6 +45,7 @@ def fresh_ledger(
             stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
     ledger = Ledger(durable=old.durable, rules=old.rules)
     restore(ledger, stored, was_clean=False)
+    ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
     ledger.effects.buried_counts = old.effects.buried_counts
     if old.waiting_count > ledger.waiting_count:

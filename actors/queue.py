@@ -50,7 +50,7 @@ from actors.messages import (
 from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
-from actors.reading_messages import AskPartitions
+from actors.reading_messages import AskPartitions, PrepareReplay, ReplayQueue, ReplayRefused
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import TakeMessages
@@ -92,6 +92,7 @@ class QueueActor(LoopActor):
             TakeMessages: lambda message: self._core.partitions[message.partition_number].ask(message),
             Reconfigure: self._reconfigure,
             AskPartitions: self._ask_partitions,
+            ReplayQueue: self._replay,
             ReserveQueue: self._reserve,
             ReleaseQueue: self._release,
         }
@@ -194,6 +195,17 @@ class QueueActor(LoopActor):
             text = f"503 Max clients exceeded for Queue: {config.name!r} takes {config.max_bind_count} flows"
             raise BindRefused(MAX_BIND_COUNT_EXCEEDED, text)
 
+    def _reserve(self, message: ReserveQueue) -> None:
+        core = self._core
+        holder = f"{len(core.flows)} flows" if core.flows else f"the durable cursor {core.reserved_for!r}"
+        if core.flows or core.reserved_for not in ("", message.cursor):
+            raise BindRefused(QUEUE_IN_USE, f"503 Queue In Use: {core.config.name!r} is consumed by {holder}")
+        core.reserved_for = message.cursor
+
+    def _release(self, message: ReleaseQueue) -> None:
+        if self._core.reserved_for == message.cursor:
+            self._core.reserved_for = ""
+
     def _only_partition(self) -> ActorCell:
         """Return the partition of a session's or a shared subscription's queue."""
         assert len(self._core.partitions) == 1, "flows are parked on queues without partitions"
@@ -213,17 +225,6 @@ class QueueActor(LoopActor):
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "nobody has bound before"
             core.partitions[move.partition].inbox.post(RestoreParked(flow, move.epoch, message.kept))
-
-    def _reserve(self, message: ReserveQueue) -> None:
-        core = self._core
-        holder = f"{len(core.flows)} flows" if core.flows else f"the durable cursor {core.reserved_for!r}"
-        if core.flows or core.reserved_for not in ("", message.cursor):
-            raise BindRefused(QUEUE_IN_USE, f"503 Queue In Use: {core.config.name!r} is consumed by {holder}")
-        core.reserved_for = message.cursor
-
-    def _release(self, message: ReleaseQueue) -> None:
-        if self._core.reserved_for == message.cursor:
-            self._core.reserved_for = ""
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):
@@ -385,6 +386,28 @@ class QueueActor(LoopActor):
             answer.set([each for messages in found for each in messages][: message.limit])
 
         gather([each.ask(BrowsePartition(message.after, message.limit)) for each in chosen], combine, answer)
+        return answer
+
+    def _replay(self, message: ReplayQueue) -> LoopFuture[int]:
+        """Have each partition that keeps some of it made anew: its consumers get the old messages before the newer."""
+        core = self._core
+        if not core.retention.on():
+            raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
+        if core.reserved_for:
+            raise ReplayRefused(f"{core.config.name!r} is consumed by the durable cursor {core.reserved_for!r}")
+        answer: LoopFuture[int] = LoopFuture()
+        chosen = core.partitions if message.number is None else core.partitions[message.number : message.number + 1]
+
+        def prepared(counts: list[int]) -> None:
+            for partition, count in zip(chosen, counts, strict=True):
+                actor = partition.actor
+                assert isinstance(actor, PartitionActor)
+                if count:
+                    actor.replay()
+            answer.set(sum(counts))
+
+        request = PrepareReplay(message.first, message.since_ms, message.end)
+        gather([each.ask(request) for each in chosen], prepared, answer)
         return answer
 
     def _ask_partitions(self, message: AskPartitions) -> LoopFuture[list[Any]]:

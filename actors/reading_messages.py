@@ -23,7 +23,10 @@ class AskPartitions:
 
 @dataclass(slots=True)
 class ReadRange(PartitionRequest):
-    """Read a chunk of the sequences `[first, end)`, about `bytes_max` of payload. Answered with a RangeChunk."""
+    """Read a chunk of the sequences `[first, end)`, about `bytes_max` of payload. Answered with a RangeChunk.
+
+    Raises ReadFailed.
+    """
 
     first: int
     end: int
@@ -43,6 +46,10 @@ class RangeChunk:
     synced_end: int
     runs: list[RangeRun]
     gaps: list[Gap]
+
+
+class ReadFailed(Exception):
+    """The store cannot be read now: that says nothing about the messages. Ask again later."""
 
 
 @dataclass(slots=True)
@@ -89,6 +96,33 @@ class HoldLog(PartitionRequest):
 
     reader: str
     sequence: int | None
+
+
+@dataclass(slots=True)
+class ReplayQueue:
+    """Ask of a queue: offer settled messages that it still keeps to its consumers again. Answered with how many.
+
+    `number` is a partition, None all of them. It begins at the sequence `first`, or where `since_ms` is not 0 with what
+    arrived then (wall clock; at most one page earlier), and ends before `end`. Raises ReplayRefused.
+    """
+
+    number: int | None
+    first: int
+    since_ms: int
+    end: int
+
+
+class ReplayRefused(Exception):
+    """The queue keeps nothing, or a durable cursor consumes it."""
+
+
+@dataclass(slots=True)
+class PrepareReplay(PartitionRequest):
+    """Choose what to offer again when the ledger is made anew. Answered with how many settled messages that is."""
+
+    first: int
+    since_ms: int
+    end: int
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ from storage.interface import Table, TableWrite
 
 log = logging.getLogger("sluicegate.staging")
 
+READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
 LOOK_AFTER_MS: Final = 1000  # how late an old transaction may be dropped
 
 
@@ -268,6 +269,10 @@ class StagingActor(LoopActor):
             self._written.pop(plan.first).set(not message.failed)
 
     def _page_read(self, message: PageRead) -> None:
+        if message.failed:  # what a disk cannot give now is not lost
+            request = ReadPage(self.cell.inbox, STAGING_PARTITION_ID, message.first_sequence)
+            self.runtime.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
+            return
         self._reads[message.first_sequence].pop(0).set(message)
         if not self._reads[message.first_sequence]:
             del self._reads[message.first_sequence]

@@ -215,7 +215,11 @@ class Node:
         for each in closed:
             cursor = self.planner.cursors[each.partition_id]
             cursor.next_sequence_reserved = each.next_sequence
-            states.append(cursor.state(each.redelivered))
+            # What a replay offers again lies below the floor, and does not outlive the node.
+            redelivered = [
+                (max(first, cursor.floor), end, count) for first, end, count in each.redelivered if end > cursor.floor
+            ]
+            states.append(cursor.state(redelivered))
         if states:
             self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
 

@@ -31,6 +31,7 @@ from actors.messages import (
     QueueOverview,
 )
 from actors.queue_directory import StoreRefused
+from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
@@ -48,6 +49,7 @@ from gateway.ports import (
     TemplateNotFound,
 )
 from gateway.reader_views import CursorView, SpoolView, cursor_view, incarnation_text
+from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
@@ -177,6 +179,16 @@ class NodeView(NodePort):
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
         return await self._deeds.cancel_redrive((await self._find(name)).name)
+
+    async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
+        """Offer kept messages again; return how many."""
+        handle = await self._find(name)
+        _check_partition(handle, partition)
+        try:
+            count: int = await handle.cell.ask(ReplayQueue(partition, start.first, start.since_ms, end))
+        except ReplayRefused as refusal:
+            raise Refused(str(refusal)) from None
+        return count
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""

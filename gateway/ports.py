@@ -9,6 +9,7 @@ from typing import Protocol
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import CursorView, SpoolView
+from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
@@ -135,6 +136,12 @@ class NodePort(Protocol):
 
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End it where it is. Raises QueueNotFound, Refused when there was none."""
+
+    async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
+        """Offer kept messages from `start` up to the sequence `end` (exclusive) again; return how many.
+
+        Raises QueueNotFound, QueueInvalid (no such partition), Refused (nothing is kept).
+        """
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors by name. Raises QueueNotFound."""

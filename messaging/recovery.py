@@ -57,6 +57,13 @@ class StoredPartition:
         if end > self.floor:
             self.settled.add(max(first, self.floor), end)
 
+    def offer_again(self, first: int, end: int) -> None:
+        """Take sequences for unsettled that are not; what is still stored of them will be delivered again."""
+        if first < self.floor:
+            self.settled.add(first, self.floor)
+            self.floor = first
+        self.settled.remove(first, end)
+
 
 def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
     """Fill an empty ledger, and count in each publication the rows that are still open here.

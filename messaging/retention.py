@@ -14,7 +14,7 @@ from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
-from messaging.paging import PagePlan, PagePlanner
+from messaging.paging import PagePlan, PagePlanner, pages_written, plan_pages
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
 from messaging.stretches import NO_PAGE, Stretch, journaled, paged
@@ -160,7 +160,14 @@ class RetainedLog:
     # --- pages ---
 
     def plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
-        """Choose the oldest batches in memory, as messaging.paging.plan_pages does; the ledger's are among them."""
+        """Choose the oldest batches in memory, as messaging.paging.plan_pages does.
+
+        An active log has all that the ledger has in the journal, so the pages are planned from it.
+        """
+        if not self.active:
+            return plan_pages(
+                self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record
+            )
         planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
         index = self._index_of(self._pageable_from)
         stretches = self._stretches
@@ -175,7 +182,10 @@ class RetainedLog:
         return planner.finish()
 
     def pages_written(self, plan: PagePlan) -> None:
-        """Put the page in the place of the stretches it was planned from: the store has it now."""
+        """Put the page in the place of what it was planned from, here and in the ledger: the store has it now."""
+        pages_written(self.ledger, plan)
+        if not self.active:
+            return
         start = self._index_of(plan.first)
         stop = start
         size = 0
@@ -232,6 +242,17 @@ class RetainedLog:
             self._synced = end
         self._synced = self.ledger.next_sequence
         return self._synced
+
+    def settled_count(self, first: int, end: int) -> int:
+        """Return how many sequences of `[first, end)` are kept beyond their settlement."""
+        count = 0
+        index = self._index_of(first)
+        while index < len(self._stretches) and self._stretches[index].first < end:
+            start, stop = max(first, self._stretches[index].first), min(end, self._stretches[index].end)
+            unsettled = self.ledger.settled.outside(max(start, self.ledger.floor), stop)
+            count += stop - start - sum([until - since for since, until in unsettled])
+            index += 1
+        return count
 
     def bytes_at(self, sequence: int) -> int:
         """Return the payload bytes that came into the log before `sequence`; within a stretch by average."""

@@ -31,6 +31,7 @@ from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.reader_views import CursorView, SpoolView
+from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
@@ -168,6 +169,19 @@ class AdminApi:
         await self._node.delete_queue(_name(request))
         return Response(status_code=204)
 
+    async def replay_queue(self, request: Request) -> Response:
+        """Offer kept messages again."""
+        body = await _json_object(request)
+        for key in body:
+            if key not in ("from", "to", "partition"):
+                raise QueueInvalid(key, "there is no such member", "from, to, partition")
+        start = replay_start(str(body.get("from", "")))
+        end, partition = _sequence(body, "to"), _sequence(body, "partition")
+        count = await self._node.replay_queue(
+            _name(request), start, end=SEQUENCE_MAX if end is None else end, partition=partition
+        )
+        return _json(orjson.dumps({"replayed_count": count}))
+
     async def list_cursors(self, request: Request) -> Response:
         """A queue's durable cursors."""
         return _json(CURSORS.dump_json(_Cursors(await self._node.list_cursors(_name(request)))))
@@ -278,6 +292,15 @@ def _name(request: Request, parameter: str = "name") -> str:
         return unquote(encoded, errors="strict")
     except UnicodeDecodeError:
         raise Unacceptable(400, "Bad name", f"{encoded!r} is not percent-encoded UTF-8") from None
+
+
+def _sequence(body: dict[str, object], name: str) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
+        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
+    return value
 
 
 def _whole_number(request: Request, parameter: Parameter) -> int | None:

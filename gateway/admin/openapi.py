@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import CursorView, SpoolView
+from gateway.replay_start import ALLOWED
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.version import VERSION
 from gateway.views import (
@@ -58,6 +59,16 @@ _PROBLEM: Final[Schema] = {
         "allowed": {"type": "string", "description": "what it may be"},
     },
     "required": ["type", "title", "status", "detail"],
+}
+_REPLAY: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "from": {"type": "string", "description": ALLOWED},
+        "to": {"type": "integer", "description": "sequence to end before; absent: everything"},
+        "partition": {"type": "integer", "description": "this one only"},
+    },
+    "required": ["from"],
+    "additionalProperties": False,
 }
 
 
@@ -197,6 +208,12 @@ def _schemas() -> Schema:
         "Purged": {"type": "object", "properties": {"purged_count": {"type": "integer"}}, "required": ["purged_count"]},
         "Queues": _list_of("queues", "QueueView"),
         "Messages": _list_of("messages", "MessageView"),
+        "Replay": _REPLAY,
+        "Replayed": {
+            "type": "object",
+            "properties": {"replayed_count": {"type": "integer"}},
+            "required": ["replayed_count"],
+        },
         "Cursors": _list_of("cursors", "CursorView"),
         "Actors": _list_of("actors", "ActorView"),
         "Events": _list_of("events", "EventView"),

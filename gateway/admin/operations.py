@@ -197,6 +197,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (Answer(200, "How many", "Purged"), NOT_FOUND, REFUSED),
     ),
     Operation(
+        "replay_queue",
+        "POST",
+        "/queues/{name}/replay",
+        "Offer settled messages that the queue still keeps to its consumers again, before what is newer",
+        (Answer(200, "How many", "Replayed"), NOT_FOUND, REFUSED, *BAD_BODY),
+        body="Replay",
+    ),
+    Operation(
         "list_cursors",
         "GET",
         "/queues/{name}/cursors",

@@ -126,6 +126,11 @@ class AdminClient:
         """End a re-drive where it is."""
         return _read(_REDRIVE, self._ask("DELETE", _queue_path(name) + "/redrive"))
 
+    def replay_queue(self, name: str, body: Mapping[str, object]) -> int:
+        """Offer kept messages again; return how many."""
+        replayed = _member(self._ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
+        return replayed if isinstance(replayed, int) else 0
+
     def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""
         return _read(_CURSORS, _member(self._ask("GET", _queue_path(name) + "/cursors"), "cursors"))

@@ -12,6 +12,7 @@ from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.cursors import cursors, delete_cursor
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.replay import replay
 from gateway.config.sizes import format_size
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
@@ -170,6 +171,7 @@ def browse(
             _print_message(message)
 
 
+app.command("replay")(replay)
 app.command("cursors")(cursors)
 app.command("delete-cursor")(delete_cursor)
 

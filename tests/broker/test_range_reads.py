@@ -3,12 +3,13 @@
 import pytest
 
 from actors.messages import PurgeQueue
-from actors.reading_messages import AskPartitions, CutRange
+from actors.reading_messages import AskPartitions, CutRange, ReadFailed
 from gateway.node_port import NodeView
 from inside_client import InsideClient, until
 from messaging.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
 from messaging.settlement import DISCARD_PURGED
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
 
 
 def numbers(first: int, end: int) -> list[bytes]:
@@ -59,7 +60,15 @@ async def test_what_lies_in_pages_is_read_from_there(broker: RunningBroker) -> N
 
     assert len(found) == 1500
     assert gaps == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.node.store, "read_page", _cannot_read)
+        with pytest.raises(ReadFailed):  # a gap would say that the messages are gone
+            await orders.chunk(1, 100)
     assert (await orders.overview()).partitions[0].memory_bytes < 1 << 20, "pages are read for the reading only"
+
+
+def _cannot_read(partition_id: int, first_sequence: int) -> None:
+    raise StoreFailed("input/output error")
 
 
 async def test_a_gap_says_why(broker: RunningBroker) -> None:

@@ -6,6 +6,8 @@ from actors.staging_messages import AbortStaged, StagedCommitted
 from inside_client import InsideClient, until
 from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
+from storage.record_page import Run
 
 
 async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:
@@ -119,3 +121,22 @@ async def test_what_may_be_staged_has_a_bound(broker: RunningBroker) -> None:
         await orders.stage("b", 0, b"x" * 200_000)
 
     assert refused.value.code == TOO_MUCH_STAGED
+
+
+async def test_a_store_that_cannot_be_read_now_delays_a_commit_and_loses_nothing(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders = await orders_of(broker)
+    await orders.stage("job/7", 0, b"x")
+    store = broker.node.store
+    read_page, fails = store.read_page, [True, True]
+
+    def read_or_fail(partition_id: int, first_sequence: int) -> list[Run]:
+        if fails and fails.pop():
+            raise StoreFailed("input/output error")
+        return read_page(partition_id, first_sequence)
+
+    monkeypatch.setattr(store, "read_page", read_or_fail)
+
+    assert await orders.commit("job/7", (0, 0)) == StagedCommitted(1, already=False)
+    assert list((await orders.read())[0].values()) == [b"x"]

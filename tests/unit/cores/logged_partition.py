@@ -4,7 +4,7 @@ from messaging.batch import MessageBatch
 from messaging.flows import DeliveryRules
 from messaging.gaps import Gap
 from messaging.ledger import Ledger
-from messaging.paging import PagePlan, page_loaded, pages_written, plan_pages
+from messaging.paging import PagePlan, page_loaded
 from messaging.publication import UNWRITTEN, Publication
 from messaging.range_plan import gaps_of, plan_range, runs_of
 from messaging.retention import RetainedLog, RetentionRules
@@ -52,8 +52,7 @@ class LoggedPartition:
             publication.confirmed = True
 
     def plan(self, *, page_bytes: int) -> list[PagePlan]:
-        planner = self.log.plan_pages if self.log.active else self._plan_pages
-        return planner(page_bytes=page_bytes, bytes_to_free=1 << 30, through_record=None)
+        return self.log.plan_pages(page_bytes=page_bytes, bytes_to_free=1 << 30, through_record=None)
 
     def page_out(self, *, page_bytes: int = 10) -> None:
         for plan in self.plan(page_bytes=page_bytes):
@@ -62,9 +61,7 @@ class LoggedPartition:
     def written(self, plan: PagePlan) -> None:
         """The store has a page that was planned before."""
         self.stored[plan.first] = plan.runs
-        pages_written(self.ledger, plan)
-        if self.log.active:
-            self.log.pages_written(plan)
+        self.log.pages_written(plan)
         self.end_turn()
 
     def deliver(self) -> None:
@@ -110,8 +107,3 @@ class LoggedPartition:
             for row in range(run.stop_row - run.start_row)
         }
         return found, gaps_of(self.log, plan, runs, []), plan.next_sequence
-
-    def _plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
-        return plan_pages(
-            self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record
-        )

@@ -15,6 +15,7 @@ from gateway.ports import (
     TemplateNotFound,
 )
 from gateway.reader_views import CursorPartitionView, CursorState, CursorView, SpoolView
+from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from gateway.views import (
     ActorView,
@@ -46,6 +47,7 @@ class MemoryNode:
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
     cursors: Sequence[CursorView] = ()  # of the queue `q`
+    replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
     refusal: str = ""  # why it refuses to delete
     definitions: dict[str, QueueDefinition] = field(default_factory=dict)
     templates: dict[str, QueueTemplate] = field(default_factory=dict)
@@ -198,6 +200,12 @@ class MemoryNode:
     async def cancel_redrive(self, name: str) -> RedriveView:
         self.redrives[name] = replace(await self.show_redrive(name), state="cancelled")
         return self.redrives[name]
+
+    async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
+        if not self._definition(name).config.retention_size_mb:
+            raise Refused(f"{name!r} keeps nothing")
+        self.replays.append((start, end, partition))
+        return 7
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         self._definition(name)

@@ -6,6 +6,7 @@ import orjson
 import pytest
 
 from gateway.admin.api import BODY_BYTES_MAX
+from gateway.replay_start import SEQUENCE_MAX, ReplayStart
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import Answer, RunningAdmin
 
@@ -163,3 +164,33 @@ def test_durable_cursors_are_listed_and_forgotten(admin: RunningAdmin, node: Mem
 def test_the_spool_shows_its_incarnation(admin: RunningAdmin) -> None:
     """Sequences mean something within one incarnation only, so whoever stores some has to know it."""
     assert admin.ask("GET", "/spool").json()["incarnation"] == "00000000000000ff"
+
+
+def test_a_replay_begins_where_it_is_told_to(admin: RunningAdmin, node: MemoryNode) -> None:
+    admin.ask("POST", "/queues", {"name": "q", "retention_size_mb": 1})
+    bodies = [
+        {"from": "beginning"},
+        {"from": "17", "to": 20, "partition": 0},
+        {"from": "2026-01-31T12:00:00Z"},
+        {"from": "2026-01-31T12:00:00"},
+    ]
+    for body in bodies:
+        assert admin.ask("POST", "/queues/q/replay", body).json() == {"replayed_count": 7}
+    noon = ReplayStart(since_ms=1_769_860_800_000)
+    assert node.replays == [
+        (ReplayStart(), SEQUENCE_MAX, None),
+        (ReplayStart(first=17), 20, 0),
+        (noon, SEQUENCE_MAX, None),
+        (noon, SEQUENCE_MAX, None),
+    ]
+
+
+@pytest.mark.parametrize("body", [{}, {"from": "yesterday"}, {"from": "0"}, {"from": "1", "to": -1}, {"form": "1"}])
+def test_a_replay_from_nowhere_is_refused_with_what_would_do(admin: RunningAdmin, body: object) -> None:
+    admin.ask("POST", "/queues", {"name": "q", "retention_size_mb": 1})
+    assert admin.ask("POST", "/queues/q/replay", body).status == 422
+
+
+def test_a_queue_that_keeps_nothing_refuses_a_replay(admin: RunningAdmin) -> None:
+    admin.ask("POST", "/queues", {"name": "q"})
+    assert detail(admin.ask("POST", "/queues/q/replay", {"from": "beginning"})) == "'q' keeps nothing"

@@ -135,6 +135,13 @@ def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
     assert orjson.loads(shell.run("check-config", "--json"))["listeners"]["mqtt"]["port"] == 1883
 
 
+def test_a_queue_is_replayed(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q", "-a", "retention_size_mb=1")
+    assert shell.run("queue", "replay", "q", "--from", "beginning").strip() == "7 messages of q are offered again"
+    assert orjson.loads(shell.run("queue", "replay", "q", "--from", "5", "--json")) == {"replayed_count": 7}
+    assert "'tomorrow' is not allowed" in shell.run("queue", "replay", "q", "--from", "tomorrow", expect=FAILED)
+
+
 def test_durable_cursors_are_listed_and_forgotten(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q")
     node.cursors = [cursor_view_of("archive")]
