@@ -23,6 +23,9 @@ class WaitReason(StrEnum):
     WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as it takes
     UNACKED_MAX = "unacked-max"  # it holds as many as the queue lets one flow have
     NODE_UNACKED_MAX = "node-unacked-max"  # all consumers together hold as many as the node lets them have
+    DELAYED = "delayed"  # the time before which it may not be delivered has not come
+    REDELIVERY_DELAY = "redelivery-delay"  # it failed, and is delivered again after a delay
+    BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier one of its key waits for its redelivery
     LEAVING = "leaving"  # it is on its way to another queue
     ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
     BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
@@ -74,6 +77,12 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
     if sequence in ledger.leaving:
         return WaitReason.LEAVING
+    if sequence in ledger.delayed:
+        return WaitReason.DELAYED
+    if sequence in ledger.back_off.failed:
+        return WaitReason.REDELIVERY_DELAY
+    if sequence in ledger.back_off.parked:
+        return WaitReason.BEHIND_A_FAILED_ONE
     flows = list(ledger.flows.values())
     if not flows:
         return WaitReason.NO_CONSUMER

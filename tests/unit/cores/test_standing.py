@@ -1,9 +1,9 @@
 """Why the messages of a key wait: one example for each reason that a ledger knows."""
 
-from messaging.flows import DeliveryRules, Flow
+from messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from messaging.ledger import Ledger
-from messaging.settlement import ACCEPTED
-from messaging.standing import WaitReason, key_standing
+from messaging.settlement import ACCEPTED, FAILED
+from messaging.standing import WaitReason, key_standing, why_waiting
 from unit.cores.messages import flow_of, keyed, window_of
 
 FAR = 1000
@@ -81,3 +81,25 @@ def test_a_message_on_its_way_elsewhere_waits_for_nobody() -> None:
     standing = Standing("ab")
     standing.ledger.leaving.add(1, 2)
     assert standing.why("a") is WaitReason.LEAVING
+
+
+def test_a_message_whose_time_has_not_come_is_delayed() -> None:
+    rules = DeliveryRules(delivery_delay_ms=1000)
+    ledger = Ledger(durable=True, rules=rules)
+    ledger.append(keyed(["a"]), None)
+    ledger.attach(flow_of(1), 1)
+    assert ledger.deliver(500) == []
+    assert key_standing(ledger, "a").reason is WaitReason.DELAYED
+
+
+def test_a_failed_message_and_those_of_its_key_wait_for_the_redelivery() -> None:
+    rules = DeliveryRules(redelivery_delay_ms=1000, redelivery_delay_ms_max=1000, order=ORDER_BY_KEY)
+    ledger = Ledger(durable=True, rules=rules)
+    ledger.append(keyed(["a"]), None)
+    ledger.attach(flow_of(1), 1)
+    ledger.deliver(1)
+    ledger.settle(1, 1, 2, FAILED)
+    ledger.append(keyed(["a"]), None)
+    ledger.deliver(2)
+    assert key_standing(ledger, "a").reason is WaitReason.REDELIVERY_DELAY
+    assert why_waiting(ledger, 2) is WaitReason.BEHIND_A_FAILED_ONE
