@@ -5,15 +5,13 @@ with nothing of ours in between: `data_received` is not a method here but a slot
 """
 
 import asyncio
-import os
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from protocols.transports import Connection, PeerInfo
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
-NO_DESCRIPTOR: Final = -1
 LINGER_S: Final = 1.0  # how long a peer may take to read our last word and close
 FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `close`
 
@@ -21,7 +19,7 @@ FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `
 class Stream(asyncio.Protocol):
     """One peer's stream. Slotted, and without a dict: a gateway holds a hundred thousand idle ones."""
 
-    __slots__ = ("_connection", "_deadline", "_descriptor", "_is_open", "_on_closed", "_transport", "data_received")
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received")
 
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
@@ -31,7 +29,6 @@ class Stream(asyncio.Protocol):
         self._on_closed = on_closed
         self._is_open = True  # verbs have an effect
         self._deadline: asyncio.TimerHandle | None = None
-        self._descriptor = _descriptor_of(transport)
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
         transport.set_protocol(self)
 
@@ -45,23 +42,10 @@ class Stream(asyncio.Protocol):
     # What the connection asks for: ByteTransport.
 
     def write(self, data: bytes) -> None:
-        """Send, or buffer. Nothing is sent on a stream that is closing.
-
-        What the socket takes at once goes past the transport. The descriptor is the socket's for as long as the
-        transport is not closing.
-        """
+        """Send, or buffer. Nothing is sent on a stream that is closing."""
         transport = self._transport
-        if not self._is_open or transport.is_closing():
-            return
-        if self._descriptor != NO_DESCRIPTOR and transport.get_write_buffer_size() == 0:
-            try:
-                sent = os.write(self._descriptor, data)
-            except OSError:  # full, or broken: the transport waits, or finds out
-                sent = 0
-            if sent == len(data):
-                return
-            data = data[sent:]
-        transport.write(data)
+        if self._is_open and not transport.is_closing():
+            transport.write(data)
 
     def close(self) -> None:
         """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
@@ -130,14 +114,6 @@ class Stream(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
-
-
-def _descriptor_of(transport: asyncio.Transport) -> int:
-    """Return the socket's descriptor where bytes may be written to it as they are, which is not so with TLS."""
-    socket = transport.get_extra_info("socket")
-    if socket is None or transport.get_extra_info("sslcontext") is not None:
-        return NO_DESCRIPTOR
-    return cast(int, socket.fileno())
 
 
 class _Lingering(asyncio.Protocol):
