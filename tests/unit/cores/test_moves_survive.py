@@ -15,10 +15,6 @@ from unit.cores.test_recovery import PARTITIONS, SpoolMachine
 class SpoolWithMoves(SpoolInMemory):
     """Partitions that hand messages to each other, as the actors do it."""
 
-    def __init__(self, partition_ids: list[int]) -> None:
-        self.stayed: set[Place] = set()  # behind what was delivered meanwhile, so flagged from then on
-        super().__init__(partition_ids)
-
     def start(self) -> None:
         self.answered = 0
         self.refusals_seen = 0
@@ -57,8 +53,6 @@ class SpoolWithMoves(SpoolInMemory):
         for publication in self.refused[self.refusals_seen :]:
             for source, first, end in publication.settlements or []:
                 stay(self.ledgers[source], first, end)
-                ready_from = self.ledgers[source].ready_from
-                self.stayed |= {Place(source, sequence) for sequence in range(first, end) if sequence < ready_from}
         self.refusals_seen = len(self.refused)
         self.carry_out_effects()
 
@@ -88,15 +82,6 @@ class MovesMachine(SpoolMachine):
         (target,) = [each for each in PARTITIONS if each != source]
         first = self.moving.ledgers[source].floor + skip
         self.moving.move(source, target, first, first + count)
-
-    @rule(partition_id=st.sampled_from(PARTITIONS))
-    def deliver(self, partition_id: int) -> None:
-        self.delivered |= self.moving.stayed
-        super().deliver(partition_id)
-
-    def comes_back(self, expected: dict[Place, bytes], *, after_a_crash: bool) -> None:
-        self.delivered |= self.moving.stayed
-        super().comes_back(expected, after_a_crash=after_a_crash)
 
 
 TestMovesSurvive = MovesMachine.TestCase
