@@ -141,7 +141,7 @@ class BrowserActor(LoopActor):
             raise BindRefused(PERMISSION_DENIED, denial(config, user, CONSUME))
         by_partition: dict[int, list[int]] = {}
         for number, sequence in message.places:
-            if sequence <= self._shown_to.get(number, 0):
+            if number < len(self._core.partitions) and sequence <= self._shown_to.get(number, 0):
                 by_partition.setdefault(number, []).append(sequence)
         answer: LoopFuture[int] = LoopFuture()
         asked = [self._core.partitions[number].ask(DeleteMessages(each)) for number, each in by_partition.items()]

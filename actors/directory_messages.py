@@ -1,11 +1,15 @@
 """What is said to the directory of queues: make, find, change and end one. Anybody may ask."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from messaging.queue_config import QueueDefinition
 from messaging.queue_template import QueueTemplate
 from messaging.routing import QueueTarget
+
+if TYPE_CHECKING:
+    from actors.queue_core import QueueCore
 
 
 @dataclass(slots=True)
@@ -122,6 +126,7 @@ class QueueHandle:
     target: QueueTarget
     durable: bool
     definition: QueueDefinition
+    core: "QueueCore"
 
 
 # --- templates ---

@@ -132,6 +132,7 @@ class PartitionOverview:
     in_flight_by_flow: dict[int, int]
     kept_from: int  # first sequence that readers of ranges may still have
     kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
+    held_count: int  # of the ready ones, those passed over because older ones of their slot are not settled
 
 
 # --- consumer <-> queue ---
@@ -253,6 +254,7 @@ class QueueOverview:
     durable: bool
     rebalance_status: str
     rebalances_count: int
+    scale_status: str  # of messaging.rescale
     partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
     partitions: list[PartitionOverview]
     flows: list[FlowOverview]

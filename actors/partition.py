@@ -41,6 +41,8 @@ from actors.partition_ranges import PartitionReading
 from actors.partition_reload import fresh_ledger
 from actors.pressure_watch import PressureWatch
 from actors.reading_messages import PartitionRequest
+from actors.rescale_messages import RescaleOrder
+from actors.rescale_part import RescalePart
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.take_messages import TakeMessages
@@ -106,6 +108,7 @@ class Partition:
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._parking = Parking()
+        self._rescale = RescalePart(number, queue)
         self._redelivered_count = 0
         self._delivered_count = 0
         self._settled_count = 0
@@ -150,6 +153,8 @@ class Partition:
             self._timer.set(deadline_ms(ledger), wall_ms)
         if self._draining:
             self._report_drained()
+        if ledger.watched_cut or ledger.holds is not None:
+            self._rescale.look_at(ledger)
         if self._looks:
             for look in list(self._looks.values()):
                 look.run()
@@ -163,7 +168,7 @@ class Partition:
             errand.abandon()
         self._timer.cancel()
         spool = self._spool
-        if spool is None or not self._gate.ended:
+        if spool is None or not (self._gate.ended or self._rescale.retired):
             return  # what a stopping node, or a partition that failed, holds must stay in the store
         for message in waiting:
             # The other queues of the publish have it, and its publisher waits for an answer.
@@ -234,6 +239,8 @@ class Partition:
             return taking.answer
         elif isinstance(message, ParkingRequest):
             return self._parking.receive(ledger, message)
+        elif isinstance(message, RescaleOrder):
+            self._rescale.receive(ledger, message)
         elif isinstance(message, PurgePartition):
             return ledger.purge()
         elif isinstance(message, DescribePartition):
@@ -413,4 +420,5 @@ class Partition:
             in_flight_by_flow=in_flight,
             kept_from=self._log.low(),
             kept_bytes=self._log.settled_bytes(),
+            held_count=0 if ledger.holds is None else ledger.holds.count(),
         )

@@ -44,6 +44,8 @@ def fresh_ledger(
             # Other partitions had yet to number it, so it was not in the store when that was read.
             stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
     ledger = Ledger(durable=old.durable, rules=old.rules)
+    ledger.watched_cut = old.watched_cut
+    ledger.holds = None if old.holds is None else old.holds.anew()
     restore(ledger, stored, was_clean=False)
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards

@@ -17,10 +17,7 @@ from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
 from actors.messages import (
-    ACTIVE_BROWSER,
-    ACTIVE_CONSUMER,
     ENDPOINT_DISABLED,
-    INACTIVE,
     MAX_BIND_COUNT_EXCEEDED,
     NO_SUCH_PARTITION,
     PERMISSION_DENIED,
@@ -28,29 +25,33 @@ from actors.messages import (
     Attach,
     BindFlow,
     BindRefused,
-    BrowsedMessage,
-    BrowsePartition,
     BrowseQueue,
-    DescribePartition,
     DescribeQueue,
     Detach,
     FlowGone,
-    FlowOverview,
     FlowState,
     PartitionDrained,
-    PartitionOverview,
     PartitionStored,
     Pause,
     PurgePartition,
     PurgeQueue,
-    QueueOverview,
     Reconfigure,
     UnbindFlow,
 )
 from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
+from actors.queue_sight import browse, describe
 from actors.reading_messages import AskPartitions, PrepareReplay, ReplayQueue, ReplayRefused
+from actors.rebalance_told import RebalanceTold
+from actors.rescale_messages import (
+    CutTaken,
+    RescaleAdvanced,
+    RescaleFinished,
+    RescaleQueue,
+    SourceDrained,
+)
+from actors.rescaling import begin_rescale, end_rescale, source_drained
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import TakeMessages
@@ -74,6 +75,7 @@ class QueueActor(LoopActor):
         self._core = core
         self._shown: dict[int, list[int]] = {}  # flow -> partitions it was last told of
         self._timer: TimerHandle | None = None
+        self._rebalances = RebalanceTold(core)
         self._handlers: dict[type, Callable[[Any], Any]] = {
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
@@ -81,20 +83,21 @@ class QueueActor(LoopActor):
             ParkFlow: self._park,
             RestoreParkedFlow: self._restore_parked,
             LookUpSequences: lambda message: self._only_partition().ask(message),
-            PartitionDrained: lambda message: self._move(
-                self._core.access.drained(message.partition_number, message.epoch), count_as_failed=True
-            ),
+            PartitionDrained: self._partition_drained,
             PartitionStored: self._reload,
-            DescribeQueue: lambda _: self._describe(),
-            BrowseQueue: self._browse,
-            ExplainKey: lambda message: self._core.partitions[message.partition_number].ask(message),
+            DescribeQueue: lambda _: describe(self._core),
+            BrowseQueue: lambda message: browse(self._core, message),
+            ExplainKey: lambda message: self._partition(message.partition_number).ask(message),
             PurgeQueue: lambda _: self._purge(),
-            TakeMessages: lambda message: self._core.partitions[message.partition_number].ask(message),
+            TakeMessages: lambda message: self._partition(message.partition_number).ask(message),
             Reconfigure: self._reconfigure,
             AskPartitions: self._ask_partitions,
             ReplayQueue: self._replay,
             ReserveQueue: self._reserve,
             ReleaseQueue: self._release,
+            RescaleQueue: self._rescale,
+            CutTaken: self._cut_taken,
+            SourceDrained: self._source_drained,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -269,6 +272,11 @@ class QueueActor(LoopActor):
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())
         self._move(moves, count_as_failed=message.count_as_failed)
 
+    def _partition_drained(self, message: PartitionDrained) -> None:
+        if message.partition_number < len(self._core.partitions):  # else it retired meanwhile
+            moves = self._core.access.drained(message.partition_number, message.epoch)
+            self._move(moves, count_as_failed=True)
+
     def _move(self, moves: list[Move], *, count_as_failed: bool) -> None:
         for move in moves:
             partition = self._core.partitions[move.partition].inbox
@@ -278,6 +286,7 @@ class QueueActor(LoopActor):
                 partition.post(Pause(move.flow_id, move.epoch))
             else:
                 partition.post(Detach(move.flow_id, count_as_failed))
+        self._rebalances.tell(moves, self._tell)
         self._show_states()
         self._set_timer()
 
@@ -305,8 +314,11 @@ class QueueActor(LoopActor):
 
     def _reload(self, message: PartitionStored) -> None:
         """Let a partition that failed too often go on from what the store has of it."""
-        number = message.partition_number
-        actor = self._core.partitions[number].actor
+        core, number = self._core, message.partition_number
+        ids = [each.partition_id for each in core.target.partitions[number : number + 1]]
+        if not ids or (message.stored is not None and message.stored.partition_id != ids[0]):
+            return  # it retired meanwhile
+        actor = core.partitions[number].actor
         assert isinstance(actor, PartitionActor)
         if message.stored is None:  # the log says why; what waits in its inbox goes on waiting
             self.runtime.after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
@@ -339,54 +351,28 @@ class QueueActor(LoopActor):
         self._unbind(UnbindFlow(flow_id))
         address.post(FlowGone(flow_id, reason, may_return=may_return))
 
-    # --- what can be seen ---
+    def _rescale(self, message: RescaleQueue) -> None:
+        self._move(begin_rescale(self._core, message, self.runtime.clock.now_ms()), count_as_failed=True)
 
-    def _describe(self) -> LoopFuture[QueueOverview]:
-        answer: LoopFuture[QueueOverview] = LoopFuture()
+    def _cut_taken(self, message: CutTaken) -> None:
+        rescale = self._core.rescale
+        if rescale is not None and rescale.take_cut(message.partition_number, message.cut):
+            self._tell_directory(RescaleAdvanced(self._core.config.name))
 
-        def combine(overviews: list[PartitionOverview]) -> None:
-            answer.set(self._overview(overviews))
+    def _source_drained(self, message: SourceDrained) -> None:
+        core, rescale = self._core, self._core.rescale
+        if rescale is None or not source_drained(core, rescale, message.partition_number):
+            return
+        moves = core.access.resize(rescale.count, self.runtime.clock.now_ms())
+        retired_ids = end_rescale(core, rescale)
+        self._move([move for move in moves if move.partition < rescale.count], count_as_failed=True)
+        self._tell_directory(RescaleFinished(core.config.name, retired_ids))
 
-        gather([partition.ask(DescribePartition()) for partition in self._core.partitions], combine, answer)
-        return answer
+    def _tell_directory(self, message: object) -> None:
+        assert self.cell.parent is not None, "a queue belongs to the directory"
+        self.cell.parent.inbox.post(message)
 
-    def _overview(self, partitions: list[PartitionOverview]) -> QueueOverview:
-        flows = []
-        for flow_id, flow in self._core.flows.items():
-            owned = self._core.access.partitions_of(flow_id)
-            unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
-            activity = ACTIVE_CONSUMER if owned else INACTIVE
-            flows.append(FlowOverview(flow_id, flow.client, "mqtt", flow.window.limit, unacked, activity, owned))
-        for flow_id, browser in self._core.browsers.items():
-            asked = browser.request
-            seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
-            flows.append(FlowOverview(flow_id, asked.client, asked.protocol, asked.window, 0, ACTIVE_BROWSER, seen))
-        return QueueOverview(
-            config=self._core.config,
-            durable=self._core.target.durable,
-            rebalance_status=self._core.access.status,
-            rebalances_count=self._core.access.completed_count,
-            partition_statuses=self._core.access.partition_statuses(len(self._core.partitions)),
-            partitions=partitions,
-            flows=flows,
-            usage_bytes=self._core.target.gate.usage_bytes,
-            usage_count=self._core.target.gate.usage_count,
-            accepted_count=self._core.target.gate.accepted_count,
-            refusals=dict(self._core.target.gate.refusals),
-            drops=dict(self._core.target.gate.drops),
-            bind_refusals=dict(self._core.bind_refusals),
-        )
-
-    def _browse(self, message: BrowseQueue) -> LoopFuture[list[BrowsedMessage]]:
-        answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
-        number = message.partition_number
-        chosen = self._core.partitions if number is None else self._core.partitions[number : number + 1]
-
-        def combine(found: list[list[BrowsedMessage]]) -> None:
-            answer.set([each for messages in found for each in messages][: message.limit])
-
-        gather([each.ask(BrowsePartition(message.after, message.limit)) for each in chosen], combine, answer)
-        return answer
+    # --- readers ---
 
     def _replay(self, message: ReplayQueue) -> LoopFuture[int]:
         """Have each partition that keeps some of it made anew: its consumers get the old messages before the newer."""
@@ -395,10 +381,17 @@ class QueueActor(LoopActor):
             raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
         if core.reserved_for:
             raise ReplayRefused(f"{core.config.name!r} is consumed by the durable cursor {core.reserved_for!r}")
+        if core.rescale is not None:
+            raise ReplayRefused(f"the number of partitions of {core.config.name!r} is changing; try again later")
         answer: LoopFuture[int] = LoopFuture()
-        chosen = core.partitions if message.number is None else core.partitions[message.number : message.number + 1]
+        number = message.number
+        chosen = list(core.partitions if number is None else core.partitions[number : number + 1])
 
         def prepared(counts: list[int]) -> None:
+            if core.rescale is not None:  # it began just now, and waits for what is settled once
+                changing = ReplayRefused(f"the number of partitions of {core.config.name!r} has just begun to change")
+                answer.set_exception((ReplayRefused, changing, None))
+                return
             for partition, count in zip(chosen, counts, strict=True):
                 actor = partition.actor
                 assert isinstance(actor, PartitionActor)
@@ -410,12 +403,17 @@ class QueueActor(LoopActor):
         gather([each.ask(request) for each in chosen], prepared, answer)
         return answer
 
+    def _partition(self, number: int) -> ActorCell:
+        """Return a partition. Raises LookupError when there is none of that number, perhaps any more."""
+        partitions = self._core.partitions
+        if not 0 <= number < len(partitions):
+            raise LookupError(f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}")
+        return partitions[number]
+
     def _ask_partitions(self, message: AskPartitions) -> LoopFuture[list[Any]]:
         answer: LoopFuture[list[Any]] = LoopFuture()
-        number, partitions = message.number, self._core.partitions
-        if number is not None and not 0 <= number < len(partitions):
-            raise LookupError(f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}")
-        chosen = partitions if number is None else [partitions[number]]
+        number = message.number
+        chosen = self._core.partitions if number is None else [self._partition(number)]
         gather([each.ask(message.request) for each in chosen], answer.set, answer)
         return answer
 

@@ -25,6 +25,7 @@ from messaging.memory import MemoryBudget
 from messaging.pressure import Pressure, PressureLimits
 from messaging.queue_config import QueueConfig, QueueDefinition
 from messaging.recovery import StoredPartition, restore
+from messaging.rescale import Rescale
 from messaging.retention import RetainedLog
 from messaging.routing import PartitionTarget, QueueTarget
 
@@ -60,18 +61,33 @@ def assemble_queue(
     kind: str,
     durable: bool,
     partition_ids: list[int],
+    slots: bytes | None = None,
+    rescale: Rescale | None = None,
     stored: dict[int, StoredPartition],
     was_clean: bool,
     only_client: str | None = None,
 ) -> QueueHandle:
-    """Build a queue and start its actors; with `stored`, from what the store held of its partitions."""
+    """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
+
+    A change of their number that was under way (`rescale`) goes on.
+    """
     config = definition.config
     target = _target(services, config, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
     watch = QueueWatch(services.runtime.events, config.name, target.gate)
     grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
     expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client)
-    core = QueueCore(config, target=target, rules=rules, limits=services.pressure, watch=watch, expiry=expiry)
+    target.slots = slots
+    core = QueueCore(
+        config,
+        target=target,
+        rules=rules,
+        limits=services.pressure,
+        watch=watch,
+        expiry=expiry,
+        partitions_count=len(partition_ids),
+    )
+    core.rescale = rescale
     cell = services.runtime.spawn(
         lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )
@@ -81,23 +97,19 @@ def assemble_queue(
         if held is not None:
             restore(ledger, held, was_clean=was_clean)
             target.gate.restore(ledger.waiting_count, ledger.waiting_bytes)
-        log = RetainedLog(ledger, core.retention)
-        for cursor in services.cursors.of(config.name):
-            hold = cursor.hold(partition_id)
-            if hold is not None:
-                log.hold(cursor.name, hold)
+        log = log_for(services, core, ledger, partition_id)
         if held is not None and (core.retention.on() or log.holds):
             log.restore(held)
         for cursor in services.cursors.of(config.name):
             if cursor.mode == CONSUME:  # what it acknowledged last may not have reached the partition before a crash
                 ledger.consume(ledger.floor, cursor.position(partition_id))
-        partition = _start_partition(services, cell, log, number, partition_id, target)
+        partition = start_partition(services, cell, log, number, partition_id, target)
         core.partitions.append(partition)
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     services.targets[config.name] = target
-    return QueueHandle(config.name, kind, cell, target, durable, definition)
+    return QueueHandle(config.name, kind, cell, target, durable, definition, core)
 
 
 def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> QueueTarget:
@@ -110,9 +122,20 @@ def _target(services: QueueServices, config: QueueConfig, *, durable: bool) -> Q
     return QueueTarget(config.name, gate, Pressure(high_bytes=0, low_bytes=0), durable=durable)
 
 
-def _start_partition(
+def log_for(services: QueueServices, core: QueueCore, ledger: Ledger, partition_id: int) -> RetainedLog:
+    """Return the log beside a partition's ledger, which keeps what the queue's durable cursors need."""
+    log = RetainedLog(ledger, core.retention)
+    for cursor in services.cursors.of(core.config.name):
+        hold = cursor.hold(partition_id)
+        if hold is not None:
+            log.hold(cursor.name, hold)
+    return log
+
+
+def start_partition(
     services: QueueServices, queue: ActorCell, log: RetainedLog, number: int, partition_id: int, target: QueueTarget
 ) -> ActorCell:
+    """Start the actor of one partition. Publishers do not know it yet."""
     made: list[Partition] = []
 
     def make(cell: ActorCell) -> PartitionActor:

@@ -18,6 +18,7 @@ from messaging.queue_attributes import EXCLUSIVE
 from messaging.queue_config import QueueConfig, is_named
 from messaging.rebalance import Rebalancer
 from messaging.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from messaging.rescale import Rescale
 from messaging.retention import RetentionRules
 from messaging.routing import QueueTarget
 
@@ -44,6 +45,7 @@ class QueueCore:
         limits: PressureLimits,
         watch: QueueWatch,
         expiry: QueueExpiry,
+        partitions_count: int,
     ) -> None:
         self.config = config
         self.target = target
@@ -53,21 +55,23 @@ class QueueCore:
         self.expiry = expiry
         self.retention = RetentionRules()
         self.reserved_for = ""  # the durable cursor that is the only consumer
-        self.access: Access = access_for(config)
+        self.access: Access = access_for(config, partitions_count=partitions_count)
         self.flows: dict[int, Flow] = {}
         self.parked: set[int] = set()  # of `flows`, those whose client is away
         self.users: dict[int, str] = {}  # flow -> the user name it was bound under
         self.browsers: dict[int, BoundBrowser] = {}
         self.partitions: list[ActorCell] = []
+        self.rescale: Rescale | None = None  # a change of the number of partitions under way
         self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
         self.apply(config)
 
     def apply(self, config: QueueConfig) -> None:
-        """Put a configuration into force. The access type differs only while no flow is bound."""
-        if config.access_type != self.config.access_type:
-            assert not self.flows, "the access type changes while nobody consumes"
-            _, _, epoch = self.access.partition_statuses(1)[0]
-            self.access = access_for(config, epoch=epoch)
+        """Put a configuration into force. Who has access changes only while no flow is bound."""
+        if config.access_type != self.config.access_type or config.partitioned() != self.config.partitioned():
+            assert not self.flows, "who has access changes while nobody consumes"
+            count = len(self.partitions)
+            epoch = max([epoch for _, _, epoch in self.access.partition_statuses(count)])
+            self.access = access_for(config, partitions_count=count, epoch=epoch)
         self.config = config
         gate, rules, access = self.target.gate, self.rules, self.access
         gate.usage_bytes_max = config.spool_bytes_max()

@@ -3,11 +3,9 @@
 A durable queue exists once the store has its definition; whoever asked for it is answered then.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
-import orjson
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Resume
@@ -35,7 +33,11 @@ from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
 from actors.queue_templates import QueueTemplates, template_row
+from actors.rescale_messages import RescaleAdvanced, RescaleFinished
+from actors.rescale_plans import RescalePlans
+from actors.rescaling import resume_rescale
 from actors.router_messages import SetQueueTopics
 from messaging.address import Address
 from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
@@ -44,13 +46,10 @@ from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.recovery import StoredPartition
 from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, syntax_of
-from storage.interface import Table, TableWrite
+from storage.interface import TableWrite
 
-QUEUE_ROW = b"queue/"
-COUNTER_ROW = b"counter/partition-id"
 ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
-PARTITIONS_FIXED = "changing the number of partitions of a queue is not supported yet"
 
 
 class StoreRefused(Exception):
@@ -81,6 +80,7 @@ class QueueDirectory(LoopActor):
         self._next_partition_id = int(catalog.get(COUNTER_ROW, b"1"))
         self._templates = QueueTemplates(catalog)
         self._lets_queues_expire = True
+        self._rescales = RescalePlans(services)
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._handlers: dict[type, Callable[[Any], Any]] = {
@@ -95,6 +95,8 @@ class QueueDirectory(LoopActor):
             KeepQueues: self._keep,
             UpdateQueue: self._update,
             SetPressureLimits: self._set_pressure_limits,
+            RescaleAdvanced: lambda message: self._go_on(message.queue_name),
+            RescaleFinished: self._rescale_finished,
             ListQueues: lambda _: [self._queues[name] for name in sorted(self._queues)],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
             Refused: lambda message: self._waiting.pop(message.token)(message.reason),
@@ -102,8 +104,22 @@ class QueueDirectory(LoopActor):
 
     def on_start(self) -> None:
         """Bring back the queues that the catalog knows."""
-        for _, definition, kind, partition_ids in catalog_queues(self._catalog):
-            handle = self._assemble(definition, kind, durable=True, partition_ids=partition_ids)
+        for row in stored_queues(self._catalog):
+            handle = assemble_queue(
+                self._services,
+                parent=self.cell,
+                definition=row.definition,
+                kind=row.kind,
+                durable=True,
+                partition_ids=row.partition_ids,
+                slots=row.slots,
+                rescale=row.rescale,
+                stored=self._stored,
+                was_clean=self._was_clean,
+            )
+            self._queues[handle.name] = handle
+            if row.rescale is not None:
+                resume_rescale(handle.core, row.rescale)
             self._attract(handle)
         self._catalog = {}
         self._stored = {}
@@ -161,16 +177,13 @@ class QueueDirectory(LoopActor):
                 self._tell(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
 
-        counter = TableWrite(Table.CATALOG, COUNTER_ROW, str(self._next_partition_id).encode())
-        self._write([counter, _row(handle)], stored)
+        self._write([counter_row(self._next_partition_id), self._row(handle)], stored)
         return answer
 
     def _update(self, message: UpdateQueue) -> LoopFuture[None]:
         answer: LoopFuture[None] = LoopFuture()
         config = message.definition.config
         handle = self._queues[config.name]
-        if config.partition_count != handle.definition.config.partition_count:
-            raise QueueInvalid("partition_count", PARTITIONS_FIXED, str(handle.definition.config.partition_count))
         before = handle.definition.config
         if message.user is not None:
             others_change = replace(message.definition, subscriptions=handle.definition.subscriptions)
@@ -179,23 +192,34 @@ class QueueDirectory(LoopActor):
         if config.access_type != before.access_type and before.egress_enabled:
             text = f"access_type stays {before.access_type!r} while egress is on; set egress_enabled to false first"
             raise UpdateRefused(text)
+        if config.partitioned() != before.partitioned() and before.egress_enabled:
+            text = "partition_count stays 0, or above 0, while egress is on; set egress_enabled to false first"
+            raise UpdateRefused(text)
+        if config.partition_count < before.partition_count:
+            self._check_that_nobody_reads(handle)
+        if self._rescales.pending(handle.name) is not None:
+            raise UpdateRefused(f"another change of queue {handle.name!r} is being stored; try again")
         topics_of(message.definition)
-        changed = QueueHandle(handle.name, handle.kind, handle.cell, handle.target, handle.durable, message.definition)
+        changed = replace(handle, definition=message.definition)
+        self._plan_rescale(changed)
 
         def stored(reason: str) -> None:
             if reason:
+                self._rescales.drop(changed)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
             if handle.name not in self._queues:
                 gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
+                self._rescales.drop(changed)
                 return
             self._queues[handle.name] = changed
+            self._rescales.begin(changed)
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(None))
 
         if handle.durable:
-            self._write([_row(changed)], stored)
+            self._write([counter_row(self._next_partition_id), self._row(changed)], stored)
         else:
             stored("")
         return answer
@@ -237,8 +261,7 @@ class QueueDirectory(LoopActor):
         if not handle.durable:
             answer.set(True)
             return answer
-        row = TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), None)
-        self._write([row], lambda _: answer.set(True), until_done=True)
+        self._write([queue_row_deleted(handle.name)], lambda _: answer.set(True), until_done=True)
         return answer
 
     def _expired(self, message: QueueExpired) -> None:
@@ -259,6 +282,46 @@ class QueueDirectory(LoopActor):
         limits.stall_ms = message.stall_ms
         for handle in self._queues.values():
             handle.cell.inbox.post(Reconfigure(handle.definition.config))
+
+    def _check_that_nobody_reads(self, handle: QueueHandle) -> None:
+        """Raise UpdateRefused when partitions that go would take along what is kept for readers."""
+        if handle.core.retention.on() or self._services.cursors.of(handle.name):
+            text = (
+                f"partition_count stays at least {handle.definition.config.partition_count} while messages are kept for"
+                " readers: set retention_time_s and retention_size_mb to 0, and delete the durable cursors, first"
+            )
+            raise UpdateRefused(text)
+
+    def _plan_rescale(self, handle: QueueHandle) -> None:
+        planned = self._rescales.plan(handle, self._next_partition_id)
+        if planned is not None:
+            self._next_partition_id += len(planned.added)
+
+    def _rescale_finished(self, message: RescaleFinished) -> None:
+        handle = self._queues.get(message.queue_name)
+        if handle is not None and handle.durable:
+            for partition_id in message.retired_ids:
+                self._spool.post(PurgeFromStore(partition_id))
+        self._go_on(message.queue_name)
+
+    def _go_on(self, name: str) -> None:
+        """Store how far a change of partitions has come, and begin the next one if the count was changed meanwhile."""
+        handle = self._queues.get(name)
+        if handle is None or self._rescales.pending(name) is not None:
+            return
+        self._plan_rescale(handle)
+
+        def stored(reason: str) -> None:
+            present = self._queues.get(name)
+            if present is None:
+                self._rescales.drop(handle)
+            else:
+                self._rescales.begin(present)
+
+        if handle.durable:
+            self._write([counter_row(self._next_partition_id), self._row(handle)], stored, until_done=True)
+        else:
+            stored("")
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
@@ -303,6 +366,9 @@ class QueueDirectory(LoopActor):
         else:
             done()
 
+    def _row(self, handle: QueueHandle) -> TableWrite:
+        return queue_row(self._rescales.stored_queue(handle))
+
     def _write(self, writes: list[TableWrite], done: Callable[[str], None], *, until_done: bool = False) -> None:
         self._tokens += 1
         self._waiting[self._tokens] = done
@@ -326,21 +392,3 @@ def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[Topi
             raise QueueInvalid("subscriptions", str(error), "a topic filter in SMF or MQTT syntax") from error
         (exceptions if is_exception else filters).append(topic_filter)
     return filters, exceptions
-
-
-def catalog_queues(catalog: dict[bytes, bytes]) -> Iterator[tuple[str, QueueDefinition, str, list[int]]]:
-    """Yield name, definition, kind and partition ids of every queue in the catalog."""
-    for key, value in catalog.items():
-        if key.startswith(QUEUE_ROW):
-            row = orjson.loads(value)
-            definition = definition_from_dict(row["definition"], reserved_name=True)
-            yield definition.config.name, definition, row["kind"], row["partition_ids"]
-
-
-def _row(handle: QueueHandle) -> TableWrite:
-    value = {
-        "definition": handle.definition.to_dict(),
-        "kind": handle.kind,
-        "partition_ids": [partition.partition_id for partition in handle.target.partitions],
-    }
-    return TableWrite(Table.CATALOG, QUEUE_ROW + handle.name.encode(), orjson.dumps(value))

@@ -60,6 +60,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue",)),
     Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue",)),
     Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue",)),
+    Metric(
+        "sluicegate_queue_messages_held",
+        GAUGE,
+        "Ready messages held until older ones of their key, in another partition, are settled",
+        ("queue",),
+    ),
+    Metric("sluicegate_queue_partitions", GAUGE, "Partitions of a queue, those that retire included", ("queue",)),
     Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue",)),
     Metric("sluicegate_queue_messages_accepted_total", COUNTER, "Messages taken into a queue", ("queue",)),
     Metric("sluicegate_queue_messages_delivered_total", COUNTER, "Deliveries, repeated ones too", ("queue",)),

@@ -26,7 +26,8 @@ from actors.directory_messages import (
 )
 from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
-from actors.queue_directory import QueueDirectory, StoreRefused, catalog_queues
+from actors.queue_catalog import stored_queues
+from actors.queue_directory import QueueDirectory, StoreRefused
 from actors.router import RouterActor
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
@@ -287,7 +288,7 @@ class Node:
             policy=VITAL,
             parent=self.root,
         )
-        partition_ids = [each for _, _, _, ids in catalog_queues(recovered.catalog) for each in ids]
+        partition_ids = [each for queue in stored_queues(recovered.catalog) for each in queue.partition_ids]
         register_partitions(recovered, [STAGING_PARTITION_ID, *partition_ids])
         router = self.router.actor
         assert isinstance(router, RouterActor)

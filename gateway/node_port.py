@@ -64,6 +64,7 @@ from gateway.views import (
     RebalanceStatus,
     RedriveView,
     Sample,
+    ScaleStatus,
     TakenView,
     payload_preview,
 )
@@ -290,6 +291,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
                 kept_from=partition.kept_from,
                 kept_bytes=partition.kept_bytes,
                 assignment_epoch=epoch,
+                held_count=partition.held_count,
                 flow_id=str(flow_id) if flow_id else None,
                 client=clients.get(flow_id),
             )
@@ -301,6 +303,8 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
         ready_count=sum(each.ready_count for each in overview.partitions),
         unacked_count=sum(each.in_flight_count for each in overview.partitions),
         spooled_bytes=overview.usage_bytes,
+        partition_operational_count=len(partitions) if overview.config.partitioned() else 0,
+        scale_status=ScaleStatus(overview.scale_status),
         rebalance_status=RebalanceStatus(overview.rebalance_status),
         accepted_total=overview.accepted_count,
         delivered_total=sum(each.delivered_count for each in overview.partitions),

@@ -98,6 +98,7 @@ class PartitionView:
     kept_from: int = 1  # first sequence that can still be read
     kept_bytes: int = 0  # payload kept beyond its settlement; no part of the quota
     assignment_epoch: int = 0
+    held_count: int = 0  # of the ready ones: held until older ones of their key, in another partition, are settled
     flow_id: str | None = None  # its owner, while it has one
     client: str | None = None  # the owner's client
 
@@ -127,6 +128,7 @@ class QueueView:
     ready_count: int
     unacked_count: int
     spooled_bytes: int
+    partition_operational_count: int = 0  # partitions there are; 0 when the queue is not partitioned
     scale_status: ScaleStatus = ScaleStatus.READY
     rebalance_status: RebalanceStatus = RebalanceStatus.READY
     accepted_total: int = 0  # messages taken into the queue

@@ -1,4 +1,6 @@
-"""Who consumes from a queue without partitions: one flow after the other, or all of them.
+"""Who consumes from a queue that is not partitioned: one flow after the other, or all of them.
+
+Such a queue has one partition, and more only while those it had before drain.
 
 Both machines, and the rebalancer of partitioned queues, answer the same events with the same kind of moves.
 """
@@ -31,6 +33,9 @@ class Access(Protocol):
     def tick(self, now_ms: int) -> list[Move]:
         """Bring time."""
 
+    def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
+        """Partitions were added behind the others, or the last ones are empty and go."""
+
     def deadline_ms(self) -> int:
         """Return when `tick` is next needed; 0: not at all."""
 
@@ -45,9 +50,10 @@ class Access(Protocol):
 class ExclusiveAccess:
     """Only the flow that bound first receives; the others stand by in the order they bound."""
 
-    def __init__(self, epoch: int = 0) -> None:
+    def __init__(self, partitions_count: int = 1, epoch: int = 0) -> None:
         self.status: str = READY
         self.completed_count = 0
+        self._partitions = list(range(partitions_count))
         self._epoch = epoch
         self._flow_ids: list[int] = []
 
@@ -64,7 +70,7 @@ class ExclusiveAccess:
         self._flow_ids.remove(flow_id)
         if not was_active:
             return []
-        moves = [Move(DETACH, 0, flow_id, self._epoch)]
+        moves = [Move(DETACH, partition, flow_id, self._epoch) for partition in self._partitions]
         return moves + self._activate() if self._flow_ids else moves
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
@@ -73,38 +79,47 @@ class ExclusiveAccess:
 
     def renew(self, partition: int) -> list[Move]:
         """Give the partition to the active flow again."""
-        return self._activate() if self._flow_ids else []
+        if not self._flow_ids:
+            return []
+        self._epoch += 1
+        return [Move(ATTACH, partition, self._flow_ids[0], self._epoch)]
 
     def tick(self, now_ms: int) -> list[Move]:
         """Time changes nothing here."""
         return []
+
+    def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
+        """Give the active flow what was added, and take from it what goes."""
+        before, self._partitions = self._partitions, list(range(partitions_count))
+        active = self._flow_ids[:1]
+        return _resized(before, self._partitions, [(flow_id, self._epoch) for flow_id in active])
 
     def deadline_ms(self) -> int:
         """Return 0: time changes nothing here."""
         return 0
 
     def partitions_of(self, flow_id: int) -> list[int]:
-        """Return partition 0 for the active flow."""
-        return [0] if self._flow_ids[:1] == [flow_id] else []
+        """Return everything for the active flow. Callers must not change the list."""
+        return self._partitions if self._flow_ids[:1] == [flow_id] else []
 
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
-        """Return the state of the queue's one partition."""
-        if not self._flow_ids:
-            return [(UNASSIGNED, NO_FLOW, self._epoch)]
-        return [(PARTITION_READY, self._flow_ids[0], self._epoch)]
+        """Return the state of each partition: it is the same."""
+        status, owner = (PARTITION_READY, self._flow_ids[0]) if self._flow_ids else (UNASSIGNED, NO_FLOW)
+        return [(status, owner, self._epoch)] * count
 
     def _activate(self) -> list[Move]:
         self._epoch += 1
-        return [Move(ATTACH, 0, self._flow_ids[0], self._epoch)]
+        return [Move(ATTACH, partition, self._flow_ids[0], self._epoch) for partition in self._partitions]
 
 
 @final
 class SharedAccess:
     """Every flow receives; the ledger gives to whoever holds least."""
 
-    def __init__(self, epoch: int = 0) -> None:
+    def __init__(self, partitions_count: int = 1, epoch: int = 0) -> None:
         self.status: str = READY
         self.completed_count = 0
+        self._partitions = list(range(partitions_count))
         self._epochs: dict[int, int] = {}
         self._epoch = epoch
 
@@ -112,12 +127,12 @@ class SharedAccess:
         """Add a flow; it receives at once."""
         self._epoch += 1
         self._epochs[flow_id] = self._epoch
-        return [Move(ATTACH, 0, flow_id, self._epoch)]
+        return [Move(ATTACH, partition, flow_id, self._epoch) for partition in self._partitions]
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
         """Remove a flow."""
         epoch = self._epochs.pop(flow_id, 0)
-        return [Move(DETACH, 0, flow_id, epoch)] if epoch else []
+        return [Move(DETACH, partition, flow_id, epoch) for partition in self._partitions] if epoch else []
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
         """Nothing is ever paused here."""
@@ -129,32 +144,49 @@ class SharedAccess:
         for flow_id in self._epochs:
             self._epoch += 1
             self._epochs[flow_id] = self._epoch
-            moves.append(Move(ATTACH, 0, flow_id, self._epoch))
+            moves.append(Move(ATTACH, partition, flow_id, self._epoch))
         return moves
 
     def tick(self, now_ms: int) -> list[Move]:
         """Time changes nothing here."""
         return []
 
+    def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
+        """Give every flow what was added, and take from all what goes."""
+        before, self._partitions = self._partitions, list(range(partitions_count))
+        return _resized(before, self._partitions, list(self._epochs.items()))
+
     def deadline_ms(self) -> int:
         """Return 0: time changes nothing here."""
         return 0
 
     def partitions_of(self, flow_id: int) -> list[int]:
-        """Return partition 0 for every bound flow."""
-        return [0] if flow_id in self._epochs else []
+        """Return everything for every bound flow. Callers must not change the list."""
+        return self._partitions if flow_id in self._epochs else []
 
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
-        """Return the state of the queue's one partition."""
-        return [(PARTITION_READY if self._epochs else UNASSIGNED, NO_FLOW, self._epoch)]
+        """Return the state of each partition: it is the same."""
+        return [(PARTITION_READY if self._epochs else UNASSIGNED, NO_FLOW, self._epoch)] * count
 
 
-def access_for(config: QueueConfig, *, epoch: int = 0) -> Access:
-    """Return the machine for a queue's kind. `epoch` is the last one that its one partition was given out under."""
+def _resized(before: list[int], partitions: list[int], flows: list[tuple[int, int]]) -> list[Move]:
+    """Return the moves for flows (with their epochs) that have all partitions, whichever there are."""
+    moves: list[Move] = []
+    for flow_id, epoch in flows:
+        moves += [Move(DETACH, each, flow_id, epoch) for each in before[len(partitions) :]]
+        moves += [Move(ATTACH, each, flow_id, epoch) for each in partitions[len(before) :]]
+    return moves
+
+
+def access_for(config: QueueConfig, *, partitions_count: int, epoch: int = 0) -> Access:
+    """Return the machine for a queue's kind. `epoch` is the last one that a partition was given out under."""
     if config.partitioned():
         return Rebalancer(
-            config.partition_count,
+            partitions_count,
             delay_ms=config.partition_rebalance_delay_s * 1000,
             handoff_ms=config.partition_rebalance_max_handoff_time_s * 1000,
+            epoch=epoch,
         )
-    return ExclusiveAccess(epoch) if config.access_type == EXCLUSIVE else SharedAccess(epoch)
+    if config.access_type == EXCLUSIVE:
+        return ExclusiveAccess(partitions_count, epoch)
+    return SharedAccess(partitions_count, epoch)

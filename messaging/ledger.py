@@ -124,7 +124,7 @@ class Ledger(LedgerState):
         again = self.requeued.total > 0
         piece = self._requeued_piece(limit) if again else self._fresh_piece(limit)
         if piece is None:
-            return False
+            return again and self.requeued.total == 0  # all of that is held, and what is fresh may not be
         segment, first, end = piece
         if again:
             self.requeued.remove(first, end)
@@ -192,7 +192,7 @@ class Ledger(LedgerState):
 
     def _requeued_piece(self, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
-        piece = next_by_priority(self, limit) if self.rules.by_priority else self._oldest_requeued(limit)
+        piece = self._free_requeued(limit)
         if piece is None:
             return None
         segment, first, end = piece
@@ -211,6 +211,29 @@ class Ledger(LedgerState):
         while stop < end and self.failures.get(stop, 0) == count:
             stop += 1
         return segment, first, stop
+
+    def _free_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
+        """Return the next messages behind the cursor, and pass over those that are held."""
+        by_priority = self.rules.by_priority
+        while True:
+            piece = next_by_priority(self, limit) if by_priority else self._oldest_requeued(limit)
+            if piece is None or self.holds is None:
+                return piece
+            if self.holds.is_full():
+                return None
+            segment, first, end = piece
+            assert segment.batch is not None
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end)
+            if free_first > first:
+                self.requeued.remove(first, free_first)
+            if free_first < free_end:
+                return segment, free_first, free_end
+
+    def open_source(self, source: int) -> None:
+        """Let messages go that were held until everything older in partition `source` was settled."""
+        if self.holds is not None:
+            for first, end in self.holds.open(source):
+                self.make_ready(first, end)
 
     def _oldest_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
         while self.requeued.total > 0:
@@ -270,7 +293,16 @@ class Ledger(LedgerState):
             if not self.at_hand(segment):
                 return None
             self._prefetch(segment.end)
-            return segment, first, end
+            if self.holds is None:
+                return segment, first, end
+            if self.holds.is_full():
+                return None
+            assert segment.batch is not None
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end)
+            self.undelivered.add(first, free_first)
+            if free_first < free_end:
+                return segment, free_first, free_end
+            self.ready_from = end
 
     def _prefetch(self, sequence: int) -> None:
         """Ask for the next page while the consumer is busy with the messages before it."""

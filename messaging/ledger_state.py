@@ -10,6 +10,7 @@ from messaging.back_off import EVERYTHING, NO_KEY, BackOff
 from messaging.effects import Effects
 from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, LedgerFlow
 from messaging.gaps import GapReasons
+from messaging.holds import Holds
 from messaging.marks import PRIORITY_MAX
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
@@ -25,9 +26,9 @@ class LedgerState:
 
     Every sequence below `next_sequence` is exactly one of: settled (below `floor` or in `settled`), in flight with one
     flow, on its way to another queue (`leaving`, see messaging.departures), ready behind the cursor (`requeued`),
-    waiting for its time (`delayed`) or after a failure (`back_off`), or fresh: ready, at or after the cursor
-    `ready_from`, and never delivered. Those that are not settled lie in segments. What waits behind the cursor was
-    delivered before, unless it is in `undelivered`.
+    waiting for its time (`delayed`), after a failure (`back_off`) or for older messages elsewhere (`holds`), or fresh:
+    ready, at or after the cursor `ready_from`, and never delivered. Those that are not settled lie in segments. What
+    waits behind the cursor was delivered before, unless it is in `undelivered`.
 
     Invariants: `floor <= ready_from <= next_sequence`; in-flight ranges of different flows are disjoint; sequences are
     dense, ascending, never reused.
@@ -45,6 +46,8 @@ class LedgerState:
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
         self.back_off = BackOff()
+        self.holds: Holds | None = None  # while slots of the queue move
+        self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.flows: dict[int, LedgerFlow] = {}
@@ -77,6 +80,10 @@ class LedgerState:
         """Return whether deliveries have to be told what time it is."""
         rules = self.rules
         return self.may_expire or self.rules_seen != rules.generation or rules.watches_the_clock()
+
+    def is_settled_below(self, sequence: int) -> bool:
+        """Return whether everything below a sequence is settled, or everything there is."""
+        return self.floor >= sequence or self.floor == self.next_sequence
 
     # --- what waits ---
 
@@ -117,6 +124,8 @@ class LedgerState:
         self.requeued.discard(first, end)
         if self.delayed.total > 0:
             self.delayed.discard(first, end)
+        if self.holds is not None:
+            self.holds.forget(first, end)
         if self.back_off.failed.total > 0:
             for start, stop in self.back_off.remove(first, end):
                 self.make_ready(start, stop)
@@ -197,7 +206,7 @@ class LedgerState:
         count = 0
         for start, stop in self.held_by_nobody(first, end):
             count += stop - start
-            self.requeued.remove(start, stop)
+            self.take_out(start, stop)
             self._settle(start, stop)
         return count
 
@@ -312,6 +321,8 @@ class LedgerState:
         self.back_off.check()
         self.undelivered.check()
         waiting = [self.requeued, self.delayed, self.back_off.failed, self.back_off.parked]
+        passed = [] if self.holds is None else list(self.holds.passed.values())
+        waiting += passed
         for ranges in [*waiting, *[flow.in_flight for flow in self.flows.values()]]:
             ranges.check()
             held_count += ranges.total
@@ -326,6 +337,7 @@ class LedgerState:
         for start, end in self.undelivered.ranges():
             ready_count = self.requeued.count_within(start, end) + self.delayed.count_within(start, end)
             ready_count += self.back_off.parked.count_within(start, end) + self.leaving.count_within(start, end)
+            ready_count += sum([ranges.count_within(start, end) for ranges in passed])
             assert ready_count == end - start, "what waits has a place"
         for start, end in self.settled.ranges():
             assert held.count_within(start, end) == 0, "what is settled is held by nobody"

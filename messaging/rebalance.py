@@ -58,10 +58,10 @@ class PartitionSlot:
 
     __slots__ = ("epoch", "handoff_deadline_ms", "last_client", "next_owner", "owner", "status")
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int) -> None:
         self.owner = NO_FLOW
         self.next_owner = NO_FLOW  # while paused
-        self.epoch = 0
+        self.epoch = epoch
         self.status = UNASSIGNED
         self.handoff_deadline_ms = 0
         self.last_client = ""  # who gets it back when it returns during the holddown
@@ -80,10 +80,10 @@ class Rebalancer:
     something to do.
     """
 
-    def __init__(self, partitions_count: int, *, delay_ms: int, handoff_ms: int) -> None:
+    def __init__(self, partitions_count: int, *, delay_ms: int, handoff_ms: int, epoch: int = 0) -> None:
         self.delay_ms = delay_ms
         self.handoff_ms = handoff_ms
-        self.slots = [PartitionSlot() for _ in range(partitions_count)]
+        self.slots = [PartitionSlot(epoch) for _ in range(partitions_count)]
         self.clients: dict[int, str] = {}  # bound flows, oldest first -> client name
         self.status: str = READY
         self.holddown_ends_ms = 0
@@ -170,6 +170,20 @@ class Rebalancer:
             if slot.status == PAUSED and now_ms >= slot.handoff_deadline_ms:
                 moves += self._hand_over(partition)
         self._finish()
+        return moves
+
+    def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
+        """Take on more partitions, to be given out like any that are free, or drop the last ones, which are empty."""
+        moves: list[Move] = []
+        for partition in range(partitions_count, len(self.slots)):
+            slot = self.slots[partition]
+            if slot.owner != NO_FLOW:
+                moves.append(Move(DETACH, partition, slot.owner, slot.epoch))
+        del self.slots[partitions_count:]
+        while len(self.slots) < partitions_count:
+            self.slots.append(PartitionSlot(epoch=0))
+        self._owned = None
+        self._review(now_ms, anew=False)
         return moves
 
     def deadline_ms(self) -> int:

@@ -13,6 +13,7 @@ from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
 from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
+from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter, matches
 
@@ -41,11 +42,13 @@ class QueueTarget:
         self.durable = durable
         self.partitions: list[PartitionTarget] = []
         self.topic_filters: list[TopicFilter] = []  # topics it attracts
+        self.slots: bytes | None = None  # of messaging.slots; None: the hash modulo the number of partitions
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
 
     def partition_of(self, key_hash: int) -> int:
         """Return the partition for a key hash."""
-        return key_hash % len(self.partitions)
+        slots = self.slots
+        return key_hash % len(self.partitions) if slots is None else partition_in(slots, key_hash)
 
     def excludes(self, topic: str) -> bool:
         """Return whether a subscription exception keeps the topic out of this queue."""

@@ -6,6 +6,7 @@ It looks at the messages in memory only, and at a bounded number of them: an ope
 from enum import StrEnum
 from typing import Final, final
 
+from messaging.holds import NOT_HELD
 from messaging.ledger import Ledger
 from messaging.segments import Segment
 
@@ -26,6 +27,7 @@ class WaitReason(StrEnum):
     DELAYED = "delayed"  # the time before which it may not be delivered has not come
     REDELIVERY_DELAY = "redelivery-delay"  # it failed, and is delivered again after a delay
     BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier one of its key waits for its redelivery
+    RESCALE = "rescale"  # partitions changed, and older messages are unsettled in the one that had its key before
     LEAVING = "leaving"  # it is on its way to another queue
     ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
     BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
@@ -83,6 +85,8 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
         return WaitReason.REDELIVERY_DELAY
     if sequence in ledger.back_off.parked:
         return WaitReason.BEHIND_A_FAILED_ONE
+    if _is_held_by_a_rescale(ledger, sequence):
+        return WaitReason.RESCALE
     flows = list(ledger.flows.values())
     if not flows:
         return WaitReason.NO_CONSUMER
@@ -102,6 +106,15 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     if any(window.available() > 0 for window in windows):
         return WaitReason.UNACKED_MAX
     return WaitReason.WINDOW_FULL
+
+
+def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:
+    """Return whether deliveries pass over a message in memory, or will, because its key came from elsewhere lately."""
+    holds = ledger.holds
+    segment = None if holds is None else ledger.segments.at_or_after(sequence)
+    if holds is None or segment is None or segment.batch is None:
+        return False
+    return holds.source_of(segment.batch.headers_of(sequence - segment.first)) != NOT_HELD
 
 
 def _of_key(ledger: Ledger, segment: Segment, key: str) -> list[int]:

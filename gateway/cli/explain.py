@@ -29,6 +29,7 @@ REASONS = {
     WaitReason.DELAYED: "the time before which it may not be delivered has not come",
     WaitReason.REDELIVERY_DELAY: "it failed, and is delivered again after a delay",
     WaitReason.BEHIND_A_FAILED_ONE: "an earlier message of its key failed and waits for its redelivery",
+    WaitReason.RESCALE: "held by a rescale: older messages, in the partition its key had before, are not settled",
     WaitReason.LEAVING: "it is on its way to another queue",
     WaitReason.ON_DISK: "it lies on disk until its turn comes",
     WaitReason.BEHIND_OTHERS: "it goes out when those before it have",

@@ -3,10 +3,11 @@
 Beside it stands what the store promises, kept plainly: which messages were written, and which settled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gateway.recovery import Recovered, read_store, register_partitions
+from messaging.batch import MessageBatch
 from messaging.effects import Delivery
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
@@ -150,16 +151,35 @@ class SpoolInMemory:
     # --- what actors do ---
 
     def publish(self, payloads: list[bytes], rows_by_partition: dict[int, list[int] | None]) -> Publication:
-        publication = published(batch_of(payloads), partitions_count=len(rows_by_partition))
+        return self.publish_batch(batch_of(payloads), rows_by_partition)
+
+    def publish_batch(self, batch: MessageBatch, rows_by_partition: Mapping[int, list[int] | None]) -> Publication:
+        publication = published(batch, partitions_count=len(rows_by_partition))
         for partition_id, rows in rows_by_partition.items():
-            batch = publication.batch if rows is None else publication.batch.select(rows)
-            first = self.ledgers[partition_id].append(batch, publication)
-            places = {Place(partition_id, sequence) for sequence in range(first, first + batch.count)}
+            part = publication.batch if rows is None else publication.batch.select(rows)
+            first = self.ledgers[partition_id].append(part, publication)
+            places = {Place(partition_id, sequence) for sequence in range(first, first + part.count)}
             assert not places & self.given_out, "no sequence is used twice, in no life"
             self.given_out |= places
             if publication.sequenced(partition_id, first, rows):
                 self.planner.store(publication)
         return publication
+
+    def open_partition(self, partition_id: int) -> None:
+        self.ledgers[partition_id] = Ledger(durable=True, rules=self.rules)
+        self.planner.register(partition_id, floor=1, next_sequence_reserved=1)
+
+    def forget_partition(self, partition_id: int) -> None:
+        del self.ledgers[partition_id]
+        self.planner.forget(partition_id)
+
+    def read_wanted_pages(self, partition_id: int) -> bool:
+        """Read what deliveries waited for; return whether there was any."""
+        ledger = self.ledgers[partition_id]
+        wanted, ledger.effects.wanted_pages = ledger.effects.wanted_pages, []
+        for first in wanted:
+            page_loaded(ledger, first, [(run, batch) for run, batch in self.store.read_page(partition_id, first)])
+        return bool(wanted)
 
     def deliver(self, partition_id: int) -> list[Delivery]:
         """Deliver to one consumer without limits, reading pages as they are wanted."""
@@ -167,9 +187,7 @@ class SpoolInMemory:
         if not ledger.flows:
             ledger.attach(flow_of(1, limit=1_000_000), epoch=1)
         deliveries = ledger.deliver(0)
-        while ledger.effects.wanted_pages:
-            first = ledger.effects.wanted_pages.pop(0)
-            page_loaded(ledger, first, [(run, batch) for run, batch in self.store.read_page(partition_id, first)])
+        while self.read_wanted_pages(partition_id):
             deliveries += ledger.deliver(0)
         self.carry_out_effects()
         return deliveries
@@ -225,6 +243,8 @@ class SpoolInMemory:
                 self._withdraw(publication)
         for page in commit.pages:
             page.done(succeeds)
+        for table in commit.tables:
+            table.done("" if succeeds else "it failed")
         self.carry_out_effects()
 
     def commit_everything(self) -> None:

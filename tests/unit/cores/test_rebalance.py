@@ -56,6 +56,10 @@ class Partitions:
                 self.attached[partition] = each.flow_id
                 self.epochs[partition] = each.epoch
 
+    def end_at(self, count: int) -> None:
+        assert self.attached[count:] == [NO_FLOW] * len(self.attached[count:]), "nobody has a partition that goes"
+        del self.attached[count:], self.paused[count:], self.epochs[count:]
+
 
 class QueueStory:
     """A partitioned queue, its consumers by name, and time."""
@@ -75,6 +79,15 @@ class QueueStory:
 
     def leaves(self, client: str) -> None:
         self._take(self.rebalancer.unbind(self.flows.pop(client), self.now_ms))
+
+    def resizes(self, count: int) -> None:
+        """Change the number of partitions; those that go have been drained."""
+        added = count - len(self.partitions.attached)
+        self.partitions.attached += [NO_FLOW] * added
+        self.partitions.paused += [False] * added
+        self.partitions.epochs += [0] * added
+        self._take(self.rebalancer.resize(count, self.now_ms))
+        self.partitions.end_at(count)
 
     def passes(self, ms: int) -> None:
         """Let time pass; ticks come when they were asked for."""
@@ -189,6 +202,44 @@ def test_a_consumer_that_is_back_within_the_delay_gets_the_same_partition_and_no
     assert shared_by_four.owned() == {**before, "c3": before["c3"]}
     assert shared_by_four.rebalancer.status == READY
     assert shared_by_four.rebalancer.started_count == rebalances
+
+
+def test_partitions_that_are_added_go_to_those_who_have_least_after_the_delay(shared_by_four: QueueStory) -> None:
+    """Solace 13.6, count 4 to 6: the partitions that are there stay where they are."""
+    before = shared_by_four.owned()
+    shared_by_four.resizes(6)
+    assert shared_by_four.rebalancer.status == HOLDDOWN
+    assert [status for status, _, _ in shared_by_four.rebalancer.partition_statuses(6)[4:]] == [UNASSIGNED, UNASSIGNED]
+
+    shared_by_four.passes(DELAY_MS)
+
+    owned = shared_by_four.owned()
+    assert sorted(len(partitions) for partitions in owned.values()) == [1, 1, 1, 1, 2]
+    assert all(set(before[client]) <= set(owned[client]) for client in before)
+    assert shared_by_four.rebalancer.status == READY
+
+
+def test_consumers_of_partitions_that_go_stand_by(queue: QueueStory) -> None:
+    """Solace 13.6, count down to 2: surplus flows become inactive; the others keep what they have."""
+    queue.binds("c1", "c2", "c3", "c4")
+    queue.passes(DELAY_MS)
+    queue.drains_all()
+    queue.resizes(2)
+
+    assert sorted(len(partitions) for partitions in queue.owned().values()) == [0, 0, 1, 1]
+    assert queue.rebalancer.status == READY
+
+
+def test_a_handoff_ends_with_its_partition(queue: QueueStory) -> None:
+    queue.binds("c1", "c2")
+    queue.passes(DELAY_MS)
+    assert queue.paused() == [2, 3]
+    queue.resizes(2)
+    queue.passes(DELAY_MS)
+    queue.drains_all()
+
+    assert [len(partitions) for partitions in queue.owned().values()] == [1, 1]
+    assert queue.rebalancer.status == READY
 
 
 def test_the_only_consumer_gets_everything_back_when_it_reconnects(queue: QueueStory) -> None:

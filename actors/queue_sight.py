@@ -1,0 +1,72 @@
+"""What can be seen of a queue: its overview, for operators and metrics, and the messages that wait in it."""
+
+from actors.futures import LoopFuture
+from actors.gathering import gather
+from actors.messages import (
+    ACTIVE_BROWSER,
+    ACTIVE_CONSUMER,
+    INACTIVE,
+    BrowsedMessage,
+    BrowsePartition,
+    BrowseQueue,
+    DescribePartition,
+    FlowOverview,
+    PartitionOverview,
+    QueueOverview,
+)
+from actors.queue_core import QueueCore
+from messaging.rescale import SCALE_READY
+
+
+def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
+    """Ask all partitions, and put together what operators see of the queue."""
+    answer: LoopFuture[QueueOverview] = LoopFuture()
+
+    def combine(overviews: list[PartitionOverview]) -> None:
+        answer.set(_overview(core, overviews))
+
+    gather([partition.ask(DescribePartition()) for partition in core.partitions], combine, answer)
+    return answer
+
+
+def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOverview:
+    partitions = partitions[: len(core.partitions)]  # some may have retired while they were asked
+    flows = []
+    for flow_id, flow in core.flows.items():
+        owned = core.access.partitions_of(flow_id)
+        unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
+        activity = ACTIVE_CONSUMER if owned else INACTIVE
+        flows.append(FlowOverview(flow_id, flow.client, "mqtt", flow.window.limit, unacked, activity, owned))
+    for flow_id, browser in core.browsers.items():
+        asked = browser.request
+        seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
+        flows.append(FlowOverview(flow_id, asked.client, asked.protocol, asked.window, 0, ACTIVE_BROWSER, seen))
+    return QueueOverview(
+        config=core.config,
+        durable=core.target.durable,
+        rebalance_status=core.access.status,
+        rebalances_count=core.access.completed_count,
+        scale_status=SCALE_READY if core.rescale is None else core.rescale.status,
+        partition_statuses=core.access.partition_statuses(len(partitions)),
+        partitions=partitions,
+        flows=flows,
+        usage_bytes=core.target.gate.usage_bytes,
+        usage_count=core.target.gate.usage_count,
+        accepted_count=core.target.gate.accepted_count,
+        refusals=dict(core.target.gate.refusals),
+        drops=dict(core.target.gate.drops),
+        bind_refusals=dict(core.bind_refusals),
+    )
+
+
+def browse(core: QueueCore, message: BrowseQueue) -> LoopFuture[list[BrowsedMessage]]:
+    """Return waiting messages, by partition and sequence."""
+    answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
+    number = message.partition_number
+    chosen = core.partitions if number is None else core.partitions[number : number + 1]
+
+    def combine(found: list[list[BrowsedMessage]]) -> None:
+        answer.set([each for messages in found for each in messages][: message.limit])
+
+    gather([each.ask(BrowsePartition(message.after, message.limit)) for each in chosen], combine, answer)
+    return answer

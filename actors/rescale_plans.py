@@ -1,0 +1,71 @@
+"""Changes of partition counts that are being prepared: new partitions start, and the plan is stored, before any begins.
+
+Carrying a plan out is `rescaling`. Which slots move is decided in messaging.slots.
+"""
+
+from actors.directory_messages import QueueHandle
+from actors.messages import PurgeFromStore, RegisterPartition
+from actors.queue_assembly import QueueServices, log_for, start_partition
+from actors.queue_catalog import StoredQueue
+from actors.rescale_messages import AddedPartition, RescaleQueue
+from messaging.ledger import Ledger
+from messaging.rescale import Rescale
+from messaging.slots import modulo_slots, resized_slots
+
+
+class RescalePlans:
+    """Changes that are being stored. A queue has one at most; what is asked for meanwhile comes next."""
+
+    def __init__(self, services: QueueServices) -> None:
+        self._services = services
+        self._planned: dict[str, RescaleQueue] = {}
+
+    def pending(self, name: str) -> RescaleQueue | None:
+        """Return the change that a queue has not begun yet."""
+        planned = self._planned.get(name)
+        return None if planned is None or planned.begun else planned
+
+    def plan(self, handle: QueueHandle, next_partition_id: int) -> RescaleQueue | None:
+        """Prepare the change to the configured count; None when the queue has that, or is on its way to another."""
+        target, core = handle.target, handle.core
+        count_before = len(target.partitions)
+        count = max(1, handle.definition.config.partition_count)
+        if count == count_before or core.rescale is not None or self.pending(handle.name) is not None:
+            return None
+        slots_before = modulo_slots(count_before) if target.slots is None else target.slots
+        slots = resized_slots(slots_before, count_before, count)
+        rescale = Rescale(count_before=count_before, count=count, slots_before=slots_before, slots=slots)
+        added: list[AddedPartition] = []
+        for number in range(count_before, count):
+            partition_id = next_partition_id + len(added)
+            ledger = Ledger(durable=handle.durable, rules=core.rules)
+            log = log_for(self._services, core, ledger, partition_id)
+            cell = start_partition(self._services, handle.cell, log, number, partition_id, target)
+            added.append(AddedPartition(partition_id, cell))
+            if handle.durable:
+                self._services.spool.post(RegisterPartition(partition_id, cell.inbox, 1))
+        planned = self._planned[handle.name] = RescaleQueue(rescale, added)
+        return planned
+
+    def stored_queue(self, handle: QueueHandle) -> StoredQueue:
+        """Return what the catalog has to know of a queue, with the change that is planned for it."""
+        partition_ids = [partition.partition_id for partition in handle.target.partitions]
+        planned = self.pending(handle.name)
+        if planned is None:
+            return StoredQueue(handle.definition, handle.kind, partition_ids, handle.target.slots, handle.core.rescale)
+        partition_ids += [each.partition_id for each in planned.added]
+        return StoredQueue(handle.definition, handle.kind, partition_ids, planned.rescale.slots, planned.rescale)
+
+    def begin(self, handle: QueueHandle) -> None:
+        """Let the queue carry out what was planned, if anything: it is stored."""
+        planned = self.pending(handle.name)
+        if planned is not None:
+            handle.cell.inbox.post(planned)
+
+    def drop(self, handle: QueueHandle) -> None:
+        """Give up what was planned, if anything: it could not be stored, or the queue is gone."""
+        planned = self._planned.pop(handle.name, None)
+        for each in [] if planned is None else planned.added:
+            each.cell.stop()
+            if handle.durable:
+                self._services.spool.post(PurgeFromStore(each.partition_id))

@@ -1,0 +1,123 @@
+"""Changing `partition_count` on a node that runs: what operators see, and that waiting messages are delivered."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from actors.directory_messages import FindQueue, QueueHandle
+from gateway.ports import Refused
+from named_queues import change, create, shown, shows
+from raw_client import RawClient
+from running_broker import RunningBroker
+
+KEYS = ["a", "b", "c", "d", "e", "f", "g", "h"]
+
+
+async def publish_keyed(publisher: RawClient, number: int) -> None:
+    for key in KEYS:
+        properties = mqtt.user_property("JMSXGroupID", key)
+        assert await publisher.publish("t", f"{key}:{number}".encode(), properties=properties) == 0
+
+
+async def take(consumer: RawClient, count: int) -> list[str]:
+    """Take messages, each acknowledged before the next is looked at."""
+    payloads = []
+    for _ in range(count):
+        message = await consumer.message()
+        consumer.acknowledge(message)
+        payloads.append(message.payload.decode())
+    return payloads
+
+
+def in_order(payloads: list[str], first: int, end: int) -> bool:
+    return all(
+        [each for each in payloads if each.startswith(f"{key}:")] == [f"{key}:{number}" for number in range(first, end)]
+        for key in KEYS
+    )
+
+
+async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broker: RunningBroker) -> None:
+    """DESIGN 5.2, and solace 13.6: keys are remapped, and here nothing is deleted."""
+    await create(broker, access_type="non-exclusive", partition_count=4, subscriptions=["t"])
+    publisher = await broker.connect(level=5)
+    await publish_keyed(publisher, 0)
+    view = await change(broker, partition_count=6)
+    view = await shows(broker, lambda view: view.partition_operational_count == 6)
+    assert view.scale_status == "scaling-up"
+    await publish_keyed(publisher, 1)
+    await change(broker, partition_count=1)  # comes next
+    await publish_keyed(publisher, 2)
+    await broker.restart()
+    publisher = await broker.connect(level=5)
+    await publish_keyed(publisher, 3)
+    assert (await shown(broker)).scale_status == "scaling-up"
+
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert in_order(await take(consumer, 4 * len(KEYS)), 0, 4)
+    view = await shows(broker, lambda view: view.partition_operational_count == 1)
+    assert (view.scale_status, view.ready_count + view.unacked_count) == ("ready", 0)
+    handle: QueueHandle = await broker.node.queues.ask(FindQueue("q"))
+    assert [cell.name for cell in (handle.cell.children or {}).values()] == ["0"], "partitions that retired have ended"
+
+
+async def test_what_waits_elsewhere_is_shown_as_held(broker: RunningBroker) -> None:
+    await create(broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"])
+    publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await publish_keyed(publisher, 0)
+    first = [await consumer.message() for _ in KEYS]
+    await change(broker, partition_count=2, partition_rebalance_delay_s=0)
+    await shows(broker, lambda view: view.partition_operational_count == 2)
+    await publish_keyed(publisher, 1)
+    view = await shows(broker, lambda view: view.partitions[1].held_count > 0)
+    assert view.partitions[1].held_count == view.partitions[1].ready_count
+    assert view.partitions[0].held_count == 0
+
+    consumer.acknowledge(*first)
+    second = await take(consumer, len(KEYS))
+    assert sorted(second) == [f"{key}:1" for key in KEYS]
+    assert (await shows(broker, lambda view: view.scale_status == "ready")).partitions[1].held_count == 0
+
+
+async def test_a_queue_becomes_partitioned_and_plain_again_with_its_messages(broker: RunningBroker) -> None:
+    """Solace 5.6: there such messages are stuck until somebody copies them out. Here they are not."""
+    await create(broker, subscriptions=["t"])
+    publisher = await broker.connect(level=5)
+    await publish_keyed(publisher, 0)
+    with pytest.raises(Refused, match="while egress is on"):
+        await change(broker, access_type="non-exclusive", partition_count=3)
+    await change(broker, egress_enabled=False)
+    await change(broker, access_type="non-exclusive", partition_count=3)
+    await publish_keyed(publisher, 1)
+    await change(broker, egress_enabled=True)
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert in_order(await take(consumer, 2 * len(KEYS)), 0, 2)
+    await shows(broker, lambda view: view.scale_status == "ready")
+    await consumer.vanish()
+
+    await publish_keyed(publisher, 2)
+    await change(broker, egress_enabled=False)
+    await change(broker, access_type="exclusive", partition_count=0)
+    await publish_keyed(publisher, 3)
+    await change(broker, egress_enabled=True)
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    assert in_order(await take(consumer, 2 * len(KEYS)), 2, 4)
+    view = await shows(broker, lambda view: view.scale_status == "ready")
+    assert (len(view.partitions), view.partition_operational_count) == (1, 0)
+
+
+async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_for(broker: RunningBroker) -> None:
+    """Solace 5.5: queue, client and partition are found by the number of the blank-separated word."""
+    await create(broker, access_type="non-exclusive", partition_count=1)
+    consumer = await broker.connect("c1", level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await change(broker, partition_count=2, partition_rebalance_delay_s=0)
+    await shows(broker, lambda view: view.partitions[-1].number == 1 and view.partitions[-1].client == "c1")
+    texts = [event.text() for _, event in broker.node.runtime.events.recent(0, 100)]
+    words = {text.split()[1]: text.split() for text in texts}
+    assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED:"][10] == "q"
+    assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED:"][10] == "q"
+    assigned = words["CLIENT_AD_PARTITIONED_QUEUE_ASSIGNED:"]
+    assert (assigned[6], assigned[8], assigned[10]) == ("c1", "q", "1")
