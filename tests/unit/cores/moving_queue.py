@@ -10,7 +10,7 @@ from functools import cache
 
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.effects import Delivery
-from messaging.flows import Flow
+from messaging.flows import ORDER_BY_KEY, Flow
 from messaging.headers import Headers
 from messaging.holds import Holds
 from messaging.ledger import Ledger
@@ -52,9 +52,12 @@ class Stored:
 class MovingQueue:
     """The queue. Payloads are `key:number`, or `:number` without a key; the numbers of a key ascend."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, redelivery_delay_ms: int = 0) -> None:
         self.wanted = count
         self.spool = SpoolInMemory(list(range(1, count + 1)))
+        rules = self.spool.rules
+        rules.redelivery_delay_ms = rules.redelivery_delay_ms_max = redelivery_delay_ms
+        rules.order = ORDER_BY_KEY
         self.next_partition_id = count + 1
         self.stored = Stored(list(self.spool.partition_ids), modulo_slots(count))
         self.unsettled: dict[bytes, None] = {}
@@ -284,7 +287,7 @@ class MovingQueue:
     def _deliver(self, partition_id: int) -> int:
         """Deliver from one partition: whoever gets a message holds all older ones of its key that are not settled."""
         count = 0
-        for delivery in self.spool.ledgers[partition_id].deliver(0):
+        for delivery in self.spool.ledgers[partition_id].deliver(self.now_ms):
             for sequence, payload in zip(sequences_of(delivery), _payloads(delivery), strict=True):
                 assert payload in self.unsettled, "nothing is delivered that was settled or never published"
                 assert payload not in self.holders, "nobody else holds it"

@@ -19,9 +19,9 @@ class RescaleMachine(RuleBasedStateMachine):
     The rule stands in `MovingQueue._deliver`: whoever gets a message holds all older ones of its key.
     """
 
-    @initialize(count=COUNTS)
-    def begin(self, count: int) -> None:
-        self.queue = MovingQueue(count)
+    @initialize(count=COUNTS, redelivery_delay_ms=st.sampled_from([0, DELAY_MS]))
+    def begin(self, count: int, redelivery_delay_ms: int) -> None:
+        self.queue = MovingQueue(count, redelivery_delay_ms=redelivery_delay_ms)
         self.known: list[tuple[bytes, Held]] = []  # what consumers were given, settled or not
 
     @rule(keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=8))
