@@ -195,7 +195,7 @@ class QueueDirectory(LoopActor):
         if config.partitioned() != before.partitioned() and before.egress_enabled:
             text = "partition_count stays 0, or above 0, while egress is on; set egress_enabled to false first"
             raise UpdateRefused(text)
-        if config.partition_count < before.partition_count:
+        if max(1, config.partition_count) < max(1, before.partition_count):
             self._check_that_nobody_reads(handle)
         if self._rescales.pending(handle.name) is not None:
             raise UpdateRefused(f"another change of queue {handle.name!r} is being stored; try again")

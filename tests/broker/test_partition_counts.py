@@ -3,8 +3,11 @@
 import pytest
 
 import mqtt_packets as mqtt
+from actors.cursor_messages import DeleteCursor
 from actors.directory_messages import FindQueue, QueueHandle
+from actors.reading_messages import ReplayQueue, ReplayRefused
 from gateway.ports import Refused
+from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
@@ -121,3 +124,37 @@ async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_f
     assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED:"][10] == "q"
     assigned = words["CLIENT_AD_PARTITIONED_QUEUE_ASSIGNED:"]
     assert (assigned[6], assigned[8], assigned[10]) == ("c1", "q", "1")
+
+
+async def test_partitions_stay_while_messages_are_kept_for_readers(broker: RunningBroker) -> None:
+    """What a partition keeps beyond settlement would go with it; more partitions are no harm."""
+    orders = InsideClient(broker, "orders")
+    await orders.create(access_type="non-exclusive", partition_count=2)
+    bound = await orders.bind()
+    with pytest.raises(Refused, match="stays at least 2 while messages are kept"):
+        await change(broker, "orders", partition_count=1)
+
+    await change(broker, "orders", partition_count=3)
+    await shows(broker, lambda view: view.scale_status == "ready", "orders")
+    for number in range(20):
+        await orders.publish(b"%d" % number)
+    await orders.consume_all()
+    found = [list((await orders.read(partition=number))[0].values()) for number in range(3)]
+    assert sorted(int(each) for payloads in found for each in payloads) == list(range(20))
+    assert len(await orders.ack(bound.epoch, {})) == 3
+
+    await broker.node.cursors.ask(DeleteCursor("orders", "c"))
+    await change(broker, "orders", partition_count=1)
+    await shows(broker, lambda view: len(view.partitions) == 1, "orders")
+
+
+async def test_a_replay_waits_for_the_partitions_to_be_settled_with(broker: RunningBroker) -> None:
+    orders = InsideClient(broker, "orders")
+    await orders.create(access_type="non-exclusive", partition_count=1, retention_size_mb=10)
+    await orders.publish(b"1")
+    await change(broker, "orders", partition_count=2)
+    with pytest.raises(ReplayRefused, match="the number of partitions of 'orders' is changing"):
+        await (await orders.handle()).cell.ask(ReplayQueue(None, 1, 0, 2))
+    await orders.consume_all()
+    await shows(broker, lambda view: view.scale_status == "ready", "orders")
+    assert await (await orders.handle()).cell.ask(ReplayQueue(None, 1, 0, 2)) == 1

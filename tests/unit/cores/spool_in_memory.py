@@ -285,6 +285,8 @@ class SpoolInMemory:
                 for place in self.given_out
                 if place.partition_id == partition_id and first <= place.sequence < end
             }
+        for partition_id in commit.job.partition_purges:
+            self.promised = {place: each for place, each in self.promised.items() if place.partition_id != partition_id}
 
     def _withdraw(self, publication: Publication) -> None:
         self.refused.append(publication)
