@@ -180,10 +180,11 @@ class LedgerState:
             return NO_KEY
         segment = self.segments.at_or_after(sequence)
         assert segment is not None, "what was delivered is in a segment"
-        if segment.batch is not None:  # else its consumer was away since the start of the node
-            headers = segment.batch.headers_of(sequence - segment.first)
-            if headers is not None and headers.key_hash >= 0:
-                return headers.key_hash
+        if segment.batch is None:
+            return EVERYTHING  # it lies in a page, and its key with it
+        headers = segment.batch.headers_of(sequence - segment.first)
+        if headers is not None and headers.key_hash >= 0:
+            return headers.key_hash
         return EVERYTHING if order == ORDER_OF_ALL else NO_KEY
 
     # --- what goes ---

@@ -127,3 +127,21 @@ class RescaleMachine(RuleBasedStateMachine):
 
 RescaleMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
 TestRescale = RescaleMachine.TestCase
+
+
+def test_a_failed_message_that_lies_in_a_page_is_not_overtaken_by_its_key() -> None:
+    """What a consumer holds may be written to a page meanwhile: then nobody knows its key, and all wait behind it."""
+    queue = MovingQueue(1, redelivery_delay_ms=DELAY_MS)
+    queue.joins("c1")
+    queue.publishes(["f"])
+    queue.commits()
+    assert queue.delivers() == 1
+    queue.publishes(["f"])
+    queue.spool.page_out(queue.ids[0], page_bytes=8, bytes_to_free=100_000)
+    queue.commits()
+    for flow_id in list(queue.flows):
+        queue.leaves(flow_id)
+    queue.joins("c2")
+    assert queue.delivers() == 0
+    queue.passes(DELAY_MS)
+    assert queue.delivers() == 2
