@@ -150,6 +150,7 @@ class BindFlow:
     user: str  # as authentication found it; empty: anonymous
     address: Address
     window: CreditWindow[Address]
+    protocol: str = "mqtt"
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.

@@ -135,6 +135,7 @@ class QueueActor(LoopActor):
             address=message.address,
             window=message.window,
             bound_order=flow_id,
+            protocol=message.protocol,
         )
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))

@@ -45,7 +45,7 @@ from messaging.permissions import denial, permits
 from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
 from messaging.recovery import StoredPartition
-from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, syntax_of
+from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, queue_topic_filter, syntax_of
 from storage.interface import TableWrite
 
 ANONYMOUS_PREFIX = "#anonymous/"
@@ -360,7 +360,9 @@ class QueueDirectory(LoopActor):
 
     def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
         filters, exceptions = topics_of(handle.definition)
-        if filters or handle.kind in (NAMED, TEMPORARY):
+        if handle.kind in (NAMED, TEMPORARY):
+            filters.append(queue_topic_filter(handle.name))
+        if filters:
             asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions))
             asked.then(lambda _: done())
         else:

@@ -36,7 +36,7 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         owned = core.access.partitions_of(flow_id)
         unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
         activity = ACTIVE_CONSUMER if owned else INACTIVE
-        flows.append(FlowOverview(flow_id, flow.client, "mqtt", flow.window.limit, unacked, activity, owned))
+        flows.append(FlowOverview(flow_id, flow.client, flow.protocol, flow.window.limit, unacked, activity, owned))
     for flow_id, browser in core.browsers.items():
         asked = browser.request
         seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]

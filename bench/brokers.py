@@ -34,6 +34,7 @@ READY_PATH: Final = "/health/ready"
 SLUICEGATE_SETTINGS: Final = (
     "listeners.mqtt.port=0",
     "listeners.mqtt_websocket.enabled=false",
+    "listeners.amqp.enabled=false",
     "listeners.mqtt.max_connections=100000",
     "admin.port=0",
 )

@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING
 from actors.cell import ActorCell
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
+from gateway.accounts import make_authenticator
 from gateway.config import Config
-from gateway.config.listeners import Listener as ListenerConfig
-from gateway.config.listeners import TlsListener
+from gateway.listening import make_listener, start_listener
 from gateway.queue_kinds import session_queue
-from gateway.start_errors import CannotStart, cannot_listen
 from gateway.tree import SupervisorActor
-from protocols import scram
-from protocols.authentication import Authenticator
-from protocols.errors import TlsFilesRefused
 from protocols.listeners import Listener
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.connection_actor import MqttConnectionActor
@@ -22,15 +18,15 @@ from protocols.mqtt.directory import SessionDirectory
 from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.messages import RestoreSessions
 from protocols.mqtt.services import MqttCounters, MqttServices
-from protocols.tls import ClientCertificates, TlsFiles
-from protocols.transports import Connection, ConnectionFactory
-from protocols.websocket import WebSocketSettings, over_websocket
+from protocols.transports import Connection
 
 if TYPE_CHECKING:
     from gateway.node import Node
 
 TICK_MS = 500  # how often keep alive and connect timeouts are looked at; both are in whole seconds
 SCHEMES = {"mqtt": "mqtt", "mqtt_tls": "mqtts", "mqtt_websocket": "ws", "mqtt_websocket_tls": "wss"}
+# In our order of preference: 3.1 clients knew the second name only [MQTT 6.0.0-3] [MQTT 6.0.0-4].
+SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
 
@@ -56,14 +52,18 @@ class MqttFront:
     async def start(self) -> None:
         """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
         for name, config in self._node.config.listeners.enabled().items():
-            try:
-                listener = self._make_listener(name, config)
-                await listener.start()
-            except OSError as error:
-                raise cannot_listen(f"listeners.{name}", config.host, config.port, error) from None
-            except TlsFilesRefused as refusal:
-                raise CannotStart(f"listeners.{name}: {refusal}") from None
-            self._listeners[name] = listener
+            if name in SCHEMES:
+                listener = make_listener(
+                    name,
+                    config,
+                    self._connect,
+                    surroundings=self._node.surroundings,
+                    alpn="mqtt",
+                    subprotocols=SUBPROTOCOLS,
+                    message_bytes_max=self._node.config.mqtt.maximum_packet_size,
+                )
+                await start_listener(listener, config)
+                self._listeners[name] = listener
         self._tick()
 
     async def stop(self, *, within_s: float) -> None:
@@ -158,51 +158,17 @@ class MqttFront:
         self.look_at_the_clock()
         self._ticker = self._node.runtime.after(TICK_MS, self._tick)
 
-    def _make_listener(self, name: str, config: ListenerConfig) -> Listener:
-        connect: ConnectionFactory = self._connect
-        path = getattr(config, "path", None)
-        if path is not None:
-            connect = over_websocket(
-                connect, WebSocketSettings(path=path, message_bytes_max=self._node.config.mqtt.maximum_packet_size)
-            )
-        tls: TlsFiles | None = None
-        if isinstance(config, TlsListener):
-            assert config.certificate is not None, "checked with the configuration"
-            assert config.key is not None, "checked with the configuration"
-            tls = TlsFiles(
-                certificate=config.certificate,
-                private_key=config.key,
-                client_authorities=config.client_ca,
-                client_certificates=(
-                    ClientCertificates.IGNORED if config.client_ca is None else ClientCertificates.REQUIRED
-                ),
-                alpn=("mqtt",) if path is None else ("http/1.1",),
-            )
-        return self._node.surroundings.listener(
-            name=name,
-            host=config.host,
-            port=config.port,
-            connect=connect,
-            tls=tls,
-            connections_max=config.max_connections,
-        )
-
     def _make_services(self) -> MqttServices:
         node = self._node
         config: Config = node.config
         mqtt = config.mqtt
-        anonymous = [
-            name
-            for name, listener in config.listeners.enabled().items()
-            if config.authentication.anonymous_allowed_on(listener.host)
-        ]
         return MqttServices(
             runtime=node.runtime,
             space=node.space,
             router=node.router,
             queues=node.queues,
             spool=node.spool.inbox,
-            authenticator=self._make_authenticator(config, frozenset(anonymous)),
+            authenticator=make_authenticator(config, node.runtime.rng),
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,
@@ -221,15 +187,6 @@ class MqttFront:
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
             session_queue=session_queue,
-        )
-
-    def _make_authenticator(self, config: Config, anonymous_listeners: frozenset[str]) -> Authenticator:
-        secrets = {user.name: user.secret() for user in config.authentication.users}
-        return Authenticator(
-            secrets=secrets,
-            anonymous_listeners=anonymous_listeners,
-            mechanisms={scram.NAME: scram.ScramSha256(secrets, self._node.runtime.rng.randbytes)},
-            scram_matches=scram.password_matches,
         )
 
     def _spawn_directory(self) -> ActorCell:

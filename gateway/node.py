@@ -36,6 +36,7 @@ from actors.staging import StagingActor, StagingServices
 from actors.staging_rows import find_staging
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
+from gateway.amqp_front import AmqpFront
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.following import Following
@@ -115,6 +116,7 @@ class Node:
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
         self.mqtt = MqttFront(self)
+        self.amqp = AmqpFront(self)
         self.admin: AdminServer | None = None
 
     # --- start ---
@@ -135,6 +137,7 @@ class Node:
         if self.config.admin.enabled:
             await self._open_admin()
         await self.mqtt.start()
+        await self.amqp.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -166,11 +169,12 @@ class Node:
             )
         )
         self.mqtt.reload()
+        self.amqp.reload()
 
     def endpoints(self) -> list[str]:
         """Return a URL for each open port."""
         admin = [] if self.admin is None else [f"http://{self.config.admin.host}:{self.admin.port}"]
-        return self.mqtt.endpoints() + admin
+        return self.mqtt.endpoints() + self.amqp.endpoints() + admin
 
     # --- stop ---
 
@@ -180,6 +184,7 @@ class Node:
         self.queues.inbox.post(KeepQueues())
         await self.mqtt.stop(within_s=STOP_S)
         self.following.end()
+        await self.amqp.stop(within_s=STOP_S)
         if self.admin is not None:
             await self.admin.stop()
         await self._spool_is_idle()

@@ -1,9 +1,9 @@
 """A node's samples, one for each row of `gateway.metrics.METRICS` that has a value."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from actors.cell import ActorOverview
+from actors.cell import ActorCell, ActorOverview
 from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
@@ -14,12 +14,14 @@ from gateway.reader_views import cursor_view
 from gateway.views import Sample
 from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from protocols.amqp.services import AmqpCounters
+from protocols.listeners import Listener
+from protocols.mqtt.services import MqttCounters
 
 if TYPE_CHECKING:
     from gateway.node import Node
 
 SESSIONS_LABEL = "#sessions"  # the broker's own queues are as many as clients: they are shown as one
-PROTOCOL = "mqtt"
 
 
 def samples_of(
@@ -44,21 +46,8 @@ def samples_of(
 
 
 def _front(node: "Node") -> Iterator[Sample]:
-    counters = node.mqtt.counters
-    yield Sample("sluicegate_connections", len(node.mqtt.connections.children or {}), (PROTOCOL,))
-    yield Sample("sluicegate_connections_opened_total", counters.connected, (PROTOCOL,))
-    for reason, count in counters.refused.items():
-        yield Sample("sluicegate_connections_refused_total", count, (PROTOCOL, reason))
-    over_limit = sum(listener.refused_count for listener in node.mqtt.listeners.values())
-    yield Sample("sluicegate_connections_refused_total", over_limit, (PROTOCOL, "max_connections"))
-    handshakes = sum(listener.handshake_failed_count for listener in node.mqtt.listeners.values())
-    yield Sample("sluicegate_connections_refused_total", handshakes, (PROTOCOL, "tls_handshake_failed"))
-    for reason, count in counters.violated.items():
-        yield Sample("sluicegate_connections_failed_total", count, (PROTOCOL, reason))
-    yield Sample("sluicegate_messages_received_total", counters.messages_received, (PROTOCOL,))
-    yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (PROTOCOL,))
-    yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (PROTOCOL,))
-    yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (PROTOCOL,))
+    yield from _protocol("mqtt", node.mqtt.counters, node.mqtt.connections, node.mqtt.listeners)
+    yield from _protocol("amqp", node.amqp.counters, node.amqp.connections, node.amqp.listeners)
     connections = node.mqtt.open_connections()
     slow = [each for each in connections if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))
@@ -69,6 +58,25 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
     yield Sample("sluicegate_subscriptions", node.space.subscriptions_count)
     yield Sample("sluicegate_retained_messages", node.space.retained.count)
+
+
+def _protocol(
+    name: str, counters: MqttCounters | AmqpCounters, connections: ActorCell, listeners: Mapping[str, Listener]
+) -> Iterator[Sample]:
+    yield Sample("sluicegate_connections", len(connections.children or {}), (name,))
+    yield Sample("sluicegate_connections_opened_total", counters.connected, (name,))
+    for reason, count in counters.refused.items():
+        yield Sample("sluicegate_connections_refused_total", count, (name, reason))
+    over_limit = sum(listener.refused_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", over_limit, (name, "max_connections"))
+    handshakes = sum(listener.handshake_failed_count for listener in listeners.values())
+    yield Sample("sluicegate_connections_refused_total", handshakes, (name, "tls_handshake_failed"))
+    for reason, count in counters.violated.items():
+        yield Sample("sluicegate_connections_failed_total", count, (name, reason))
+    yield Sample("sluicegate_messages_received_total", counters.messages_received, (name,))
+    yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (name,))
+    yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (name,))
+    yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (name,))
 
 
 def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:

@@ -1,4 +1,4 @@
-"""How the broker's own queues are declared: those of MQTT sessions, and those of shared subscriptions."""
+"""How the broker's own queues are declared: of MQTT sessions, shared subscriptions, AMQP subscriptions."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,6 +23,11 @@ def session_queue(name: str, durable: bool) -> QueueDefinition:
 def group_queue(name: str, durable: bool) -> QueueDefinition:
     """Return the definition of a shared subscription's queue."""
     return QueueDefinition(_config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE))
+
+
+def subscription_queue(name: str, topic: str, durable: bool) -> QueueDefinition:
+    """Return the definition of the queue behind an AMQP subscription to a topic."""
+    return QueueDefinition(_config(name, EXCLUSIVE) if durable else _temporary(name, EXCLUSIVE), (topic,))
 
 
 def _config(name: str, access_type: str) -> QueueConfig:

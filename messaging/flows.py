@@ -12,7 +12,7 @@ from messaging.ranges import RangeSet
 class Flow:
     """One consumer on one queue, whatever its protocol: an MQTT subscription, an AMQP link, a BIND, a long poll."""
 
-    __slots__ = ("address", "bound_order", "client", "flow_id", "holdings", "queue_name", "window")
+    __slots__ = ("address", "bound_order", "client", "flow_id", "holdings", "protocol", "queue_name", "window")
 
     def __init__(
         self,
@@ -23,6 +23,7 @@ class Flow:
         address: Address,
         window: CreditWindow[Address],
         bound_order: int,
+        protocol: str = "mqtt",
     ) -> None:
         self.flow_id = flow_id  # unique on this node
         self.queue_name = queue_name
@@ -30,6 +31,7 @@ class Flow:
         self.address = address  # where deliveries and flow states go
         self.window = window
         self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
+        self.protocol = protocol  # that the consumer speaks
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
 
     def unacked_count(self) -> int:

@@ -14,6 +14,7 @@ PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
 
 NATIVE_NONE: Final = 0
 NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
+NATIVE_AMQP: Final = 2  # what an AMQP message had around its payload; see protocols.amqp.message_in
 
 UserPropertyValue = str | bytes | int | float | bool | None
 

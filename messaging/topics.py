@@ -97,6 +97,17 @@ class TopicFilter:
         return f"TopicFilter({self.text!r}, {self.syntax.value})"
 
 
+def queue_topic(name: str) -> str:
+    """Return the topic that leads to one queue: what is published on it goes there, and its consumers see it."""
+    return _QUEUE + name
+
+
+def queue_topic_filter(name: str) -> TopicFilter:
+    """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
+    text = queue_topic(name)
+    return TopicFilter(text, Syntax.MQTT, tuple([Level(LITERAL, level) for level in text.split("/")]))
+
+
 class SharedFilter(NamedTuple):
     """A shared subscription. Its group is the pair: another name, or another filter, is another group."""
 

@@ -35,6 +35,8 @@ SECTIONS: Final = {
     "mqtts": "mqtt_tls",
     "ws": "mqtt_websocket",
     "wss": "mqtt_websocket_tls",
+    "amqp": "amqp",
+    "amqps": "amqp_tls",
     "http": "admin",
 }
 
@@ -62,6 +64,14 @@ class GatewayProcess:
     @property
     def mqtt_port(self) -> int:
         return self.ports["mqtt"]
+
+    @property
+    def amqp_port(self) -> int:
+        return self.ports["amqp"]
+
+    @property
+    def amqps_port(self) -> int:
+        return self.ports["amqps"]
 
     @property
     def tls_port(self) -> int:

@@ -25,7 +25,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Listener(Section):
-    """A socket for plain MQTT."""
+    """A socket for clients."""
 
     enabled: bool = True
     host: Host = LOOPBACK
@@ -34,7 +34,7 @@ class Listener(Section):
 
 
 class TlsListener(Listener):
-    """A socket for MQTT in TLS. With `client_ca`, clients must show a certificate it signed."""
+    """A socket for clients in TLS. With `client_ca`, clients must show a certificate it signed."""
 
     enabled: bool = False
     port: Port = 8883
@@ -71,6 +71,26 @@ class WebSocketTlsListener(TlsListener):
     path: WebSocketPath = "/mqtt"
 
 
+class AmqpListener(Listener):
+    """A socket for plain AMQP 1.0."""
+
+    port: Port = 5672
+
+
+class AmqpTlsListener(TlsListener):
+    """A socket for AMQP 1.0 in TLS. With `client_ca`, clients must show a certificate it signed: SASL EXTERNAL."""
+
+    port: Port = 5671
+
+
+class AmqpWebSocketListener(Listener):
+    """A socket for AMQP 1.0 in WebSocket frames, under the subprotocol `amqp`."""
+
+    enabled: bool = False
+    port: Port = 8010
+    path: WebSocketPath = "/amqp"
+
+
 class Listeners(Section):
     """Every socket for clients."""
 
@@ -78,6 +98,9 @@ class Listeners(Section):
     mqtt_tls: TlsListener = TlsListener()
     mqtt_websocket: WebSocketListener = WebSocketListener()
     mqtt_websocket_tls: WebSocketTlsListener = WebSocketTlsListener()
+    amqp: AmqpListener = AmqpListener()
+    amqp_tls: AmqpTlsListener = AmqpTlsListener()
+    amqp_websocket: AmqpWebSocketListener = AmqpWebSocketListener()
 
     def by_name(self) -> dict[str, Listener]:
         """Return the listeners under their section names."""
@@ -86,6 +109,9 @@ class Listeners(Section):
             "mqtt_tls": self.mqtt_tls,
             "mqtt_websocket": self.mqtt_websocket,
             "mqtt_websocket_tls": self.mqtt_websocket_tls,
+            "amqp": self.amqp,
+            "amqp_tls": self.amqp_tls,
+            "amqp_websocket": self.amqp_websocket,
         }
 
     def enabled(self) -> dict[str, Listener]:

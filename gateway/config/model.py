@@ -9,6 +9,7 @@ from gateway.config.listeners import Listeners
 from gateway.config.section import Section
 from gateway.config.sections import (
     Admin,
+    Amqp,
     Backpressure,
     Data,
     Events,
@@ -32,6 +33,7 @@ class Config(Section):
     listeners: Listeners = Listeners()
     admin: Admin = Admin()
     mqtt: Mqtt = Mqtt()
+    amqp: Amqp = Amqp()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()

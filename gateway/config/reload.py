@@ -8,6 +8,7 @@ from gateway.config.model import Config
 
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
+    "amqp",  # for the next connection
     "authentication",  # for the next CONNECT; open connections stay
     "backpressure",
     "events",
@@ -15,6 +16,9 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "listeners.mqtt_tls.max_connections",
     "listeners.mqtt_websocket.max_connections",
     "listeners.mqtt_websocket_tls.max_connections",
+    "listeners.amqp.max_connections",
+    "listeners.amqp_tls.max_connections",
+    "listeners.amqp_websocket.max_connections",
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "queues.declared",  # new ones are created; none is changed or deleted

@@ -81,6 +81,25 @@ def _pair(given: str) -> str:
 Pair = Annotated[str, AfterValidator(_pair)]
 
 
+class Amqp(Section):
+    """Limits and choices of AMQP 1.0."""
+
+    connect_timeout_s: int = Field(
+        default=10, ge=1, le=600, description="for each step before open: protocol header, SASL, open"
+    )
+    max_frame_size: Size = Field(default=64 * KIB, ge=4 * KIB, le=MIB, description="largest frame a client may send")
+    max_message_size: Size = Field(
+        default=30 * MIB, ge=KIB, le=GIB, description="largest message a client may send, over all its frames"
+    )
+    channel_max: int = Field(default=255, ge=0, le=65535, description="highest channel: one less than the sessions")
+    handle_max: int = Field(default=1023, ge=0, le=65535, description="highest handle: one less than a session's links")
+    link_credit: int = Field(default=1000, ge=1, le=65535, description="messages a sender may have in flight to us")
+    idle_timeout_s: int = Field(default=60, ge=0, le=3600, description="silence that ends a connection; 0: none does")
+    allow_plain_without_tls: bool = Field(
+        default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
+    )
+
+
 class Spool(Section):
     """The store of guaranteed messages."""
 

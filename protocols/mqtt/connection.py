@@ -33,7 +33,7 @@ from protocols.mqtt.events import (
     UnsubscribeReceived,
 )
 from protocols.mqtt.first_bytes import PUBREL
-from protocols.mqtt.flow_control import ReadingGate, WritingWatch
+from protocols.mqtt.flow_control import WritingWatch
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.publishing import PublishRefused
 from protocols.mqtt.reason_codes import (
@@ -47,6 +47,7 @@ from protocols.mqtt.services import MqttServices
 from protocols.mqtt.session import Session
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.will import Will
+from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.mqtt")

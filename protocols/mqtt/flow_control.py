@@ -1,8 +1,6 @@
-"""When one client is not read from, and what becomes of it when it does not read.
+"""What becomes of a client that does not read what it is sent: it holds up its publishers for a while, then nobody.
 
-A publisher stops being read while a destination it feeds is over its high mark, while a request of it waits for another
-actor, or while too many of its publishes are unanswered. A client that does not read what it is sent holds up its
-publishers for a while, and then nobody.
+When a client is not read from is in `protocols.reading_gate`.
 """
 
 from collections.abc import Callable
@@ -14,66 +12,9 @@ from messaging.pressure import Pressure
 from protocols.mqtt.services import MqttServices
 from protocols.transports import ByteTransport
 
-UNANSWERED_MAX: Final = 20_000  # publishes of a 3.x client, which has no Receive Maximum to keep to
 BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
 CONNECTION_HIGH_BYTES: Final = 256 * 1024  # unread by the client; the transport's own high mark
 CONNECTION_LOW_BYTES: Final = 64 * 1024
-
-
-class ReadingGate:
-    """Whether bytes are taken from one client."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._transport: ByteTransport | None = None
-        self._waits_for: list[Pressure] = []
-        self._busy = False  # a request is being carried out
-        self._too_many_unanswered = False
-        self.stopped = False  # the client is not read from
-
-    def attach(self, transport: ByteTransport | None) -> None:
-        """Take the transport, or let go of it."""
-        self._transport = transport
-
-    def busy(self, busy: bool) -> None:
-        """Note that a request is being carried out, or is done."""
-        self._busy = busy
-        self._decide()
-
-    def published(self, pressures: list[Pressure], unanswered_count: int) -> None:
-        """Note what a publish ran into. Empties the list."""
-        for pressure in pressures:
-            if pressure.over and pressure not in self._waits_for:
-                pressure.wait(self._address)
-                self._waits_for.append(pressure)
-        pressures.clear()
-        self.answered(unanswered_count)
-
-    def answered(self, unanswered_count: int) -> None:
-        """Note how many publishes wait for an answer."""
-        self._too_many_unanswered = unanswered_count > UNANSWERED_MAX
-        self._decide()
-
-    def resume(self) -> None:
-        """A destination can take more, or is waited for no longer."""
-        self._waits_for = [pressure for pressure in self._waits_for if pressure.over]
-        self._decide()
-
-    def waits_for_a_destination(self) -> bool:
-        """Return whether the client is not read from because somebody else is slow."""
-        return len(self._waits_for) > 0
-
-    def _decide(self) -> None:
-        stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
-        if stop == self.stopped:
-            return
-        self.stopped = stop
-        transport = self._transport
-        if stop:
-            if transport is not None:
-                transport.pause_reading()
-        elif transport is not None:
-            transport.resume_reading()
 
 
 class WritingWatch:

@@ -1,0 +1,331 @@
+"""One AMQP connection: a client's transport and engine, and both directions of its messages, brought together.
+
+It holds no rule of AMQP: the engine speaks the protocol, `sasl` lets clients in, `attaching` carries out what needs
+other actors, `publishing` and `consuming` are the two directions of the data path. Its actor is in `connection_actor`.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from actors.cell import ActorCell
+from actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from actors.messages import FlowGone, FlowState
+from actors.publishing import Publisher
+from protocols.amqp import conditions
+from protocols.amqp.attaching import attach_consumer, attach_publisher, destination_of_message, end_consumer
+from protocols.amqp.consuming import ConsumingSide
+from protocols.amqp.engine import AmqpEngine
+from protocols.amqp.events import (
+    AmqpEvent,
+    AttachReceived,
+    CloseReceived,
+    CreditReceived,
+    DeliveriesReceived,
+    DispositionReceived,
+    LinkDetached,
+    OpenReceived,
+    PeerViolated,
+    SaslInitReceived,
+    SaslResponseReceived,
+    SessionEnded,
+)
+from protocols.amqp.link import IncomingLink, OutgoingLink
+from protocols.amqp.outcomes import AmqpError
+from protocols.amqp.performatives import Open
+from protocols.amqp.publishing import PublishingSide
+from protocols.amqp.sasl import ANONYMOUS_NAME, SaslDialogue
+from protocols.amqp.services import AmqpServices
+from protocols.amqp.session import Session
+from protocols.amqp.values import AmqpMap, Symbol
+from protocols.reading_gate import ReadingGate
+from protocols.transports import ByteTransport, PeerInfo
+
+log = logging.getLogger("sluicegate.amqp")
+
+CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY"]
+
+
+class AmqpConnection:
+    """One AMQP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
+
+    def __init__(self, cell: ActorCell, *, services: AmqpServices) -> None:
+        self.cell = cell
+        self.runtime = cell.runtime
+        self.services = services
+        self.peer: PeerInfo | None = None
+        self.client = ""  # the container id, from open on
+        self.user = ""  # empty: anonymous
+        self.sasl = SaslDialogue(self)
+        # Made anew when the transport is there: what is offered to the client depends on it.
+        self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
+        self.gate = ReadingGate(cell.inbox)
+        self.consuming = ConsumingSide(self.engine.sessions)
+        self.publishing = self._publishing_side()
+        self._clock = cell.runtime.clock
+        self._counters = services.counters
+        self._transport: ByteTransport | None = None
+        self._flush_asked = False
+        self._is_released = False
+
+    def _publishing_side(self) -> PublishingSide:
+        services = self.services
+        return PublishingSide(
+            sessions=self.engine.sessions,
+            publisher=Publisher(
+                space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.runtime.rng
+            ),
+            client=self.client,
+            credit=services.limits.link_credit,
+            find=destination_of_message,
+        )
+
+    # --- the transport ---
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        """Begin: the transport is ready."""
+        self._transport = transport
+        self.gate.attach(transport)
+        self.peer = peer
+        self._counters.connected += 1
+        mechanisms = self.sasl.offered()
+        self.engine = AmqpEngine(
+            self.services.limits,
+            self._clock.now_ms(),
+            container_id=self.services.container_id,
+            mechanisms=mechanisms,
+            allows_bare=ANONYMOUS_NAME in mechanisms,
+        )
+        self.consuming = ConsumingSide(self.engine.sessions)
+        self.publishing = self._publishing_side()
+
+    def received(self, data: bytes) -> None:
+        """Handle bytes of the client."""
+        self._counters.bytes_received += len(data)
+        self._handle(self.engine.feed(data, self._clock.now_ms()))
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: heartbeats, silence, handshakes that take too long."""
+        if self.gate.stopped:
+            self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
+        self._handle(self.engine.tick(now_ms))
+
+    def closed(self, error: Exception | None) -> None:
+        """The transport is gone."""
+        self._transport = None
+        self.gate.attach(None)
+        self._release()
+        self.cell.stop()
+
+    def writing_paused(self) -> None:
+        """The client reads slower than we write."""
+        self.consuming.hold_back(True)
+
+    def writing_resumed(self) -> None:
+        """The client has caught up."""
+        self.consuming.hold_back(False)
+
+    def ask_flush(self) -> None:
+        """Write what the engine has to say at the end of this turn."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self.runtime.dispatcher.at_turn_end(self)
+
+    def flush(self) -> None:
+        """Write, once for everything of this turn."""
+        self._flush_asked = False
+        pieces = self.engine.take()
+        transport = self._transport
+        if transport is not None and pieces:
+            data = b"".join(pieces)
+            self._counters.bytes_sent += len(data)
+            self.engine.wrote(self._clock.now_ms())
+            transport.write(data)
+
+    # --- events of the engine ---
+
+    def _handle(self, events: list[AmqpEvent]) -> None:
+        for event in events:
+            if isinstance(event, DeliveriesReceived):
+                self._publish(event)
+            elif isinstance(event, DispositionReceived):
+                if event.disposition.is_receiver:
+                    self.consuming.disposition(event.session, event.disposition)
+            elif isinstance(event, CreditReceived):
+                self._credit(event.link)
+            else:
+                self._handle_rare(event)
+        if self.engine.has_output:
+            self.ask_flush()
+
+    def _handle_rare(self, event: AmqpEvent) -> None:
+        if isinstance(event, AttachReceived):
+            link = event.link
+            if isinstance(link, IncomingLink):
+                self._carry_out(attach_publisher(self, event.session, link))
+            else:
+                self._carry_out(attach_consumer(self, event.session, link))
+        elif isinstance(event, LinkDetached):
+            self._detached(event.link, closed=event.closed)
+        elif isinstance(event, SessionEnded):
+            self._session_ended(event.session)
+        elif isinstance(event, OpenReceived):
+            self._open(event.peer)
+        elif isinstance(event, SaslInitReceived):
+            self._carry_out(self.sasl.begin(event))
+        elif isinstance(event, SaslResponseReceived):
+            self.sasl.step(event.response)
+        elif isinstance(event, CloseReceived):
+            self._close_transport()
+        else:
+            assert isinstance(event, PeerViolated)
+            self._violated(event)
+
+    def _publish(self, event: DeliveriesReceived) -> None:
+        self._counters.messages_received += len(event.delivery_ids)
+        self.publishing.publish(event, self._clock.wall_ms())
+        self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+
+    def _credit(self, link: OutgoingLink) -> None:
+        consuming = self.consuming.by_link.get(link)
+        if consuming is not None:  # else its attach is not answered yet; the credit is looked at then
+            self.consuming.credit(consuming)
+
+    def _open(self, peer: Open) -> None:
+        self.client = peer.container_id
+        self.publishing = self._publishing_side()
+        properties = AmqpMap([(Symbol("product"), "sluicegate"), (Symbol("version"), self.services.version)])
+        self.engine.open(Open(self.services.container_id, offered=CAPABILITIES, properties=properties))
+
+    def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
+        if isinstance(link, IncomingLink):
+            self.publishing.detached(link)
+            return
+        consuming = self.consuming.by_link.get(link)
+        if consuming is not None:
+            end_consumer(self, consuming, closed=closed)
+
+    def _session_ended(self, session: Session) -> None:
+        for link in list(self.publishing.links):
+            if self.publishing.links[link].session is session:
+                self.publishing.detached(link)
+        for consuming in list(self.consuming.by_link.values()):
+            if consuming.session is session:
+                end_consumer(self, consuming, closed=False)
+        self.consuming.forget_session(session)
+
+    def _violated(self, event: PeerViolated) -> None:
+        self._counters.count(self._counters.violated, event.condition or "handshake")
+        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), event.condition, event.text)
+        self._close_transport()
+
+    # --- who it is ---
+
+    def authenticated(self, user: str) -> None:
+        """Note who the client is."""
+        self.user = user
+
+    def refuse(self, why: str) -> None:
+        """Count and log that somebody is not let in. The client does not hear why."""
+        self._counters.count(self._counters.refused, "not_authorized")
+        log.info("client at %s is not let in: %s", self.peer_name(), why)
+
+    def challenge(self, data: bytes) -> None:
+        """Send a SASL challenge, and go on with what came meanwhile."""
+        self._handle(self.engine.sasl_challenge(data, self._clock.now_ms()))
+
+    def sasl_outcome(self, code: int, data: bytes | None) -> None:
+        """End SASL, and go on with what came meanwhile."""
+        self._handle(self.engine.sasl_outcome(code, data, self._clock.now_ms()))
+
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return "?" if self.peer is None else f"{self.peer.host}:{self.peer.port}"
+
+    # --- requests to other actors ---
+
+    def _carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        task = self.runtime.loop.create_task(request)
+        self.runtime.keep(task)
+        task.add_done_callback(self._carried_out)
+
+    def _carried_out(self, task: Any) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a request of client %s failed", self.peer_name(), exc_info=error)
+            self.end(AmqpError(conditions.INTERNAL_ERROR, "a fault of this broker; its log says more"))
+        if self.engine.has_output:
+            self.ask_flush()
+
+    # --- messages of other actors ---
+
+    def receive(self, message: Any) -> Any:
+        """Handle deliveries, confirmations, or a word of another actor."""
+        if isinstance(message, Deliveries):
+            before = self.consuming.sent_count
+            self.consuming.deliver(message, self._clock.wall_ms())
+            self._counters.messages_sent += self.consuming.sent_count - before
+        elif isinstance(message, Confirmed):
+            self.publishing.confirmed(message.token)
+            self.gate.answered(self.publishing.unanswered_count)
+        elif isinstance(message, Refused):
+            self.publishing.confirmed(message.token, message.reason)
+            self.gate.answered(self.publishing.unanswered_count)
+        elif isinstance(message, Resume):
+            self.gate.resume()
+        elif isinstance(message, FlowGone):
+            self._flow_gone(message)
+        else:
+            assert isinstance(message, FlowState)
+        return None
+
+    def drained(self) -> None:
+        """Have everything of this turn written at its end."""
+        if self.engine.has_output:
+            self.ask_flush()
+
+    def _flow_gone(self, message: FlowGone) -> None:
+        consuming = self.consuming.by_flow.get(message.flow_id)
+        if consuming is not None:
+            self.consuming.remove(consuming)
+            condition = conditions.DETACH_FORCED if message.may_return else conditions.RESOURCE_DELETED
+            self.detach(consuming.session, consuming.link, AmqpError(condition, message.reason))
+
+    def detach(self, session: Session, link: OutgoingLink, error: AmqpError) -> None:
+        """End a link by our own will."""
+        self.engine.sessions.detach(session, link, closed=True, error=error)
+        if self.engine.has_output:
+            self.ask_flush()
+
+    # --- the end ---
+
+    def end(self, error: AmqpError) -> None:
+        """Close the connection by our own will; the client's close, or the end of its patience, ends the transport."""
+        self.engine.close(error, self._clock.now_ms())
+        self.ask_flush()
+        self._release()
+
+    def shut_down(self) -> None:
+        """The node stops."""
+        self.end(AmqpError(conditions.CONNECTION_FORCED, "the broker shuts down"))
+        self._close_transport()
+
+    def _close_transport(self) -> None:
+        self._release()
+        self.flush()
+        if self._transport is not None:
+            self._transport.close_after_flush()
+
+    def _release(self) -> None:
+        """Let go of every link: what was delivered and not settled is delivered to somebody again."""
+        if not self._is_released:
+            self._is_released = True
+            for consuming in list(self.consuming.by_link.values()):
+                end_consumer(self, consuming, closed=False)
+            self.publishing.links.clear()
+
+    def fail(self) -> None:
+        """Our own mistake: the client gets its messages again over another connection."""
+        self._release()
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,262 @@
+"""The wire engine of one AMQP connection: bytes in, events out, bytes out. No socket, clock or actor.
+
+What it does by itself: protocol headers, frames, begin and end, handles, windows, credit, the order of ids, heartbeats
+and idle timeouts, echoes, and every violation at the scope the standard gives it. What it leaves to its owner: who is
+let in (`sasl_challenge`, `sasl_outcome`), what the connection is (`open`), and the verbs of `sessions`: what links
+lead to (`attach`, `refuse`, `detach`), the credit of senders (`grant`), messages (`send`) and their outcomes
+(`settle`).
+"""
+
+from typing import Final, final
+
+from protocols.amqp import conditions
+from protocols.amqp.decoding import decode, read_fields
+from protocols.amqp.errors import CONNECTION, DecodeError, PeerViolation
+from protocols.amqp.events import AmqpEvent, CloseReceived, OpenReceived, PeerViolated
+from protocols.amqp.frames import AMQP_FRAME, HEARTBEAT, Frame, cut_frame, frame
+from protocols.amqp.handshake import DONE, REFUSED, Handshake
+from protocols.amqp.limits import IDLE_TIMEOUT_MS_MIN, MIN_MAX_FRAME_SIZE, AmqpLimits
+from protocols.amqp.outcomes import AmqpError
+from protocols.amqp.performatives import (
+    CLOSE,
+    OPEN,
+    PERFORMATIVES,
+    Open,
+    encode_ending,
+    performative_code,
+    read_ending,
+    read_open,
+)
+from protocols.amqp.sessions import Sessions
+from protocols.amqp.values import AmqpValue
+
+# How far the connection is.
+HANDSHAKE: Final = 0
+OPENING: Final = 1  # the peer's open is to come
+OPENED: Final = 2
+CLOSING: Final = 3  # we sent close; whatever comes before the peer's is dropped
+CLOSED: Final = 4
+
+BUFFERED_BYTES_MAX: Final = 262_144  # of a client that sends on while its credentials are checked
+FRAME_BYTES_OUT_MAX: Final = 1 << 20  # of what we send, whatever the peer takes: links take turns between frames
+CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our close
+
+
+@final
+class AmqpEngine:
+    """One connection. Its owner calls `feed`, `tick` and the verbs, and writes what `take` returns."""
+
+    def __init__(
+        self, limits: AmqpLimits, now_ms: int, *, container_id: str, mechanisms: list[str], allows_bare: bool
+    ) -> None:
+        self.state = HANDSHAKE
+        self._limits = limits
+        self._container_id = container_id  # ours
+        self._handshake = Handshake(mechanisms, allows_bare=allows_bare)
+        self._out: list[bytes] = []
+        self.sessions = Sessions(limits, self._out)
+        self._rest = b""  # of the last feed: an unfinished frame, or what waits for an answer
+        self._has_opened = False  # our open is written
+        self._received_ms = now_ms
+        self._sent_ms = now_ms
+        self._began_ms = now_ms  # of the step that has a timeout
+        self._heartbeat_ms = 0  # silence after which we send something; 0: never
+        self._close_deadline_ms = 0
+
+    # --- the three verbs of every engine ---
+
+    def feed(self, data: bytes, now_ms: int) -> list[AmqpEvent]:
+        """Return what the peer said, in wire order. A violation is answered here, and is the last event."""
+        self._received_ms = now_ms
+        if self.state == CLOSED:
+            return []
+        events: list[AmqpEvent] = []
+        self._rest = self._rest + data if self._rest else data
+        self._read_on(events, now_ms)
+        return events
+
+    def take(self) -> list[bytes]:
+        """Return the bytes to write, with the outcomes of this turn in as few dispositions as they need."""
+        if self.sessions.has_output:
+            self.sessions.write_dispositions()
+        pieces = self._out[:]
+        self._out.clear()
+        return pieces
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self._out) or self.sessions.has_output
+
+    def tick(self, now_ms: int) -> list[AmqpEvent]:
+        """Bring time: heartbeats, silence, and steps that take too long."""
+        events: list[AmqpEvent] = []
+        if self.state in (HANDSHAKE, OPENING):
+            if now_ms - self._began_ms > self._limits.connect_timeout_ms:
+                self._end_by_violation("", "the handshake took too long", now_ms, events)
+        elif self.state == CLOSING:
+            if now_ms >= self._close_deadline_ms:
+                self.state = CLOSED
+                events.append(CloseReceived(None))
+        elif self.state == OPENED:
+            silence_max_ms = self._limits.idle_timeout_ms
+            if silence_max_ms and now_ms - self._received_ms > silence_max_ms:
+                text = f"idle timeout: nothing received for {now_ms - self._received_ms} ms"
+                self._end_by_violation(conditions.RESOURCE_LIMIT_EXCEEDED, text, now_ms, events)
+            elif self._heartbeat_ms and now_ms - self._sent_ms >= self._heartbeat_ms:
+                self._out.append(HEARTBEAT)
+                self._sent_ms = now_ms
+        return events
+
+    def alive(self, now_ms: int) -> None:
+        """Count the peer as heard: it cannot show that it is alive while we do not read from it."""
+        self._received_ms = now_ms
+
+    def wrote(self, now_ms: int) -> None:
+        """Note that bytes went out: the peer needs no heartbeat for a while."""
+        self._sent_ms = now_ms
+
+    # --- SASL ---
+
+    def sasl_challenge(self, data: bytes, now_ms: int) -> list[AmqpEvent]:
+        """Answer the client's last SASL frame with a challenge; return what it had sent on meanwhile."""
+        self._handshake.challenge(data, self._out)
+        return self._resume(now_ms)
+
+    def sasl_outcome(self, code: int, data: bytes | None, now_ms: int) -> list[AmqpEvent]:
+        """Answer the client's last SASL frame with an outcome; return what it had sent on meanwhile."""
+        self._handshake.outcome(code, data, self._out)
+        return self._resume(now_ms)
+
+    def _resume(self, now_ms: int) -> list[AmqpEvent]:
+        events: list[AmqpEvent] = []
+        self._began_ms = now_ms
+        self._read_on(events, now_ms)
+        return events
+
+    # --- the connection ---
+
+    def open(self, ours: Open) -> None:
+        """Answer the peer's open."""
+        assert not self._has_opened, "a connection is opened once"
+        ours.max_frame_size = self._limits.frame_bytes_max
+        ours.channel_max = self._limits.channel_max
+        # Half of what we bear: a peer that sends at the last moment is not cut off (2.4.5).
+        ours.idle_timeout_ms = self._limits.idle_timeout_ms // 2
+        self._has_opened = True
+        self._out.append(frame(0, ours.encode()))
+
+    def close(self, error: AmqpError | None, now_ms: int) -> None:
+        """Close the connection; the peer's close, or the end of its patience, brings CloseReceived."""
+        if self.state in (CLOSING, CLOSED):
+            return
+        if self.state == HANDSHAKE:
+            self.state = CLOSED
+            return
+        assert self._has_opened, "a close follows an open"
+        self.sessions.write_dispositions()
+        self._out.append(frame(0, encode_ending(CLOSE, error)))
+        self.state = CLOSING
+        self._close_deadline_ms = now_ms + CLOSE_TIMEOUT_MS
+
+    # --- reading ---
+
+    def _read_on(self, events: list[AmqpEvent], now_ms: int) -> None:
+        """Read what is there, up to where something is missing or an answer is due."""
+        try:
+            self._read(events)
+        except PeerViolation as violation:
+            self._end_by_violation(violation.condition, violation.text, now_ms, events)
+        except DecodeError as error:
+            self._end_by_violation(conditions.DECODE_ERROR, str(error), now_ms, events)
+
+    def _read(self, events: list[AmqpEvent]) -> None:
+        data = self._rest
+        pos = 0
+        if self.state == HANDSHAKE:
+            pos = self._handshake.feed(data, pos, self._out, events)
+            step = self._handshake.step
+            if step == DONE:
+                self.state = OPENING
+            elif step == REFUSED:
+                self.state = CLOSED
+                self._rest = b""
+                events.append(PeerViolated("", "the protocol header was refused"))
+                return
+            elif len(data) - pos > BUFFERED_BYTES_MAX:
+                text = f"more than {BUFFERED_BYTES_MAX} bytes before the handshake is over"
+                raise PeerViolation(CONNECTION, conditions.FRAMING_ERROR, text)
+        end = len(data)
+        frame_bytes_max = self._limits.frame_bytes_max
+        while self.state not in (HANDSHAKE, CLOSED):
+            cut = cut_frame(data, pos, end, frame_bytes_max)
+            if cut is None:
+                break
+            pos = cut.end
+            if cut.body_at != cut.end:  # else a heartbeat
+                self._receive(cut, data, events)
+        self._rest = data[pos:] if pos < end and self.state != CLOSED else b""
+
+    def _receive(self, cut: Frame, data: bytes, events: list[AmqpEvent]) -> None:
+        if cut.kind != AMQP_FRAME:
+            raise PeerViolation(CONNECTION, conditions.FRAMING_ERROR, "a SASL frame where SASL is over")
+        body_at = cut.body_at
+        if cut.end - body_at >= 4 and data[body_at] == 0x00 and data[body_at + 1] == 0x53:  # as everybody writes it
+            code = data[body_at + 2]
+            body_at += 3
+        else:
+            if data[body_at] != 0x00:
+                raise DecodeError("a frame without a performative")
+            descriptor: AmqpValue
+            descriptor, body_at = decode(data, body_at + 1, cut.end)
+            code = performative_code(descriptor)
+        if code not in PERFORMATIVES:
+            raise DecodeError(f"a frame with the unknown performative {code:#x}")
+        if self.state == CLOSING:
+            if code == CLOSE:
+                self.state = CLOSED
+                events.append(CloseReceived(None))
+        elif code == OPEN:
+            self._open_received(data, body_at, cut.end, events)
+        elif self.state == OPENING:
+            text = f"{PERFORMATIVES[code]} before open"
+            raise PeerViolation(CONNECTION, conditions.ILLEGAL_STATE, text)
+        elif code == CLOSE:
+            self._close_received(data, body_at, cut.end, events)
+        else:
+            self.sessions.receive(code, cut, data, body_at, events)
+
+    def _open_received(self, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
+        if self.state != OPENING:
+            raise PeerViolation(CONNECTION, conditions.ILLEGAL_STATE, "a second open")
+        peer = read_open(read_fields(data, body_at, end))
+        if peer.max_frame_size < MIN_MAX_FRAME_SIZE:
+            text = f"max-frame-size {peer.max_frame_size}; the smallest allowed is {MIN_MAX_FRAME_SIZE}"
+            raise PeerViolation(CONNECTION, conditions.INVALID_FIELD, text)
+        if 0 < peer.idle_timeout_ms < IDLE_TIMEOUT_MS_MIN:
+            text = f"idle-time-out {peer.idle_timeout_ms} ms; the shortest allowed is {IDLE_TIMEOUT_MS_MIN}"
+            raise PeerViolation(CONNECTION, conditions.NOT_ALLOWED, text)
+        self.sessions.frame_bytes_max = min(peer.max_frame_size, FRAME_BYTES_OUT_MAX)
+        self._heartbeat_ms = peer.idle_timeout_ms // 2
+        self.state = OPENED
+        events.append(OpenReceived(peer))
+
+    def _close_received(self, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
+        error = read_ending(read_fields(data, body_at, end))
+        self.sessions.write_dispositions()
+        if not self._has_opened:  # it did not wait for our answer
+            self.open(Open(self._container_id))
+        self._out.append(frame(0, encode_ending(CLOSE, None)))
+        self.state = CLOSED
+        events.append(CloseReceived(error))
+
+    def _end_by_violation(self, condition: str, text: str, now_ms: int, events: list[AmqpEvent]) -> None:
+        """Say why, if the peer is far enough to understand, and listen no more."""
+        if self.state in (OPENING, OPENED):
+            self.sessions.write_dispositions()
+            if not self._has_opened:  # a close alone, without an open, confuses clients (2.4.1)
+                self.open(Open(self._container_id))
+            self._out.append(frame(0, encode_ending(CLOSE, AmqpError(condition, text))))
+        self.state = CLOSED
+        self._rest = b""
+        events.append(PeerViolated(condition, text))

@@ -1,0 +1,76 @@
+"""The two kinds of links, as one side sees them (2.6): where the peer sends, and where we do.
+
+They hold counters and what is half done; which messages travel, and where to, is the connection's matter.
+"""
+
+from typing import Final, final
+
+from protocols.amqp.performatives import Attach
+from protocols.amqp.transfers import handle_bytes
+
+# How far a link is. The peer's attach makes it; ours answers; either side's detach ends it.
+PENDING: Final = 0  # the peer's attach waits for our answer
+ATTACHED: Final = 1
+DETACHING: Final = 2  # we detached; whatever comes before the peer's detach is dropped
+DETACHED: Final = 3
+
+SERIAL_MASK: Final = 0xFFFF_FFFF
+SERIAL_HALF: Final = 0x8000_0000
+
+
+def serial_difference(later: int, earlier: int) -> int:
+    """Return how far a serial number (RFC 1982) is ahead of another; negative when it is behind."""
+    difference = (later - earlier) & SERIAL_MASK
+    return difference if difference < SERIAL_HALF else difference - (1 << 32)
+
+
+@final
+class IncomingLink:
+    """A link on which the peer sends and we receive."""
+
+    def __init__(self, attach: Attach) -> None:
+        self.attach = attach  # as the peer sent it
+        self.name = attach.name
+        self.handle = attach.handle
+        self.state = PENDING
+        self.delivery_count = attach.initial_delivery_count & SERIAL_MASK
+        self.credit = 0  # deliveries the peer may still send
+        self.credit_overdrawn_max = 0  # of credit we took back: what crosses our flow on the way is not held against it
+        self.message_bytes_max = 0
+        # The delivery whose last frame has not come.
+        self.is_partial = False
+        self.partial: list[bytes] = []
+        self.partial_bytes = 0
+        self.partial_id = 0
+        self.partial_format = 0
+        self.partial_settled = False
+
+    def __repr__(self) -> str:
+        return f"IncomingLink({self.name!r}, credit={self.credit})"
+
+
+@final
+class OutgoingLink:
+    """A link on which we send and the peer receives."""
+
+    def __init__(self, attach: Attach) -> None:
+        self.attach = attach  # as the peer sent it
+        self.name = attach.name
+        self.handle = attach.handle
+        self.handle_bytes = handle_bytes(attach.handle)
+        self.state = PENDING
+        self.delivery_count = 0
+        self.credit = 0  # deliveries we may still send
+        self.drain = False  # use the credit up at once, or give it back
+        self.available = 0  # what we say waits here
+        self.next_tag = 0
+        self.is_settled_by_us = False  # deliveries go out settled
+
+    def take_tag(self) -> bytes:
+        """Return a delivery tag that no other delivery of this link has."""
+        tag = self.next_tag
+        self.next_tag = (tag + 1) & SERIAL_MASK
+        return tag.to_bytes(4, "big")
+
+    def __repr__(self) -> str:
+        return f"OutgoingLink({self.name!r}, credit={self.credit})"

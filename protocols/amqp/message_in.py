@@ -1,0 +1,239 @@
+"""From an AMQP message to the normalised one.
+
+Everything the publisher sent that is to travel stays as it came, in `Headers.native`: annotations, properties,
+application properties and footer, and the form of the body, so that an AMQP consumer gets the bare message byte for
+byte (3.2). The payload is what consumers of every protocol understand: the bytes of data, the text of a string, and of
+maps and lists their JSON.
+
+    native = form u8 | footer length u32 | body length u32 | what travels before the body | footer | an opaque body
+"""
+
+import struct
+from typing import Final, final
+
+import orjson
+
+from messaging.headers import NATIVE_AMQP, PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.partitioning import key_hash
+from protocols.amqp.decoding import decode, decode_list
+from protocols.amqp.errors import DecodeError
+from protocols.amqp.fields import Fields
+from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections
+from protocols.amqp.text_forms import json_form, text_form, user_value
+from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar
+
+PRIORITY_MAX: Final = 9  # JMS; what is above counts as 9
+PARTITION_KEY_PROPERTY: Final = "JMSXGroupID"
+CONTENT_JSON: Final = "application/json"
+
+# Forms of a body: what has to stand before the payload to have the body again.
+BODY_NONE: Final = 0
+BODY_DATA: Final = 1  # one data section
+BODY_STRING: Final = 2  # amqp-value with a string
+BODY_BINARY: Final = 3  # amqp-value with binary data
+BODY_OPAQUE: Final = 4  # anything else: the body itself is in `native`
+WIDE: Final = 0x10  # with a four byte length where one byte would do
+
+_HEAD: Final = struct.Struct(">BII")
+
+
+@final
+class MessageIn:
+    """One message as it came, and what its way through the broker depends on."""
+
+    __slots__ = ("durable", "headers", "payload", "to")
+
+    def __init__(self, payload: bytes, headers: Headers | None, *, durable: bool, to: str | None) -> None:
+        self.payload = payload
+        self.headers = headers  # None: a message without any attribute, with its data in one section
+        self.durable = durable
+        self.to = to  # properties.to; where an anonymous sender's message goes
+
+
+def read_message(data: bytes, wall_ms: int) -> MessageIn:
+    """Return a message of format 0. Raises DecodeError."""
+    sections = find_sections(data)
+    headers = Headers(dmq_eligible=True)  # AMQP has no way to say no
+    durable = _read_header(data, sections, headers, wall_ms)
+    if sections.annotations_at != NOWHERE:
+        _read_annotations(data, sections.annotations_at, headers, wall_ms)
+    to = None if sections.properties_at == NOWHERE else _read_properties(data, sections.properties_at, headers)
+    if sections.application_at != NOWHERE:
+        _read_application_properties(data, sections.application_at, headers)
+    form, payload = _read_body(data, sections, headers)
+    if headers.partition_key is not None:
+        if len(headers.partition_key.encode()) > PARTITION_KEY_BYTES_MAX:
+            raise DecodeError(f"a group-id of more than {PARTITION_KEY_BYTES_MAX} bytes")
+        headers.key_hash = key_hash(headers.partition_key)
+    travels = data[sections.travels_at : sections.body_at]
+    footer = data[sections.footer_at :]
+    body = data[sections.body_at : sections.footer_at] if form == BODY_OPAQUE else b""
+    headers.native_format = NATIVE_AMQP
+    headers.native = _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
+    return MessageIn(payload, headers, durable=durable, to=to)
+
+
+def native_form(native: bytes) -> int:
+    """Return the form of the body."""
+    return native[0]
+
+
+def native_sections(native: bytes, payload: bytes) -> bytes:
+    """Return everything from the message annotations on, as it was sent."""
+    form = native[0]
+    footer_bytes = int.from_bytes(native[1:5], "big")
+    body_bytes = int.from_bytes(native[5:9], "big")
+    end = len(native)
+    footer_at = end - body_bytes - footer_bytes
+    travels = native[9:footer_at]
+    if form == BODY_OPAQUE:
+        return travels + native[end - body_bytes :] + native[footer_at : end - body_bytes]
+    return travels + body_bytes_of(form, payload) + native[footer_at:]
+
+
+def body_bytes_of(form: int, payload: bytes) -> bytes:
+    """Return the body section of a payload."""
+    kind = form & ~WIDE
+    if kind == BODY_NONE:
+        return b""
+    section = 0x75 if kind == BODY_DATA else 0x77
+    code = 0xA1 if kind == BODY_STRING else 0xA0
+    length = len(payload)
+    if length <= 0xFF and not form & WIDE:
+        return bytes((0x00, 0x53, section, code, length)) + payload
+    return bytes((0x00, 0x53, section, code + 0x10)) + length.to_bytes(4, "big") + payload
+
+
+def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int) -> bool:
+    """Take over the header section; return whether the message is durable."""
+    if sections.header_at == NOWHERE:
+        return False
+    items, _ = decode_list(data, sections.header_at, len(data))
+    fields = Fields("header", items)
+    headers.priority = min(fields.ubyte(1, "priority", PRIORITY_DEFAULT), PRIORITY_MAX)
+    ttl_ms = fields.uint(2, "ttl", 0)
+    if ttl_ms:  # 0 would be expired before it arrives; clients that send it mean none
+        headers.expires_at_ms = wall_ms + ttl_ms
+    return fields.flag(0, "durable", default=False)
+
+
+def _read_annotations(data: bytes, pos: int, headers: Headers, wall_ms: int) -> None:
+    annotations, _ = decode(data, pos, len(data))
+    if not isinstance(annotations, AmqpMap):
+        raise DecodeError("message-annotations are no map")
+    at = _integer(annotations.symbol("x-opt-delivery-time"))
+    delay_ms = _integer(annotations.symbol("x-opt-delivery-delay"))
+    if at:
+        headers.not_before_ms = at
+    elif delay_ms:
+        headers.not_before_ms = wall_ms + delay_ms
+    key = annotations.symbol("x-opt-partition-key")
+    if isinstance(key, str) and key:
+        headers.partition_key = key
+
+
+def _read_properties(data: bytes, pos: int, headers: Headers) -> str | None:
+    """Take over the properties section; return the address in it."""
+    items, _ = decode_list(data, pos, len(data))
+    fields = Fields("properties", items)
+    message_id = fields.value(0)
+    if message_id is not None:
+        headers.message_id = text_form(message_id)
+    headers.reply_to = fields.text(4, "reply-to")
+    correlation = fields.value(5)
+    if correlation is not None:
+        headers.correlation = correlation if isinstance(correlation, bytes) else text_form(correlation).encode()
+    headers.content_type = fields.symbol(6, "content-type")
+    expires_at_ms = fields.number(8, "absolute-expiry-time", TIMESTAMP, 0)
+    if expires_at_ms > 0 and (headers.expires_at_ms == 0 or expires_at_ms < headers.expires_at_ms):
+        headers.expires_at_ms = expires_at_ms  # the earlier of both
+    headers.timestamp_ms = max(0, fields.number(9, "creation-time", TIMESTAMP, 0))
+    group_id = fields.text(10, "group-id")
+    if group_id:
+        headers.partition_key = group_id
+    return fields.text(2, "to")
+
+
+def _read_application_properties(data: bytes, pos: int, headers: Headers) -> None:
+    properties, _ = decode(data, pos, len(data))
+    if not isinstance(properties, AmqpMap):
+        raise DecodeError("application-properties are no map")
+    pairs: list[tuple[str, UserPropertyValue]] = []
+    for key, value in properties.pairs:
+        if not isinstance(key, str):
+            raise DecodeError(f"an application property with the key {key!r:.80}, which is no string")
+        pairs.append((key, user_value(value)))
+        if key == PARTITION_KEY_PROPERTY and headers.partition_key is None and isinstance(value, str) and value:
+            headers.partition_key = value
+    headers.user_properties = pairs or None
+
+
+def _read_body(data: bytes, sections: Sections, headers: Headers) -> tuple[int, bytes]:
+    """Return the form of the body, and the payload that it makes."""
+    if sections.body_count == 0:
+        return BODY_NONE, b""
+    start = sections.body_value_at
+    if sections.body_count == 1 and sections.body_value_at == sections.body_at + 3:
+        code = data[start]
+        simple = _simple_form(sections.body_code, code)
+        if simple:
+            wide = code >> 4 == 0xB
+            payload_at = start + (5 if wide else 2)
+            payload = data[payload_at : sections.footer_at]
+            if simple == BODY_STRING:
+                headers.payload_is_text = True
+                _check_text(payload)
+            return simple | (WIDE if wide and len(payload) <= 0xFF else 0), payload
+    return BODY_OPAQUE, _opaque_payload(data, sections, headers)
+
+
+def _simple_form(section: int, code: int) -> int:
+    if section == DATA and code in (0xA0, 0xB0):
+        return BODY_DATA
+    if section == VALUE and code in (0xA1, 0xB1):
+        return BODY_STRING
+    if section == VALUE and code in (0xA0, 0xB0):
+        return BODY_BINARY
+    return 0
+
+
+def _opaque_payload(data: bytes, sections: Sections, headers: Headers) -> bytes:
+    """Return what consumers of other protocols get of a body that is no plain bytes or text."""
+    values: list[AmqpValue] = []
+    pos = sections.body_at
+    while pos < sections.footer_at:
+        _, pos = decode(data, pos + 1, sections.footer_at)  # the section's descriptor
+        value, pos = decode(data, pos, sections.footer_at)
+        values.append(value)
+    if sections.body_code == DATA:
+        pieces: list[bytes] = []
+        for piece in values:
+            if not isinstance(piece, bytes):
+                raise DecodeError("a data section without binary data")
+            pieces.append(piece)
+        return b"".join(pieces)
+    if headers.content_type is None:
+        headers.content_type = CONTENT_JSON
+    headers.payload_is_text = True
+    whole: AmqpValue = values[0] if sections.body_code == VALUE else [each for value in values for each in _list(value)]
+    return orjson.dumps(json_form(whole))
+
+
+def _list(value: AmqpValue) -> list[AmqpValue]:
+    if not isinstance(value, list):
+        raise DecodeError("an amqp-sequence without a list")
+    return value
+
+
+def _check_text(payload: bytes) -> None:
+    try:
+        payload.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"a string is not valid UTF-8 at byte {error.start}") from None
+
+
+def _integer(value: AmqpValue) -> int:
+    """Return a number of any integer type, 0 for anything else: annotations are not for us to judge."""
+    if isinstance(value, Scalar) and isinstance(value.value, int):
+        return max(0, value.value)
+    return max(0, value) if isinstance(value, int) and not isinstance(value, bool) else 0

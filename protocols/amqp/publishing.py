@@ -1,0 +1,277 @@
+"""The way in from one client: what its sending links bring, and the outcomes back once it is safe.
+
+A refusal concerns single messages, so a batch that is refused is tried again message by message, as it is for every
+protocol.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, final
+
+from actors.publishing import Publisher, PublishResult
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.headers import Headers
+from messaging.refusals import (
+    ADMITTED,
+    REFUSAL_TEXTS,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_NOT_FOUND,
+    REFUSED_SHUT_DOWN,
+)
+from protocols.amqp import conditions
+from protocols.amqp.errors import DecodeError
+from protocols.amqp.events import DeliveriesReceived
+from protocols.amqp.link import IncomingLink
+from protocols.amqp.message_in import MessageIn, read_message
+from protocols.amqp.outcomes import ACCEPTED_STATE, RELEASED_STATE, DeliveryState, rejected
+from protocols.amqp.session import Session
+from protocols.amqp.values import AmqpMap, Symbol
+
+if TYPE_CHECKING:
+    from protocols.amqp.sessions import Sessions
+
+REJECTED_OUTCOME: Final = "amqp:rejected:list"
+
+_CONDITIONS: Final[dict[int, str]] = {
+    REFUSED_MESSAGE_TOO_LARGE: conditions.MESSAGE_SIZE_EXCEEDED,
+    REFUSED_SHUT_DOWN: conditions.NOT_ALLOWED,
+    REFUSED_NOT_FOUND: conditions.NOT_FOUND,
+}
+
+
+@final
+class Destination:
+    """Where messages go: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
+
+    __slots__ = ("is_queue", "topic")
+
+    def __init__(self, topic: str, *, is_queue: bool) -> None:
+        self.topic = topic
+        self.is_queue = is_queue
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Destination) and other.topic == self.topic and other.is_queue == self.is_queue
+
+    __hash__ = None  # type: ignore[assignment]  # compared only
+
+
+@final
+class PublishingLink:
+    """A link on which the client sends."""
+
+    def __init__(self, session: Session, link: IncomingLink, destination: Destination | None) -> None:
+        self.session = session
+        self.link = link
+        self.destination = destination  # None: each message says by `to` where it goes
+        source = link.attach.source
+        outcomes = [] if source is None else source.outcomes
+        self.takes_rejected = not outcomes or REJECTED_OUTCOME in outcomes
+        self.unanswered_count = 0  # deliveries without outcome; they count against the credit we grant
+
+
+@final
+class _Answer:
+    """Deliveries whose outcome waits for confirmations."""
+
+    __slots__ = ("ids", "pending", "publishing", "refusal")
+
+    def __init__(self, publishing: PublishingLink, ids: list[int], pending: int) -> None:
+        self.publishing = publishing
+        self.ids = ids
+        self.pending = pending
+        self.refusal = ""
+
+
+@final
+class PublishingSide:
+    """What one client publishes, over all its links."""
+
+    def __init__(
+        self,
+        *,
+        sessions: "Sessions",
+        publisher: Publisher,
+        client: str,
+        credit: int,
+        find: Callable[[str], Destination | DeliveryState],
+    ) -> None:
+        self.links: dict[IncomingLink, PublishingLink] = {}
+        self.publisher = publisher
+        self.unanswered_count = 0
+        self.refused_count = 0
+        self._sessions = sessions
+        self._client = client
+        self._credit = credit  # what a link may send ahead of our outcomes
+        self._find = find  # of an anonymous sender's message: where it goes, or why nowhere
+        self._answers: dict[int, _Answer] = {}
+        self._next_token = 1
+
+    def attached(self, publishing: PublishingLink) -> None:
+        """Let a link begin."""
+        self.links[publishing.link] = publishing
+        self._sessions.grant(publishing.session, publishing.link, self._credit)
+
+    def detached(self, link: IncomingLink) -> None:
+        """Forget a link. What it published goes on; its outcomes are for nobody any more."""
+        self.links.pop(link, None)
+
+    # --- messages ---
+
+    def publish(self, event: DeliveriesReceived, wall_ms: int) -> None:
+        """Publish the deliveries of one event."""
+        publishing = self.links.get(event.link)
+        if publishing is None:
+            return
+        publishing.unanswered_count += len(event.delivery_ids)
+        self.unanswered_count += len(event.delivery_ids)
+        run = _Run(event.settled)
+        for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
+            message, destination = self._understand(publishing, event, payload, wall_ms)
+            if message is None or not isinstance(destination, Destination):
+                self._publish_run(publishing, run, wall_ms)
+                run = _Run(event.settled)
+                assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
+                self._settle(publishing, [delivery_id], destination, event.settled)
+                continue
+            if not run.takes(message, destination):
+                self._publish_run(publishing, run, wall_ms)
+                run = _Run(event.settled)
+            run.add(delivery_id, message, destination)
+        self._publish_run(publishing, run, wall_ms)
+        self._top_up(publishing)
+
+    def _understand(
+        self, publishing: PublishingLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
+    ) -> tuple[MessageIn | None, Destination | DeliveryState]:
+        """Return a message and where it goes, or the outcome that it has instead."""
+        if event.message_format:
+            text = f"message-format {event.message_format:#x} is not known here"
+            return None, rejected(conditions.NOT_IMPLEMENTED, text)
+        try:
+            message = read_message(payload, wall_ms)
+        except DecodeError as error:
+            return None, rejected(conditions.DECODE_ERROR, str(error))
+        if publishing.destination is not None:
+            return message, publishing.destination
+        if message.to is None:
+            return None, rejected(conditions.PRECONDITION_FAILED, "a message to nobody: properties.to is missing")
+        return message, self._find(message.to)
+
+    def _publish_run(self, publishing: PublishingLink, run: "_Run", wall_ms: int) -> None:
+        if run.ids:
+            assert run.destination is not None, "a run goes somewhere"
+            self._publish(publishing, run.destination, run.batch(self._client, wall_ms), run.ids, run.settled)
+
+    def _publish(
+        self, publishing: PublishingLink, destination: Destination, batch: MessageBatch, ids: list[int], settled: bool
+    ) -> None:
+        token = self._next_token
+        self._next_token += 1
+        result = self.publisher.publish(batch, token)
+        if destination.is_queue and not result.routed:
+            result.refusal = REFUSED_NOT_FOUND
+        if result.refusal != ADMITTED:
+            if batch.count > 1:
+                for row, delivery_id in enumerate(ids):
+                    self._publish(publishing, destination, batch.select([row]), [delivery_id], settled)
+                return
+            self._settle(publishing, ids, _refusal(result), settled)
+        elif settled or result.confirmations_pending == 0:
+            self._settle(publishing, ids, ACCEPTED_STATE, settled)
+        else:
+            self._answers[token] = _Answer(publishing, ids, result.confirmations_pending)
+
+    # --- outcomes ---
+
+    def confirmed(self, token: int, refusal: str = "") -> None:
+        """Note that a publish is safe or, with a refusal, could not be stored."""
+        answer = self._answers.get(token)
+        if answer is None:
+            return
+        answer.pending -= 1
+        answer.refusal = answer.refusal or refusal
+        if answer.pending:
+            return
+        del self._answers[token]
+        state = rejected(conditions.RESOURCE_LIMIT_EXCEEDED, answer.refusal) if answer.refusal else ACCEPTED_STATE
+        self._settle(answer.publishing, answer.ids, state, False)
+        self._top_up(answer.publishing)
+
+    def _settle(self, publishing: PublishingLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
+        count = len(ids)
+        publishing.unanswered_count -= count
+        self.unanswered_count -= count
+        if state is not ACCEPTED_STATE:
+            self.refused_count += count
+        if settled or publishing.link not in self.links:
+            return
+        if state is not ACCEPTED_STATE and not publishing.takes_rejected:
+            state = RELEASED_STATE
+        first = ids[0]
+        if ids[-1] - first == count - 1:
+            self._sessions.settle(publishing.session, first, ids[-1], state, is_receiver=True)
+            return
+        for delivery_id in ids:
+            self._sessions.settle(publishing.session, delivery_id, delivery_id, state, is_receiver=True)
+
+    def _top_up(self, publishing: PublishingLink) -> None:
+        """Grant credit again when half of it is used and answered."""
+        wanted = self._credit - publishing.unanswered_count
+        link = publishing.link
+        if (wanted - link.credit) * 2 >= self._credit and link in self.links:
+            self._sessions.grant(publishing.session, link, wanted)
+
+
+@final
+class _Run:
+    """Neighbouring messages that go the same way."""
+
+    __slots__ = ("destination", "headers", "ids", "payload_bytes", "payloads", "qos", "settled")
+
+    def __init__(self, settled: bool) -> None:
+        self.settled = settled
+        self.destination: Destination | None = None
+        self.qos = AT_LEAST_ONCE
+        self.ids: list[int] = []
+        self.payloads: list[bytes] = []
+        self.headers: list[Headers | None] = []
+        self.payload_bytes = 0
+
+    def takes(self, message: MessageIn, destination: Destination) -> bool:
+        """Return whether the message may join."""
+        return not self.ids or (self.destination == destination and self.qos == self._qos_of(message, destination))
+
+    def add(self, delivery_id: int, message: MessageIn, destination: Destination) -> None:
+        """Let the message join."""
+        self.destination = destination
+        self.qos = self._qos_of(message, destination)
+        self.ids.append(delivery_id)
+        self.payloads.append(message.payload)
+        self.headers.append(message.headers)
+        self.payload_bytes += len(message.payload)
+
+    def _qos_of(self, message: MessageIn, destination: Destination) -> int:
+        """Return AT_MOST_ONCE for what its sender neither wants kept nor confirmed, and sends to a topic."""
+        direct = self.settled and not message.durable and not destination.is_queue
+        return AT_MOST_ONCE if direct else AT_LEAST_ONCE
+
+    def batch(self, client: str, wall_ms: int) -> MessageBatch:
+        """Return the messages as one batch."""
+        assert self.destination is not None, "a run goes somewhere"
+        return MessageBatch(
+            topic=self.destination.topic,
+            topics=None,
+            payloads=self.payloads,
+            headers=self.headers,
+            qos=self.qos,
+            retain=False,
+            publisher=client,
+            received_ms=wall_ms,
+            payload_bytes=self.payload_bytes,
+        )
+
+
+def _refusal(result: PublishResult) -> DeliveryState:
+    """Return the outcome of a message that a queue did not take."""
+    condition = _CONDITIONS.get(result.refusal, conditions.RESOURCE_LIMIT_EXCEEDED)
+    info = AmqpMap([(Symbol("queue"), result.refused_by)]) if result.refused_by else None
+    return rejected(condition, REFUSAL_TEXTS[result.refusal], info)

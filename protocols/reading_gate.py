@@ -1,0 +1,69 @@
+"""When one client is not read from: TCP's window then holds it back, and nobody else.
+
+A publisher stops being read while a destination it feeds is over its high mark, while a request of it waits for another
+actor, or while too many of its publishes are unanswered.
+"""
+
+from typing import Final
+
+from messaging.address import Address
+from messaging.pressure import Pressure
+from protocols.transports import ByteTransport
+
+UNANSWERED_MAX: Final = 20_000  # publishes of a client whose protocol has no window, or a very large one
+
+
+class ReadingGate:
+    """Whether bytes are taken from one client."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._transport: ByteTransport | None = None
+        self._waits_for: list[Pressure] = []
+        self._busy = False  # a request is being carried out
+        self._too_many_unanswered = False
+        self.stopped = False  # the client is not read from
+
+    def attach(self, transport: ByteTransport | None) -> None:
+        """Take the transport, or let go of it."""
+        self._transport = transport
+
+    def busy(self, busy: bool) -> None:
+        """Note that a request is being carried out, or is done."""
+        self._busy = busy
+        self._decide()
+
+    def published(self, pressures: list[Pressure], unanswered_count: int) -> None:
+        """Note what a publish ran into. Empties the list."""
+        for pressure in pressures:
+            if pressure.over and pressure not in self._waits_for:
+                pressure.wait(self._address)
+                self._waits_for.append(pressure)
+        pressures.clear()
+        self.answered(unanswered_count)
+
+    def answered(self, unanswered_count: int) -> None:
+        """Note how many publishes wait for an answer."""
+        self._too_many_unanswered = unanswered_count > UNANSWERED_MAX
+        self._decide()
+
+    def resume(self) -> None:
+        """A destination can take more, or is waited for no longer."""
+        self._waits_for = [pressure for pressure in self._waits_for if pressure.over]
+        self._decide()
+
+    def waits_for_a_destination(self) -> bool:
+        """Return whether the client is not read from because somebody else is slow."""
+        return len(self._waits_for) > 0
+
+    def _decide(self) -> None:
+        stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
+        if stop == self.stopped:
+            return
+        self.stopped = stop
+        transport = self._transport
+        if stop:
+            if transport is not None:
+                transport.pause_reading()
+        elif transport is not None:
+            transport.resume_reading()

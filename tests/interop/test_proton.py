@@ -1,0 +1,203 @@
+"""Apache Qpid Proton for Python as publisher and consumer: AMQP 1.0 as somebody else reads it."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from proton import Message, SSLDomain, symbol, ulong
+from proton.reactor import AtMostOnce
+from proton.utils import BlockingConnection, LinkDetached, SendException
+
+from certificates import Certificates
+from gateway_process import GatewayProcess, wait_until
+from paho_client import MQTT_5, PahoClient, properties
+
+pytestmark = [pytest.mark.interop]
+
+ANSWER_S = 15
+
+
+def connect(node: GatewayProcess) -> BlockingConnection:
+    return BlockingConnection(f"amqp://127.0.0.1:{node.amqp_port}", timeout=ANSWER_S, allowed_mechs="ANONYMOUS")
+
+
+def body_of(message: Message) -> object:
+    """Return a message's body; proton shows binary as a view."""
+    body: object = message.body
+    return bytes(body) if isinstance(body, memoryview) else body
+
+
+def becomes_empty(node: GatewayProcess, connection: BlockingConnection, queue: str) -> None:
+    """Wait until a queue holds nothing; a blocking client sends its outcomes while it waits for something."""
+
+    def is_empty() -> bool:
+        connection.container.do_work(timeout=0.05)
+        return node.held_count(queue) == 0
+
+    wait_until(is_empty, within_s=ANSWER_S, what="the queue is empty")
+
+
+@pytest.fixture
+def queue(node: GatewayProcess) -> Iterator[str]:
+    """A queue of this test alone."""
+    name = f"q-{uuid4().hex[:12]}"
+    node.create_queue(name, subscriptions=[f"{name}/>"])
+    yield name
+    assert node.command("queue", "delete", name, "--yes").returncode == 0
+
+
+@pytest.fixture
+def connection(node: GatewayProcess) -> Iterator[BlockingConnection]:
+    opened = connect(node)
+    yield opened
+    opened.close()
+
+
+def test_messages_arrive_as_they_were_sent(connection: BlockingConnection, queue: str) -> None:
+    """3.2: the bare message is relayed as it is, with the types of everything in it."""
+    sent = [
+        Message(body="text", id="m1", group_id="g1", correlation_id=ulong(7), properties={"n": 1, "flag": True}),
+        Message(body=b"bytes", content_type=symbol("application/octet-stream"), reply_to="answers", subject="s"),
+        Message(body={"a": [1, 2, {"b": None}]}, priority=7, durable=True),
+        Message(body=[1, "two", 3.0], annotations={symbol("x-opt-mine"): "kept"}),
+        Message(),
+    ]
+    sender = connection.create_sender(queue)
+    for message in sent:
+        sender.send(message)
+    receiver = connection.create_receiver(queue, credit=10)
+    for message in sent:
+        received = receiver.receive(timeout=ANSWER_S)
+        receiver.accept()
+        assert (body_of(received), received.id, received.group_id) == (message.body, message.id, message.group_id)
+        assert (received.properties, received.correlation_id) == (message.properties, message.correlation_id)
+        assert (received.reply_to, received.subject) == (message.reply_to, message.subject)
+        assert (received.content_type, received.priority) == (message.content_type, message.priority)
+        assert received.annotations == message.annotations
+        assert received.first_acquirer
+        assert received.delivery_count == 0
+
+
+def test_a_message_of_many_frames_arrives_whole(connection: BlockingConnection, queue: str) -> None:
+    body = bytes(range(256)) * 20_000
+    connection.create_sender(queue).send(Message(body=body))
+    receiver = connection.create_receiver(queue, credit=1)
+    assert body_of(receiver.receive(timeout=ANSWER_S)) == body
+    receiver.accept()
+
+
+def test_what_is_accepted_is_gone_and_what_is_released_comes_again(
+    node: GatewayProcess, connection: BlockingConnection, queue: str
+) -> None:
+    """3.4: accepted removes; released gives back untouched; modified with delivery-failed counts."""
+    sender = connection.create_sender(queue)
+    sender.send(Message(body="m"))
+    receiver = connection.create_receiver(queue, credit=10)
+    assert receiver.receive(timeout=ANSWER_S).delivery_count == 0
+    receiver.release(delivered=False)
+    again = receiver.receive(timeout=ANSWER_S)
+    assert again.delivery_count == 0
+    assert receiver.fetcher is not None
+    receiver.fetcher.unsettled[0].local.failed = True
+    receiver.release(delivered=True)
+    failed = receiver.receive(timeout=ANSWER_S)
+    assert failed.delivery_count == 1
+    assert not failed.first_acquirer
+    receiver.accept()
+    becomes_empty(node, connection, queue)
+
+
+def test_a_rejected_message_does_not_come_again(
+    node: GatewayProcess, connection: BlockingConnection, queue: str
+) -> None:
+    connection.create_sender(queue).send(Message(body="m"))
+    receiver = connection.create_receiver(queue, credit=10)
+    receiver.receive(timeout=ANSWER_S)
+    receiver.reject()
+    becomes_empty(node, connection, queue)
+
+
+def test_what_a_lost_consumer_held_goes_to_the_next(node: GatewayProcess, queue: str) -> None:
+    first = connect(node)
+    first.create_sender(queue).send(Message(body="m"))
+    first.create_receiver(queue, credit=10).receive(timeout=ANSWER_S)
+    first.close()
+    second = connect(node)
+    received = second.create_receiver(queue, credit=10).receive(timeout=ANSWER_S)
+    assert received.delivery_count == 1
+    second.close()
+
+
+def test_presettled_links_work_in_both_directions(
+    node: GatewayProcess, connection: BlockingConnection, queue: str
+) -> None:
+    sender = connection.create_sender(queue, options=AtMostOnce())
+    sender.send(Message(body="m"))
+    receiver = connection.create_receiver(queue, credit=10, options=AtMostOnce())
+    assert receiver.receive(timeout=ANSWER_S).body == "m"
+    becomes_empty(node, connection, queue)
+
+
+def test_a_queue_that_is_not_there_is_named(connection: BlockingConnection) -> None:
+    for attach in (connection.create_sender, connection.create_receiver):
+        with pytest.raises(LinkDetached, match=r"amqp:not-found.*'nowhere'"):
+            attach("nowhere")
+
+
+def test_an_anonymous_sender_says_with_each_message_where_it_goes(connection: BlockingConnection, queue: str) -> None:
+    """A target without address: properties.to is the address, and a wrong one costs that message only."""
+    sender = connection.create_sender(None)
+    sender.send(Message(body="direct", address=queue))
+    sender.send(Message(body="by topic", address=f"topic://{queue}/eu"))
+    for message in (Message(body="x", address="nowhere"), Message(body="x")):
+        with pytest.raises(SendException):
+            sender.send(message)
+    receiver = connection.create_receiver(queue, credit=10)
+    assert [receiver.receive(timeout=ANSWER_S).body for _ in range(2)] == ["direct", "by topic"]
+
+
+def test_topics_reach_amqp_from_mqtt_and_mqtt_from_amqp(node: GatewayProcess, connection: BlockingConnection) -> None:
+    name = f"t-{uuid4().hex[:12]}"
+    receiver = connection.create_receiver(f"topic://{name}/*", credit=10)
+    sender = connection.create_sender(f"topic://{name}/back")
+    with PahoClient(f"c-{name}"[:23], version=MQTT_5) as device:
+        device.connect(node.mqtt_port)
+        device.publish(
+            f"{name}/a",
+            b"from a device",
+            1,
+            properties=properties(PacketTypes.PUBLISH, UserProperty=[("JMSXGroupID", "k7")]),
+        )
+        message = receiver.receive(timeout=ANSWER_S)
+        receiver.accept()
+        assert body_of(message) == b"from a device"
+        assert (message.address, message.group_id) == (f"{name}/a", "k7")
+        device.subscribe(f"{name}/back", 1)
+        sender.send(Message(body="to a device", group_id="k8", properties={"n": 5}))
+        arrived = device.next()
+        assert arrived.payload == b"to a device"
+        given = getattr(arrived.properties, "UserProperty", [])
+        assert ("JMSXGroupID", "k8") in given
+        assert ("n", "5") in given
+
+
+def test_tls_and_a_user_name(node: GatewayProcess, certificates: Certificates, queue: str) -> None:
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(str(certificates.authority))
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+    secured = BlockingConnection(
+        f"amqps://localhost:{node.amqps_port}", timeout=ANSWER_S, ssl_domain=domain, allowed_mechs="ANONYMOUS"
+    )
+    secured.create_sender(queue).send(Message(body="over TLS"))
+    assert secured.create_receiver(queue, credit=1).receive(timeout=ANSWER_S).body == "over TLS"
+    secured.close()
+
+
+def test_a_deleted_queue_ends_its_links(node: GatewayProcess, connection: BlockingConnection) -> None:
+    name = f"q-{uuid4().hex[:12]}"
+    node.create_queue(name)
+    receiver = connection.create_receiver(name, credit=1)
+    assert node.command("queue", "delete", name, "--yes").returncode == 0
+    with pytest.raises(LinkDetached, match="amqp:resource-deleted"):
+        receiver.receive(timeout=ANSWER_S)
