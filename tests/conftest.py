@@ -11,7 +11,7 @@ import pytest
 from loops import LOOPS, RunOnLoop, run_on
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
-hypothesis.settings.register_profile("ci", derandomize=True)
+hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     hypothesis.settings.load_profile("ci")
 

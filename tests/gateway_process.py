@@ -222,7 +222,7 @@ class GatewayProcess:
         settings: dict[str, object] = {}
         for scheme, section in SECTIONS.items():
             path = section if section == "admin" else f"listeners.{section}"
-            if scheme not in ("mqtts", "wss") or self.settings.get(f"{path}.enabled"):
+            if scheme not in ("mqtts", "wss", "amqps") or self.settings.get(f"{path}.enabled"):
                 settings[f"{path}.port"] = self.ports.setdefault(scheme, _free_port())
         settings |= self.settings
         texts = {

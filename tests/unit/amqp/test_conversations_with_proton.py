@@ -80,7 +80,7 @@ def test_what_we_send_obeys_the_peers_frame_size() -> None:
     """2.7.1: no frame is larger than the peer's max-frame-size."""
     wire = Wire()
     link = wire.receiver(wire.connect(max_frame_size=512), "r", credit=10)
-    wire.deliver("r", Message(body=b"y" * 10_000).encode())
+    wire.deliver("r", bytes(Message(body=b"y" * 10_000).encode()))
     (message,) = received_messages(link, accept)
     assert body_of(message) == b"y" * 10_000
 
@@ -90,7 +90,7 @@ def test_credit_is_what_may_be_sent_and_no_more() -> None:
     wire = Wire()
     link = wire.receiver(wire.connect(), "r", credit=3)
     for number in range(3):
-        wire.deliver("r", Message(body=number).encode())
+        wire.deliver("r", bytes(Message(body=number).encode()))
     assert outgoing(wire, "r").credit == 0
     link.flow(2)
     wire.run()
@@ -104,7 +104,7 @@ def test_a_drained_link_has_used_up_its_credit() -> None:
     link.drain(10)
     wire.run()
     assert outgoing(wire, "r").drain
-    wire.deliver("r", Message(body=1).encode())
+    wire.deliver("r", bytes(Message(body=1).encode()))
     wire.engine.sessions.drained(wire.outgoing["r"].session, outgoing(wire, "r"))
     wire.run()
     assert [message.body for message in received_messages(link, accept)] == [1]
@@ -120,7 +120,7 @@ def test_every_outcome_of_a_consumer_arrives(outcome: int, code: int) -> None:
     """3.4: accepted, rejected, released, modified."""
     wire = Wire()
     link = wire.receiver(wire.connect(), "r", credit=1)
-    wire.deliver("r", Message(body=1).encode())
+    wire.deliver("r", bytes(Message(body=1).encode()))
 
     def settle(delivery: Delivery) -> None:
         delivery.local.failed = True
