@@ -6,13 +6,10 @@ MIN_MAX_FRAME_SIZE: Final = 512  # no peer may ask for less, and nothing larger 
 SASL_FRAME_BYTES_MAX: Final = 65_536  # the standard says 512; bearer tokens are larger
 DELIVERY_TAG_BYTES_MAX: Final = 32  # 2.8.7
 LINK_NAME_BYTES_MAX: Final = 512
-CONTAINER_ID_BYTES_MAX: Final = 512
 MAP_ENTRIES_MAX: Final = 64  # of the properties of open, begin and attach, and of a filter
 IDLE_TIMEOUT_MS_MIN: Final = 1_000  # a peer that wants to hear from us more often than twice a second is refused
 OUTGOING_WINDOW: Final = 0x7FFF_FFFF  # we never run out of transfer ids
 FRAME_HEAD_BYTES: Final = 8
-
-PROPERTIES_BYTES_MAX: Final = 8_192  # of a message's header, annotations and properties that are looked into
 
 
 @final
@@ -31,7 +28,6 @@ class AmqpLimits:
         idle_timeout_ms: int = 60_000,
         connect_timeout_ms: int = 10_000,
         link_credit: int = 1_000,
-        unsettled_max: int = 10_000,
     ) -> None:
         assert MIN_MAX_FRAME_SIZE <= frame_bytes_max <= 1 << 24
         assert 0 <= channel_max <= 65_535
@@ -52,4 +48,3 @@ class AmqpLimits:
         self.idle_timeout_ms = idle_timeout_ms
         self.connect_timeout_ms = connect_timeout_ms  # for each step: protocol header, SASL, open
         self.link_credit = link_credit  # deliveries a link may send ahead of us. Artemis: 1000, RabbitMQ: 170
-        self.unsettled_max = unsettled_max  # deliveries towards one link that it has not settled

@@ -97,7 +97,6 @@ class PublishingSide:
         self.links: dict[IncomingLink, PublishingLink] = {}
         self.publisher = publisher
         self.unanswered_count = 0
-        self.refused_count = 0
         self._sessions = sessions
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
@@ -200,8 +199,6 @@ class PublishingSide:
         count = len(ids)
         publishing.unanswered_count -= count
         self.unanswered_count -= count
-        if state is not ACCEPTED_STATE:
-            self.refused_count += count
         if settled or publishing.link not in self.links:
             return
         if state is not ACCEPTED_STATE and not publishing.takes_rejected:

@@ -9,19 +9,13 @@ from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol,
 
 SOURCE: Final = 0x28
 TARGET: Final = 0x29
-DELETE_ON_CLOSE: Final = 0x2B
-DELETE_ON_NO_LINKS: Final = 0x2C
-DELETE_ON_NO_MESSAGES: Final = 0x2D
-DELETE_ON_NO_LINKS_OR_MESSAGES: Final = 0x2E
 COORDINATOR: Final = 0x30
 
 DURABLE_NONE: Final = 0
 DURABLE_CONFIGURATION: Final = 1
 DURABLE_UNSETTLED_STATE: Final = 2
 
-LINK_DETACH: Final = "link-detach"
 SESSION_END: Final = "session-end"
-CONNECTION_CLOSE: Final = "connection-close"
 NEVER: Final = "never"
 
 MOVE: Final = "move"

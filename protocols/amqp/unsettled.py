@@ -51,9 +51,6 @@ class Unsettled:
         self._firsts: list[int] = []
         self._next_id = 0  # not wrapped
 
-    def __len__(self) -> int:
-        return sum([run.count for run in self._runs])
-
     def add(self, wire_id: int, first_sequence: int, source: DeliverySource) -> None:
         """Note one delivery, the next one sent."""
         first_id = self._unwrapped(wire_id)
