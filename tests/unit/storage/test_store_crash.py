@@ -25,7 +25,7 @@ def commit_and_kill(folder: Path, commits: int) -> int:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        acknowledged = [line for line, _ in zip(process.stdout, range(commits), strict=False)]
+        acknowledged = [process.stdout.readline() for _ in range(commits)]
         process.kill()
         acknowledged += process.stdout.readlines()
         errors = process.stderr.read()
