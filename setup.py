@@ -45,6 +45,8 @@ COMPILED: Final = (
     "actors/pressure_watch.py",
     "actors/publishing.py",
     "actors/turn_timer.py",  # compiled code sets it in every turn
+    "protocols/counters.py",
+    "protocols/reading_gate.py",  # every publish passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )
 

@@ -35,6 +35,7 @@ from actors.spool_io import StoreThreads
 from actors.staging import StagingActor, StagingServices
 from actors.staging_rows import find_staging
 from actors.supervision import VITAL
+from gateway.accounts import make_authenticator
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.config import Config, diff
@@ -115,8 +116,10 @@ class Node:
         self.following = Following(self.runtime, self.root)
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
+        self.authenticator = make_authenticator(config, rng)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
+        self.fronts = (self.mqtt, self.amqp)
         self.admin: AdminServer | None = None
 
     # --- start ---
@@ -136,8 +139,8 @@ class Node:
         self.recovered.transactions.clear()
         if self.config.admin.enabled:
             await self._open_admin()
-        await self.mqtt.start()
-        await self.amqp.start()
+        for front in self.fronts:
+            await front.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -168,13 +171,14 @@ class Node:
                 stall_ms=config.backpressure.slow_subscriber_stall_ms,
             )
         )
-        self.mqtt.reload()
-        self.amqp.reload()
+        self.authenticator = make_authenticator(config, self.runtime.rng)
+        for front in self.fronts:
+            front.reload()
 
     def endpoints(self) -> list[str]:
         """Return a URL for each open port."""
         admin = [] if self.admin is None else [f"http://{self.config.admin.host}:{self.admin.port}"]
-        return self.mqtt.endpoints() + self.amqp.endpoints() + admin
+        return [url for front in self.fronts for url in front.endpoints()] + admin
 
     # --- stop ---
 
@@ -182,9 +186,9 @@ class Node:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
         self.queues.inbox.post(KeepQueues())
-        await self.mqtt.stop(within_s=STOP_S)
         self.following.end()
-        await self.amqp.stop(within_s=STOP_S)
+        for front in self.fronts:
+            await front.stop(within_s=STOP_S)
         if self.admin is not None:
             await self.admin.stop()
         await self._spool_is_idle()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from actors.cell import ActorCell, ActorOverview
+from actors.cell import ActorOverview
 from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
@@ -14,9 +14,8 @@ from gateway.reader_views import cursor_view
 from gateway.views import Sample
 from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
-from protocols.amqp.services import AmqpCounters
+from protocols.counters import ProtocolCounters
 from protocols.listeners import Listener
-from protocols.mqtt.services import MqttCounters
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -46,13 +45,14 @@ def samples_of(
 
 
 def _front(node: "Node") -> Iterator[Sample]:
-    yield from _protocol("mqtt", node.mqtt.counters, node.mqtt.connections, node.mqtt.listeners)
-    yield from _protocol("amqp", node.amqp.counters, node.amqp.connections, node.amqp.listeners)
-    connections = node.mqtt.open_connections()
-    slow = [each for each in connections if each.watch is not None and each.watch.paused]
+    paused_count = 0
+    for front in node.fronts:
+        connections = front.open_connections()
+        paused_count += sum(1 for each in connections if each.gate.waits_for_a_destination())
+        yield from _protocol(front.name, front.counters, len(connections), front.listeners)
+    yield Sample("sluicegate_publishers_paused", paused_count)
+    slow = [each for each in node.mqtt.open_connections() if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))
-    waiting = [each for each in connections if each.gate.waits_for_a_destination()]
-    yield Sample("sluicegate_publishers_paused", len(waiting))
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_delivered_unacked_messages", node.credit.used)
     yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
@@ -61,9 +61,9 @@ def _front(node: "Node") -> Iterator[Sample]:
 
 
 def _protocol(
-    name: str, counters: MqttCounters | AmqpCounters, connections: ActorCell, listeners: Mapping[str, Listener]
+    name: str, counters: ProtocolCounters, connections_count: int, listeners: Mapping[str, Listener]
 ) -> Iterator[Sample]:
-    yield Sample("sluicegate_connections", len(connections.children or {}), (name,))
+    yield Sample("sluicegate_connections", connections_count, (name,))
     yield Sample("sluicegate_connections_opened_total", counters.connected, (name,))
     for reason, count in counters.refused.items():
         yield Sample("sluicegate_connections_refused_total", count, (name, reason))
@@ -118,8 +118,9 @@ def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> It
     yield Sample(refused, node.space.unmatched_refused_count, (unmatched,))
     yield Sample(dropped, node.space.unmatched_count, (unmatched,))
     yield Sample(dropped, node.space.offline_count, ("client_away",))
-    for reason, count in node.mqtt.counters.dropped.items():
-        yield Sample(dropped, count, (reason,))
+    reasons = {reason for front in node.fronts for reason in front.counters.dropped}
+    for reason in reasons:
+        yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
     for _, overview in queues:
         for verdict, count in overview.refusals.items():
             yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))

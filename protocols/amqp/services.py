@@ -1,7 +1,7 @@
 """What every AMQP connection of a node uses."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from actors.runtime import Runtime
@@ -11,23 +11,7 @@ from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
 from protocols.amqp.limits import AmqpLimits
 from protocols.authentication import Authenticator
-
-
-@dataclass(slots=True)
-class AmqpCounters:
-    """Totals over all connections, living and gone."""
-
-    connected: int = 0
-    refused: dict[str, int] = field(default_factory=dict)
-    violated: dict[str, int] = field(default_factory=dict)
-    messages_received: int = 0
-    messages_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-
-    def count(self, counter: dict[str, int], reason: str, number: int = 1) -> None:
-        """Count under a reason."""
-        counter[reason] = counter.get(reason, 0) + number
+from protocols.counters import ProtocolCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +25,7 @@ class AmqpServices:
     spool: Address
     authenticator: Authenticator
     limits: AmqpLimits
-    counters: AmqpCounters
+    counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together
     container_id: str  # ours
     version: str

@@ -1,0 +1,142 @@
+"""What the front of every protocol does: its listeners, the connections on them, and the clock that is brought to them.
+
+What a connection is, and what it needs of the node, each protocol's own module says: `mqtt_front`, `amqp_front`.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+
+from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
+from actors.runtime import TimerHandle
+from actors.supervision import ONE_CONNECTION, VITAL
+from gateway.listening import make_listener, start_listener
+from gateway.tree import SupervisorActor
+from protocols.counters import ProtocolCounters
+from protocols.listeners import Listener
+from protocols.reading_gate import ReadingGate
+from protocols.transports import Connection
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
+
+
+class ClientConnection(Connection, Protocol):
+    """A connection as its front sees it."""
+
+    gate: ReadingGate
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed."""
+
+    def shut_down(self) -> None:
+        """The node stops: say goodbye in the protocol's own words, and close."""
+
+
+C = TypeVar("C", bound=ClientConnection)
+
+
+class ProtocolFront(ABC, Generic[C]):
+    """Everything of one protocol in one node."""
+
+    name: ClassVar[str]  # in metrics, and among the actors
+    schemes: ClassVar[dict[str, str]]  # of the URLs of its listeners, by the listener's name in the configuration
+    alpn: ClassVar[str]
+    subprotocols: ClassVar[tuple[str, ...]]  # over WebSocket, in our order of preference
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self.counters = ProtocolCounters()
+        self.listeners: dict[str, Listener] = {}
+        self.connections = node.runtime.spawn(
+            SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=node.root
+        )
+        self._ticker: TimerHandle | None = None
+        self._accepted_count = 0
+
+    @property
+    @abstractmethod
+    def message_bytes_max(self) -> int:
+        """The longest message that a WebSocket may bring."""
+
+    @abstractmethod
+    def make_actor(self, cell: ActorCell) -> LoopActor:
+        """Return the actor of a connection that was just accepted. It holds it as `connection`."""
+
+    @abstractmethod
+    def take_configuration(self) -> None:
+        """Take over a changed configuration, for the clients that connect from now on."""
+
+    async def start(self) -> None:
+        """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
+        for name, config in self._node.config.listeners.enabled().items():
+            if name in self.schemes:
+                listener = make_listener(
+                    name,
+                    config,
+                    self._connect,
+                    surroundings=self._node.surroundings,
+                    alpn=self.alpn,
+                    subprotocols=self.subprotocols,
+                    message_bytes_max=self.message_bytes_max,
+                )
+                await start_listener(listener, config)
+                self.listeners[name] = listener
+        self._tick()
+
+    async def stop(self, *, within_s: float) -> None:
+        """Take no more clients, say goodbye to those there are, and wait until they are gone."""
+        for listener in self.listeners.values():
+            await listener.stop()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for connection in self.open_connections():
+            connection.shut_down()
+        deadline = self._node.clock.now_ms() + int(within_s * 1000)
+        while self.connections.children and self._node.clock.now_ms() < deadline:
+            await asyncio.sleep(0.01)
+
+    def reload(self) -> None:
+        """Take over a changed configuration: for the next connection, and for the next TLS handshake."""
+        self.take_configuration()
+        for name, listener in self.listeners.items():
+            listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
+            listener.reload_tls()
+
+    def endpoints(self) -> list[str]:
+        """Return a URL for each open listener."""
+        urls = []
+        for name, listener in self.listeners.items():
+            config = self._node.config.listeners.enabled()[name]
+            path = getattr(config, "path", "")
+            urls.append(f"{self.schemes[name]}://{config.host}:{listener.port}{path}")
+        return urls
+
+    def open_connections(self) -> list[C]:
+        """Return the connections there are now."""
+        return [cell.actor.connection for cell in (self.connections.children or {}).values()]
+
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection."""
+        now_ms = self._node.clock.now_ms()
+        for connection in self.open_connections():
+            connection.tick(now_ms)
+
+    def _tick(self) -> None:
+        self.look_at_the_clock()
+        self._ticker = self._node.runtime.after(TICK_MS, self._tick)
+
+    def _connect(self) -> Connection:
+        self._accepted_count += 1
+        cell = self._node.runtime.spawn(
+            self.make_actor,
+            kind="connection",
+            name=f"{self.name}-{self._accepted_count}",
+            policy=ONE_CONNECTION,
+            parent=self.connections,
+        )
+        connection: C = cell.actor.connection
+        return connection

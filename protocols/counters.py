@@ -1,0 +1,21 @@
+"""What every protocol counts, over all of its connections, living and gone."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ProtocolCounters:
+    """Totals of one protocol of one node."""
+
+    connected: int = 0
+    refused: dict[str, int] = field(default_factory=dict)  # connections that were not let in, by reason
+    violated: dict[str, int] = field(default_factory=dict)  # connections ended for what the peer did, by reason
+    dropped: dict[str, int] = field(default_factory=dict)  # messages that went without a word to anybody, by reason
+    messages_received: int = 0
+    messages_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+
+    def count(self, counter: dict[str, int], reason: str, number: int = 1) -> None:
+        """Count under a reason."""
+        counter[reason] = counter.get(reason, 0) + number
