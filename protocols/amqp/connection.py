@@ -34,11 +34,12 @@ from protocols.amqp.link import IncomingLink, OutgoingLink
 from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.performatives import Open
 from protocols.amqp.publishing import PublishingSide
-from protocols.amqp.sasl import ANONYMOUS_NAME, SaslDialogue
+from protocols.amqp.sasl import AmqpSasl
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.session import Session
 from protocols.amqp.values import AmqpMap, Symbol
 from protocols.reading_gate import ReadingGate
+from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.amqp")
@@ -56,7 +57,7 @@ class AmqpConnection:
         self.peer: PeerInfo | None = None
         self.client = ""  # the container id, from open on
         self.user = ""  # empty: anonymous
-        self.sasl = SaslDialogue(self)
+        self.sasl: AmqpSasl | None = None  # None until the transport is there
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
         self.gate = ReadingGate(cell.inbox)
@@ -88,6 +89,7 @@ class AmqpConnection:
         self.gate.attach(transport)
         self.peer = peer
         self._counters.connected += 1
+        self.sasl = AmqpSasl(self, peer)
         mechanisms = self.sasl.offered()
         self.engine = AmqpEngine(
             self.services.limits,
@@ -172,8 +174,10 @@ class AmqpConnection:
         elif isinstance(event, OpenReceived):
             self._open(event.peer)
         elif isinstance(event, SaslInitReceived):
+            assert self.sasl is not None, "the transport comes before its bytes"
             self._carry_out(self.sasl.begin(event))
         elif isinstance(event, SaslResponseReceived):
+            assert self.sasl is not None, "the transport comes before its bytes"
             self.sasl.step(event.response)
         elif isinstance(event, CloseReceived):
             self._close_transport()

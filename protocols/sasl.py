@@ -1,0 +1,89 @@
+"""SASL's mechanisms (RFC 4422) over the one authentication service of all protocols.
+
+Who carries the messages is elsewhere: AMQP's SASL layer, the flow protocol's AUTH.
+"""
+
+from typing import Final
+
+from protocols.authentication import (
+    ANONYMOUS,
+    AuthenticationFailed,
+    Authenticator,
+    Challenge,
+    Exchange,
+    Principal,
+    Proven,
+)
+from protocols.transports import PeerInfo
+
+ANONYMOUS_NAME: Final = "ANONYMOUS"
+PLAIN_NAME: Final = "PLAIN"
+EXTERNAL_NAME: Final = "EXTERNAL"
+
+
+class SaslDialogue:
+    """One client's authentication. A new `begin` begins anew."""
+
+    def __init__(self, authenticator: Authenticator, peer: PeerInfo, *, allows_plain_unencrypted: bool) -> None:
+        self._authenticator = authenticator
+        self._peer = peer
+        self._allows_plain = peer.is_encrypted or allows_plain_unencrypted
+        self._exchange: Exchange | None = None
+
+    def offered(self) -> list[str]:
+        """Return the mechanisms this client may use, best first."""
+        names: list[str] = []
+        if self._peer.certificate_name is not None:
+            names.append(EXTERNAL_NAME)
+        names += sorted(self._authenticator.mechanisms)
+        if self._allows_plain:
+            names.append(PLAIN_NAME)
+        if self._authenticator.admits_anonymous(self._peer.listener):
+            names.append(ANONYMOUS_NAME)
+        return names
+
+    async def begin(self, mechanism: str, response: bytes | None) -> Challenge | Proven:
+        """Take the client's choice and its first words, if it has any. Raises AuthenticationFailed."""
+        self._exchange = None
+        if mechanism not in self.offered():
+            raise AuthenticationFailed(f"mechanism {mechanism[:80]!r} was not offered")
+        if mechanism == ANONYMOUS_NAME:
+            return Proven(ANONYMOUS, b"")
+        if mechanism == PLAIN_NAME:
+            return Proven(await self._plain(response or b""), b"")
+        if mechanism == EXTERNAL_NAME:
+            return Proven(self._external(response or b""), b"")
+        self._exchange = self._authenticator.mechanisms[mechanism].begin()
+        return self.step(response)
+
+    def step(self, data: bytes | None) -> Challenge | Proven:
+        """Take the client's next words. Raises AuthenticationFailed."""
+        exchange = self._exchange
+        if exchange is None:
+            raise AuthenticationFailed("a response where none was asked for")
+        self._exchange = None
+        answer = exchange.step(data)
+        if isinstance(answer, Challenge):
+            self._exchange = exchange
+        return answer
+
+    async def _plain(self, response: bytes) -> Principal:
+        """RFC 4616: authorization identity, authentication identity and password, with a NUL between each."""
+        parts = response.split(b"\0")
+        if len(parts) != 3 or not parts[1] or parts[0] not in (b"", parts[1]):
+            raise AuthenticationFailed("a PLAIN response that is not [authzid] NUL authcid NUL password")
+        try:
+            user_name = parts[1].decode("utf-8")
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("a PLAIN user name that is not UTF-8") from None
+        principal = await self._authenticator.password(user_name, parts[2])
+        if principal is None:
+            raise AuthenticationFailed(f"PLAIN of user {user_name[:80]!r}")
+        return principal
+
+    def _external(self, response: bytes) -> Principal:
+        assert self._peer.certificate_name is not None, "EXTERNAL is offered to those with a certificate"
+        principal = self._authenticator.certificate(self._peer.certificate_name)
+        if principal is None or response not in (b"", principal.user_name.encode()):
+            raise AuthenticationFailed("EXTERNAL with an identity that is not the certificate's")
+        return principal
