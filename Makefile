@@ -18,6 +18,8 @@ TESTS    ?= tests
 SEED     ?=
 SEEDS    ?= 100
 STEPS    ?= 400
+# Of `make fuzz`.
+ROUNDS   ?= 1000000
 
 # What `bash .ci/run` sets, too. REQUIRE_EXT also belongs to the stamp: a package that was allowed to fall back to pure
 # is not good enough for a run that requires extensions.
@@ -58,6 +60,12 @@ simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on vir
 .PHONY: simulate-planted
 simulate-planted: $(STAMPS)/test-tools ## how many seeds find each of the faults that are planted on purpose
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted
+
+.PHONY: fuzz
+fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to every wire decoder: ROUNDS of each test, SEED=7 again
+	@seed=$(or $(SEED),$$(date +%s)); echo "SEED=$$seed"; \
+	SLUICEGATE_FUZZ_ROUNDS=$(ROUNDS) SLUICEGATE_FUZZ_SEED=$$seed \
+	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/*/test*_fuzz.py)
 
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers

@@ -259,6 +259,8 @@ def _decode_array(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tu
         raise DecodeError("an array without the type of its items")
     code = data[pos]
     pos += 1
+    if code < 0x40:  # a descriptor of a descriptor is among them: the grammar allows it, and nobody sends it
+        raise DecodeError(f"an array of items with the unknown constructor {code:#04x}")
     if count > (EMPTY_ITEMS_MAX if code >> 4 == 0x4 else stop - pos):
         raise DecodeError(f"{count} items in an array of {stop - pos} bytes")
     items: list[AmqpValue] = []

@@ -55,13 +55,13 @@ def disposition_bytes(*, is_receiver: bool, first: int, last: int, settled: bool
             _uint(first),
             b"\x40" if first == last else _uint(last),
             b"\x41" if settled else b"\x42",
-            b"" if state is None else state.encode(),
+            b"\x40" if state is None else state.encode(),
+            b"\x40",  # batchable; every field has its place, as in `encode_performative`
         )
     )
-    count = 4 if state is None else 5
     if len(body) <= 0xFE:
-        return bytes((0x00, 0x53, 0x15, 0xC0, len(body) + 1, count)) + body
-    return b"\x00\x53\x15\xd0" + (len(body) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + body
+        return bytes((0x00, 0x53, 0x15, 0xC0, len(body) + 1, 6)) + body
+    return b"\x00\x53\x15\xd0" + (len(body) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x06" + body
 
 
 @final

@@ -76,6 +76,11 @@ def encode_composite(code: int, fields: list[AmqpValue]) -> bytes:
     return bytes((0x00, 0x53, code)) + encode_list(fields[:count])
 
 
+def encode_performative(code: int, fields: list[AmqpValue]) -> bytes:
+    """Return a described list with every field in its place, nulls at the end too: azure's pyamqp counts on them."""
+    return bytes((0x00, 0x53, code)) + encode_list(fields)
+
+
 def _scalar(scalar: Scalar) -> bytes:
     kind = scalar.kind
     value = scalar.value

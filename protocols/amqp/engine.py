@@ -137,8 +137,9 @@ class AmqpEngine:
     # --- the connection ---
 
     def open(self, ours: Open) -> None:
-        """Answer the peer's open."""
-        assert not self._has_opened, "a connection is opened once"
+        """Answer the peer's open. One that came with a violation behind it was answered when the violation was."""
+        if self._has_opened:
+            return
         ours.max_frame_size = self._limits.frame_bytes_max
         ours.channel_max = self._limits.channel_max
         # Half of what we bear: a peer that sends at the last moment is not cut off (2.4.5).

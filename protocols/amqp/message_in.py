@@ -25,6 +25,7 @@ from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar
 PRIORITY_MAX: Final = 9  # JMS; what is above counts as 9
 PARTITION_KEY_PROPERTY: Final = "JMSXGroupID"
 CONTENT_JSON: Final = "application/json"
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
 # Forms of a body: what has to stand before the payload to have the body again.
 BODY_NONE: Final = 0
@@ -124,9 +125,9 @@ def _read_annotations(data: bytes, pos: int, headers: Headers, wall_ms: int) -> 
     at = _integer(annotations.symbol("x-opt-delivery-time"))
     delay_ms = _integer(annotations.symbol("x-opt-delivery-delay"))
     if at:
-        headers.not_before_ms = at
+        headers.not_before_ms = min(at, TIME_MS_MAX)
     elif delay_ms:
-        headers.not_before_ms = wall_ms + delay_ms
+        headers.not_before_ms = min(wall_ms + delay_ms, TIME_MS_MAX)
     key = annotations.symbol("x-opt-partition-key")
     if isinstance(key, str) and key:
         headers.partition_key = key
@@ -146,7 +147,7 @@ def _read_properties(data: bytes, pos: int, headers: Headers) -> str | None:
     headers.content_type = fields.symbol(6, "content-type")
     expires_at_ms = fields.number(8, "absolute-expiry-time", TIMESTAMP, 0)
     if expires_at_ms > 0 and (headers.expires_at_ms == 0 or expires_at_ms < headers.expires_at_ms):
-        headers.expires_at_ms = expires_at_ms  # the earlier of both
+        headers.expires_at_ms = min(expires_at_ms, TIME_MS_MAX)  # the earlier of both
     headers.timestamp_ms = max(0, fields.number(9, "creation-time", TIMESTAMP, 0))
     group_id = fields.text(10, "group-id")
     if group_id:
@@ -212,10 +213,12 @@ def _opaque_payload(data: bytes, sections: Sections, headers: Headers) -> bytes:
                 raise DecodeError("a data section without binary data")
             pieces.append(piece)
         return b"".join(pieces)
+    whole: AmqpValue = values[0] if sections.body_code == VALUE else [each for value in values for each in _list(value)]
+    if whole is None:  # how several clients send a message without a body
+        return b""
     if headers.content_type is None:
         headers.content_type = CONTENT_JSON
     headers.payload_is_text = True
-    whole: AmqpValue = values[0] if sections.body_code == VALUE else [each for value in values for each in _list(value)]
     return orjson.dumps(json_form(whole))
 
 

@@ -16,6 +16,8 @@ MODIFIED: Final = 0x27
 DECLARED: Final = 0x33
 TRANSACTIONAL: Final = 0x34
 
+OUTCOMES: Final = (ACCEPTED, REJECTED, RELEASED, MODIFIED)  # the terminal states of 3.4
+
 STATE_NAMES: Final[dict[int, str]] = {
     RECEIVED: "received",
     ACCEPTED: "accepted",
@@ -156,5 +158,8 @@ def read_state(value: AmqpValue) -> DeliveryState | None:
     if code == DECLARED:
         return DeliveryState(code, txn_id=fields.binary_required(0, "txn-id"))
     if code == TRANSACTIONAL:
-        return DeliveryState(code, txn_id=fields.binary_required(0, "txn-id"), outcome=read_state(fields.value(1)))
+        outcome = read_state(fields.value(1))
+        if outcome is not None and outcome.code not in OUTCOMES:
+            raise DecodeError(f"a transactional-state with {STATE_NAMES[outcome.code]}, which is no outcome")
+        return DeliveryState(code, txn_id=fields.binary_required(0, "txn-id"), outcome=outcome)
     raise DecodeError(f"delivery state with the unknown descriptor {code:#x}")

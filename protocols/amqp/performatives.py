@@ -6,7 +6,7 @@ every field.
 
 from typing import Final, final
 
-from protocols.amqp.encoding import encode_composite
+from protocols.amqp.encoding import encode_performative
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
 from protocols.amqp.outcomes import AmqpError, read_error
@@ -74,7 +74,7 @@ class Open:
 
     def encode(self) -> bytes:
         """Return the performative."""
-        return encode_composite(
+        return encode_performative(
             OPEN,
             [
                 self.container_id,
@@ -127,7 +127,7 @@ class Begin:
 
     def encode(self) -> bytes:
         """Return the performative."""
-        return encode_composite(
+        return encode_performative(
             BEGIN,
             [
                 None if self.remote_channel == ABSENT else ushort(self.remote_channel),
@@ -135,6 +135,9 @@ class Begin:
                 uint(self.incoming_window),
                 uint(self.outgoing_window),
                 uint(self.handle_max),
+                None,
+                None,
+                None,
             ],
         )
 
@@ -190,7 +193,7 @@ class Attach:
         """Return the performative."""
         source = self.source
         target = self.target
-        return encode_composite(
+        return encode_performative(
             ATTACH,
             [
                 self.name,
@@ -272,7 +275,7 @@ class Flow:
 
     def encode(self) -> bytes:
         """Return the performative."""
-        return encode_composite(
+        return encode_performative(
             FLOW,
             [
                 _uint_or_null(self.next_incoming_id),
@@ -320,7 +323,7 @@ class Detach:
     def encode(self) -> bytes:
         """Return the performative."""
         error = self.error
-        return encode_composite(
+        return encode_performative(
             DETACH, [uint(self.handle), True if self.closed else None, None if error is None else error.encoded()]
         )
 
@@ -337,7 +340,7 @@ def read_detach(items: list[AmqpValue]) -> Detach:
 
 def encode_ending(code: int, error: AmqpError | None) -> bytes:
     """Return an end or a close (2.7.8, 2.7.9)."""
-    return encode_composite(code, [None if error is None else error.encoded()])
+    return encode_performative(code, [None if error is None else error.encoded()])
 
 
 def read_ending(items: list[AmqpValue]) -> AmqpError | None:

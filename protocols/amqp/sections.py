@@ -8,7 +8,7 @@ from typing import Final, final
 
 from protocols.amqp.decoding import decode, skip
 from protocols.amqp.errors import DecodeError
-from protocols.amqp.values import Scalar, Symbol
+from protocols.amqp.values import ULONG, Scalar, Symbol
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -105,7 +105,7 @@ def _section(data: bytes, pos: int, end: int) -> tuple[int, int]:
         if data[pos] != 0x00:
             raise DecodeError(f"constructor {data[pos]:#04x} where a message section is required")
         descriptor, pos = decode(data, pos + 1, end)
-        if isinstance(descriptor, Scalar) and isinstance(descriptor.value, int):
+        if isinstance(descriptor, Scalar) and descriptor.kind == ULONG and isinstance(descriptor.value, int):
             code = descriptor.value
         else:
             code = _BY_SYMBOL.get(descriptor.text, 0) if isinstance(descriptor, Symbol) else 0

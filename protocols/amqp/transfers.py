@@ -11,7 +11,11 @@ from protocols.amqp.fields import Fields
 from protocols.amqp.outcomes import DeliveryState, read_state
 from protocols.amqp.performatives import ABSENT
 
-_TRUE: Final = b"\x41"
+# The fields from `more` on: more, rcv-settle-mode, state, resume, aborted, batchable. Six bytes that mean nothing are
+# sent with every delivery, for azure's pyamqp reads the payload from behind the eleventh field and cannot do without.
+_WHOLE: Final = b"\x42\x40\x40\x40\x40\x40"
+_MORE: Final = b"\x41\x40\x40\x40\x40\x40"
+_ABORTED: Final = b"\x42\x40\x40\x40\x41\x40"
 _HEAD_BYTES: Final = 8
 
 UNUSUAL: Final = -2  # a form that only the generic decoder knows
@@ -153,25 +157,18 @@ def first_transfer(
             tag,
             b"\x43" if message_format == 0 else _uint(message_format),
             b"\x41" if settled else b"\x42",
+            _MORE if more else _WHOLE,
         )
     )
-    count = 5
-    if more:
-        body += _TRUE
-        count = 6
-    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, count)) + body
+    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, 11)) + body
     size = _HEAD_BYTES + len(performative) + room
     return size.to_bytes(4, "big") + bytes((2, 0, channel >> 8, channel & 0xFF)) + performative
 
 
 def next_transfer(channel: int, handle: bytes, *, more: bool, aborted: bool, room: int) -> bytes:
     """Return frame head and performative of a delivery's further transfer."""
-    body = handle + b"\x40\x40\x40\x40" + (_TRUE if more else b"\x42")
-    count = 6
-    if aborted:
-        body += b"\x40\x40\x40\x41"
-        count = 10
-    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, count)) + body
+    body = handle + b"\x40\x40\x40\x40" + (_ABORTED if aborted else _MORE if more else _WHOLE)
+    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, 11)) + body
     size = _HEAD_BYTES + len(performative) + room
     return size.to_bytes(4, "big") + bytes((2, 0, channel >> 8, channel & 0xFF)) + performative
 

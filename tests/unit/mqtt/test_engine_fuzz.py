@@ -1,16 +1,14 @@
 """Any bytes give events, never an exception, and never a hang (mqtt T120)."""
 
-import random
-
 import pytest
 
 import mqtt_packets as mqtt
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
+from mutated_bytes import ROUNDS, chance_of, mutated
 from protocols.mqtt.events import DisconnectReceived, PeerViolated
 from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.publish_writer import encode_at_most_once
 
-ROUNDS = 10_000  # for each of the two tests
 LIMITS = MqttLimits(packet_bytes_max=4096, connect_bytes_max=4096)
 
 
@@ -33,25 +31,6 @@ def seeds(level: int) -> list[bytes]:
     ]
 
 
-def mutated(chance: random.Random, packets: bytes) -> bytes:
-    """Change, cut, insert or repeat some bytes."""
-    raw = bytearray(packets)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(raw)) if raw else 0
-        match chance.randrange(5):
-            case 0 if raw:
-                raw[at] = chance.randrange(256)
-            case 1 if raw:
-                raw[at] ^= 1 << chance.randrange(8)
-            case 2:
-                del raw[at : at + chance.randint(1, 4)]
-            case 3:
-                raw[at:at] = chance.randbytes(chance.randint(1, 4))
-            case _:
-                raw[at:at] = raw[at : at + chance.randint(1, 30)]
-    return bytes(raw)
-
-
 def check(conversation: Conversation) -> None:
     """What came out can be used: rows can be read and encoded, an end is the last event."""
     for event in conversation.events[:-1]:
@@ -67,7 +46,7 @@ def check(conversation: Conversation) -> None:
 
 @pytest.mark.parametrize("level", [3, 4, 5])
 def test_mutated_packets_of_a_connected_client_give_events_only(level: int) -> None:
-    chance = random.Random(20_000 + level)
+    chance = chance_of(20_000 + level)
     valid = seeds(level)
     for _ in range(ROUNDS // 3):
         conversation = connected(level, limits=LIMITS)
@@ -80,7 +59,7 @@ def test_mutated_packets_of_a_connected_client_give_events_only(level: int) -> N
 
 @pytest.mark.parametrize("level", [3, 4, 5])
 def test_mutated_connects_give_events_only(level: int) -> None:
-    chance = random.Random(30_000 + level)
+    chance = chance_of(30_000 + level)
     rich = (
         mqtt.session_expiry(9)
         + mqtt.receive_maximum(5)

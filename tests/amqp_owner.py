@@ -1,0 +1,74 @@
+"""An owner of an AMQP engine that says yes to everything, for tests that write the client's frames themselves."""
+
+from protocols.amqp.engine import CLOSED, AmqpEngine
+from protocols.amqp.events import (
+    AmqpEvent,
+    AttachReceived,
+    CreditReceived,
+    DeliveriesReceived,
+    DispositionReceived,
+    OpenReceived,
+    SaslInitReceived,
+    SaslResponseReceived,
+)
+from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.link import ATTACHED, IncomingLink
+from protocols.amqp.outcomes import ACCEPTED_STATE, RECEIVED
+from protocols.amqp.performatives import Open
+from protocols.amqp.sasl_frames import SASL_OK
+
+CREDIT = 100
+PAYLOAD = bytes.fromhex("005377a1026869")
+
+
+class EngineOwner:
+    """Lets everybody in, grants every link, accepts every delivery, and sends one wherever it gets credit."""
+
+    def __init__(self, *, limits: AmqpLimits | None = None, mechanisms: tuple[str, ...] = ("ANONYMOUS",)) -> None:
+        self.engine = AmqpEngine(
+            limits or AmqpLimits(), 0, container_id="broker", mechanisms=list(mechanisms), allows_bare=True
+        )
+        self.events: list[AmqpEvent] = []  # in wire order
+        self.sent = b""  # to the client
+
+    def hears(self, *pieces: bytes) -> None:
+        """Feed what a client sends, and answer it."""
+        for piece in pieces:
+            self._answer(self.engine.feed(piece, 0))
+            self.sent += b"".join(self.engine.take())
+
+    @property
+    def is_closed(self) -> bool:
+        return self.engine.state == CLOSED
+
+    def of(self, kind: type[AmqpEvent]) -> list[AmqpEvent]:
+        """Return the events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def _answer(self, events: list[AmqpEvent]) -> None:
+        sessions = self.engine.sessions
+        for event in events:
+            self.events.append(event)
+            if isinstance(event, SaslInitReceived | SaslResponseReceived):
+                self._answer(self.engine.sasl_outcome(SASL_OK, None, 0))
+            elif isinstance(event, OpenReceived):
+                self.engine.open(Open("broker"))
+            elif isinstance(event, AttachReceived):
+                asked = event.link.attach
+                sessions.attach(event.session, event.link, source=asked.source, target=asked.target, offered=[])
+                if isinstance(event.link, IncomingLink):
+                    sessions.grant(event.session, event.link, CREDIT)
+            elif isinstance(event, CreditReceived):
+                if event.link.state == ATTACHED and event.link.credit > 0:
+                    sessions.send(event.session, event.link, PAYLOAD, 0)
+                    if event.link.drain:
+                        sessions.drained(event.session, event.link)
+            elif isinstance(event, DeliveriesReceived):
+                if not event.settled:
+                    first, last = event.delivery_ids[0], event.delivery_ids[-1]
+                    sessions.settle(event.session, first, last, ACCEPTED_STATE, is_receiver=True)
+            elif isinstance(event, DispositionReceived) and not event.disposition.settled:
+                said = event.disposition
+                if said.state is None or said.state.code == RECEIVED:
+                    continue  # progress wants no answer
+                sessions.settle(event.session, said.first, said.last, said.state, is_receiver=False)

@@ -1,0 +1,34 @@
+"""Valid bytes with a few of them changed: what the fuzz tests of every protocol feed to decoders."""
+
+import os
+import random
+from typing import Final
+
+# Of each fuzz test. `make fuzz` plays many more than an ordinary run can wait for, and others each time.
+ROUNDS: Final = int(os.environ.get("SLUICEGATE_FUZZ_ROUNDS", "10000"))
+SEED: Final = int(os.environ.get("SLUICEGATE_FUZZ_SEED", "0"))
+CHANGES_MAX: Final = 4
+
+
+def chance_of(test: int) -> random.Random:
+    """Return what a fuzz test draws from: the same in every run, unless a seed was given."""
+    return random.Random(SEED + test)
+
+
+def mutated(chance: random.Random, packets: bytes) -> bytes:
+    """Change, cut, insert or repeat some bytes."""
+    raw = bytearray(packets)
+    for _ in range(chance.randint(1, CHANGES_MAX)):
+        at = chance.randrange(len(raw)) if raw else 0
+        match chance.randrange(5):
+            case 0 if raw:
+                raw[at] = chance.randrange(256)
+            case 1 if raw:
+                raw[at] ^= 1 << chance.randrange(8)
+            case 2:
+                del raw[at : at + chance.randint(1, 4)]
+            case 3:
+                raw[at:at] = chance.randbytes(chance.randint(1, 4))
+            case _:
+                raw[at:at] = raw[at : at + chance.randint(1, 30)]
+    return bytes(raw)
