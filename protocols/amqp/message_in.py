@@ -79,6 +79,11 @@ def native_form(native: bytes) -> int:
     return native[0]
 
 
+def native_travels(native: bytes) -> bytes:
+    """Return the sections before the body: annotations, properties and application properties, as they were sent."""
+    return native[_HEAD.size : len(native) - int.from_bytes(native[1:5], "big") - int.from_bytes(native[5:9], "big")]
+
+
 def native_sections(native: bytes, payload: bytes) -> bytes:
     """Return everything from the message annotations on, as it was sent."""
     form = native[0]

@@ -1,0 +1,71 @@
+"""Selectors: a text that says which messages somebody wants, made into something that can be asked quickly.
+
+The language is that of JMS, as `docs/selectors.md` has it. A selector is made once, by `Selectors`, which also
+remembers those that were asked for lately. It knows nothing of queues and subscriptions; those who have them ask it.
+"""
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from messaging.batch import MessageBatch
+from messaging.native_fields import NativeFields
+from messaging.selector_parser import parse_condition
+from messaging.selector_truth import TRUE, Condition
+
+REMEMBERED_CHARS_MAX: Final = 100_000  # of the texts of selectors; with what is made of them, at most some 5 MB
+
+
+@final
+class Selector:
+    """Which messages somebody wants. Two are equal when they mean the same by their form; it never changes."""
+
+    __slots__ = ("_condition", "normal_text", "text")
+
+    def __init__(self, text: str, condition: Condition, prefix: str) -> None:
+        self.text = text  # as it was given
+        self._condition = condition
+        self.normal_text = prefix + condition.text()  # what it comes to, whatever way it was written
+
+    def matches(self, batch: MessageBatch, row: int) -> bool:
+        """Return whether the message in a row is wanted: whether the condition is true, not false or unknown."""
+        return self._condition.truth(batch, row, batch.headers_of(row)) == TRUE
+
+    def rows(self, batch: MessageBatch) -> list[int]:
+        """Return the rows of a batch that are wanted."""
+        return [row for row in range(batch.count) if self.matches(batch, row)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Selector) and other.normal_text == self.normal_text
+
+    def __hash__(self) -> int:
+        return hash(self.normal_text)
+
+    def __repr__(self) -> str:
+        return f"Selector({self.normal_text!r})"
+
+
+@final
+class Selectors:
+    """Makes selectors. `natives`: readers of the forms that messages come in, by `Headers.native_format`."""
+
+    def __init__(self, natives: Mapping[int, NativeFields]) -> None:
+        self._natives = natives
+        self._remembered: dict[str, Selector] = {}
+        self._remembered_chars = 0
+
+    def compile(self, text: str) -> Selector:
+        """Return the selector of a text. Raises SelectorError, which says where the text is wrong."""
+        selector = self._remembered.get(text)
+        if selector is None:
+            condition, prefix = parse_condition(text, self._natives)
+            selector = Selector(text, condition, prefix)
+            self._remember(text, selector)
+        return selector
+
+    def _remember(self, text: str, selector: Selector) -> None:
+        self._remembered_chars += len(text)
+        while self._remembered_chars > REMEMBERED_CHARS_MAX:
+            oldest = next(iter(self._remembered))
+            self._remembered_chars -= len(oldest)
+            del self._remembered[oldest]
+        self._remembered[text] = selector

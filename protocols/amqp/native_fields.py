@@ -1,0 +1,57 @@
+"""What selectors read of AMQP messages beyond the normalised headers: other properties, and message annotations.
+
+They are decoded for whoever asks, from the bytes that travel with the message; most messages are never asked.
+"""
+
+from typing import Final, final
+
+from messaging.headers import UserPropertyValue
+from messaging.native_fields import (
+    CONTENT_ENCODING,
+    GROUP_SEQUENCE,
+    REPLY_TO_GROUP_ID,
+    SUBJECT,
+    TO,
+    USER_ID,
+    NativeFields,
+)
+from protocols.amqp.decoding import decode, decode_list
+from protocols.amqp.message_in import native_travels
+from protocols.amqp.sections import NOWHERE, find_sections
+from protocols.amqp.text_forms import user_value
+from protocols.amqp.values import AmqpMap
+
+# Places in the properties section (3.2.4).
+_PLACES: Final = {USER_ID: 1, TO: 2, SUBJECT: 3, CONTENT_ENCODING: 7, GROUP_SEQUENCE: 11, REPLY_TO_GROUP_ID: 12}
+
+
+@final
+class AmqpFields(NativeFields):
+    """Reads `Headers.native` of the format NATIVE_AMQP, which was checked when the message came."""
+
+    def field(self, native: bytes, name: str) -> UserPropertyValue:
+        """Return a field of the properties section; a user-id as text, where it is text."""
+        travels = native_travels(native)
+        at = find_sections(travels).properties_at
+        if at == NOWHERE:
+            return None
+        items, _ = decode_list(travels, at, len(travels))
+        place = _PLACES[name]
+        value = user_value(items[place]) if place < len(items) else None
+        return _as_text(value) if name == USER_ID and isinstance(value, bytes) else value
+
+    def annotation(self, native: bytes, key: str) -> UserPropertyValue:
+        """Return a message annotation."""
+        travels = native_travels(native)
+        at = find_sections(travels).annotations_at
+        if at == NOWHERE:
+            return None
+        annotations, _ = decode(travels, at, len(travels))
+        return user_value(annotations.symbol(key)) if isinstance(annotations, AmqpMap) else None
+
+
+def _as_text(data: bytes) -> str | bytes:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data
