@@ -104,7 +104,7 @@ class BrowserActor(LoopActor):
             if message is None:
                 break
             selector = self._request.selector
-            if selector is None or selector(message.batch, message.row):
+            if selector is None or selector.matches(message.batch, message.row):
                 shown.append(message)
                 self._credit -= 1
         if shown:

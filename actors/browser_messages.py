@@ -1,14 +1,11 @@
 """What a browser and its queue say to each other: looking at messages without consuming them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from actors.messages import BrowsedMessage
 from messaging.address import Address
-from messaging.batch import MessageBatch
-
-Selector = Callable[[MessageBatch, int], bool]  # batch and row -> whether the browser wants to see the message
+from messaging.selectors import Selector
 
 
 @dataclass(slots=True)
@@ -27,7 +24,7 @@ class BindBrowser:
     window: int  # messages that it is shown before it asks for more; at most 10,000 count
     partition_number: int | None = None  # None: all
     after: int = 0
-    selector: Selector | None = None
+    selector: Selector | None = None  # what the browser wants to see
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,11 +46,10 @@ class Taking(Moving):
         self._looked_at_count += 1
         if order.sequences is not None:
             self._seen.add(sequence)
-        headers = batch.headers_of(row)
-        if not order.message_filter.matches(batch.topic_of(row), headers, batch.received_ms):
+        if not order.message_filter.matches(batch, row):
             return False
         if order.deed != DELETE:
-            reason = self._hindrance(headers)
+            reason = self._hindrance(batch.headers_of(row))
             if reason:
                 self._keep(reason, 1)
                 return False

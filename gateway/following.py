@@ -11,6 +11,7 @@ from actors.loop_actor import LoopActor
 from actors.messages import BrowsedMessage, FlowGone, UnbindFlow
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
+from messaging.selectors import Selector
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly
 CLIENT: Final = "admin"
@@ -41,7 +42,7 @@ class Following:
         self._cells: set[ActorCell] = set()
 
     async def messages(
-        self, handle: QueueHandle, partition_number: int | None, after: int
+        self, handle: QueueHandle, partition_number: int | None, after: int, selector: Selector | None
     ) -> AsyncGenerator[BrowsedMessage, None]:
         """Yield what a queue holds, oldest first, and what comes into it, until it is deleted or the node stops."""
         runtime = self._runtime
@@ -53,7 +54,7 @@ class Following:
         assert isinstance(follower, FollowingActor)
         self._cells.add(cell)
         try:
-            bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after)
+            bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after, selector)
             bound: BrowserBound = await handle.cell.ask(bind)
             while (messages := await follower.shown.get()) is not None:
                 for message in messages:

@@ -45,7 +45,7 @@ class MessageDeeds:
         if selection.ids is not None:
             await self._take_by_ids(handle, deed, selection, target, partitions, tally)
             return tally.view()
-        message_filter = selection.message_filter(self._node.clock.wall_ms())
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._node.selectors)
         for partition in partitions:
             first = partition.first_unsettled
             while first < partition.next_sequence and tally.done_count < selection.limit:
@@ -64,7 +64,7 @@ class MessageDeeds:
         if known is not None and (await self._progress(known[0])).state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
         target = await self._target(handle, selection.to) if selection.to else None
-        message_filter = selection.message_filter(self._node.clock.wall_ms())
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._node.selectors)
         order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
         await self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
@@ -137,7 +137,7 @@ class MessageDeeds:
         by_partition: dict[int, list[int]] = {}
         for partition, sequence in selection.ids or ():
             by_partition.setdefault(partition, []).append(sequence)
-        message_filter = selection.message_filter(0)
+        message_filter = selection.message_filter(0, self._node.selectors)
         for number, sequences in by_partition.items():
             if number >= len(partitions):
                 tally.not_found += [MessageId(number, each).text() for each in sequences]

@@ -54,11 +54,14 @@ from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.credit import CreditPool
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
+from messaging.headers import NATIVE_AMQP
 from messaging.memory import MemoryBudget
 from messaging.pressure import PressureLimits
 from messaging.refusals import REFUSED_VPN_FULL
 from messaging.routing import RetainedMessage, TopicSpace
+from messaging.selectors import Selectors
 from messaging.staging import STAGING_PARTITION_ID
+from protocols.amqp.native_fields import AmqpFields
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.record import decode_batch
@@ -92,6 +95,7 @@ class Node:
         self.store = store
         self.clock = clock
         self.space = TopicSpace()
+        self.selectors = Selectors({NATIVE_AMQP: AmqpFields()})
         self.recovered: Recovered = read_store(store)
         self.planner: SpoolPlanner = self.recovered.planner
         self.spool_gate = SpoolGate(

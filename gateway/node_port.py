@@ -24,7 +24,6 @@ from actors.directory_messages import (
 from actors.messages import (
     INACTIVE,
     BrowsedMessage,
-    BrowseQueue,
     DescribeQueue,
     PartitionOverview,
     PurgeQueue,
@@ -33,6 +32,7 @@ from actors.messages import (
 from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
+from gateway.browse_pages import browse_page
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explain_publish import Specimen
@@ -50,7 +50,7 @@ from gateway.ports import (
 )
 from gateway.reader_views import CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
-from gateway.selections import MessageSelection
+from gateway.selections import MessageSelection, selector_of
 from gateway.views import (
     ActorView,
     DeathView,
@@ -72,6 +72,7 @@ from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.dead_letter import DeadLetter
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
+from messaging.selectors import Selector
 from messaging.settlement import TO_DMQ_FAILED
 
 if TYPE_CHECKING:
@@ -125,26 +126,32 @@ class NodeView(NodePort):
         return count
 
     async def browse_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
     ) -> Sequence[MessageView]:
         """Return messages oldest first, without removing any."""
         handle = await self._find(name)
         _check_partition(handle, partition)
-        found: list[BrowsedMessage] = await handle.cell.ask(BrowseQueue(partition, after, limit))
+        wanted = self._selector(selector)
+        found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
         return [_message_view(each) for each in found]
 
     async def follow_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0
+        self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
         """Return messages oldest first, and then new ones as they arrive."""
         handle = await self._find(name)
         _check_partition(handle, partition)
-        return self._followed(handle, partition, after)
+        return self._followed(handle, partition, after, self._selector(selector))
 
-    async def _followed(self, handle: QueueHandle, partition: int | None, after: int) -> AsyncIterator[MessageView]:
-        async with aclosing(self._node.following.messages(handle, partition, after)) as messages:
+    async def _followed(
+        self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
+    ) -> AsyncIterator[MessageView]:
+        async with aclosing(self._node.following.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
                 yield _message_view(message)
+
+    def _selector(self, text: str) -> Selector | None:
+        return selector_of(text, self._node.selectors) if text else None
 
     async def list_templates(self) -> Sequence[QueueTemplate]:
         """Return every template by name."""

@@ -100,20 +100,21 @@ class NodePort(Protocol):
         """Remove what waits (not what is delivered and unsettled); return how many. Raises QueueNotFound, Refused."""
 
     async def browse_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
     ) -> Sequence[MessageView]:
         """Return messages oldest first, sequences above `after`, without removing any.
 
-        Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each.
-        Raises QueueNotFound, QueueInvalid (no such partition).
+        Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each. With a
+        `selector`, only those that it selects. Raises QueueNotFound, QueueInvalid (no such partition, no selector).
         """
 
     async def follow_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0
+        self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
         """Return messages oldest first, sequences above `after`, and then new ones as they arrive; removes none.
 
-        It ends when the queue is deleted or the node stops. Raises QueueNotFound, QueueInvalid (no such partition).
+        It ends when the queue is deleted or the node stops. With a `selector`, only those that it selects. Raises
+        QueueNotFound, QueueInvalid (no such partition, no selector).
         """
 
     async def list_templates(self) -> Sequence[QueueTemplate]:

@@ -9,6 +9,8 @@ from typing import Final
 
 from messaging.message_selection import MessageFilter, MessageId, parse_message_id
 from messaging.queue_config import QueueInvalid
+from messaging.selector_words import SelectorError
+from messaging.selectors import Selector, Selectors
 from messaging.settlement import DEAD_REASONS
 from messaging.topics import TopicError, TopicFilter, parse_filter, syntax_of
 
@@ -25,6 +27,7 @@ class MessageSelection:
 
     ids: tuple[MessageId, ...] | None = None
     topic_filter: TopicFilter | None = None
+    selector: str = ""
     dead_reason: str = ""
     dead_queue: str = ""
     older_than_s: int = 0
@@ -32,17 +35,18 @@ class MessageSelection:
     rate: int = 0  # messages per second; 0: as fast as it goes
     to: str = ""
 
-    def message_filter(self, wall_ms: int) -> MessageFilter:
-        """Return what messages have to be like now."""
+    def message_filter(self, wall_ms: int, selectors: Selectors) -> MessageFilter:
+        """Return what messages have to be like now. Raises QueueInvalid for what is no selector."""
         return MessageFilter(
             topic_filter=self.topic_filter,
+            selector=selector_of(self.selector, selectors) if self.selector else None,
             received_before_ms=wall_ms - self.older_than_s * 1000 if self.older_than_s else 0,
             dead_reason=self.dead_reason,
             dead_queue=self.dead_queue,
         )
 
 
-SELECTING: Final = ("topic", "dead_reason", "dead_queue", "older_than_s", "limit")
+SELECTING: Final = ("topic", "selector", "dead_reason", "dead_queue", "older_than_s", "limit")
 FIELDS_OF_DELETE: Final = ("ids", *SELECTING)
 FIELDS_OF_MOVE: Final = ("to", "ids", *SELECTING)
 FIELDS_OF_REDRIVE: Final = ("to", "rate", *SELECTING)
@@ -58,6 +62,7 @@ SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
         "maxItems": IDS_MAX,
     },
     "topic": {"type": "string", "description": "topic filter, in SMF or MQTT syntax"},
+    "selector": {"type": "string", "description": "a selector, as in docs/selectors.md"},
     "dead_reason": {"type": "string", "description": "why they died", "enum": list(DEAD_REASONS)},
     "dead_queue": {"type": "string", "description": "queue they died in"},
     "older_than_s": {
@@ -98,6 +103,7 @@ def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -
     return MessageSelection(
         ids=_ids(values.get("ids")),
         topic_filter=_topic_filter(_text(values, "topic")),
+        selector=_text(values, "selector"),
         dead_reason=reason,
         dead_queue=_text(values, "dead_queue"),
         older_than_s=_number(values, "older_than_s", 0, 0, SECONDS_MAX),
@@ -105,6 +111,14 @@ def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -
         rate=_number(values, "rate", 0, 0, RATE_MAX),
         to=_text(values, "to"),
     )
+
+
+def selector_of(text: str, selectors: Selectors) -> Selector:
+    """Return the selector that a text is. Raises QueueInvalid."""
+    try:
+        return selectors.compile(text)
+    except SelectorError as error:
+        raise QueueInvalid("selector", f"character {error.at + 1}: {error.reason}", error.allowed) from None
 
 
 def _ids(given: object) -> tuple[MessageId, ...] | None:

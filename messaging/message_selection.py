@@ -5,9 +5,10 @@ A message's id is the number of its partition and its sequence there, `3:1207` i
 
 from typing import Final, NamedTuple, final
 
-from messaging.headers import Headers
+from messaging.batch import MessageBatch
 from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import QueueInvalid
+from messaging.selectors import Selector
 from messaging.topics import TopicFilter, matches
 
 SEQUENCE_MAX: Final = (1 << 63) - 1
@@ -47,23 +48,28 @@ class MessageFilter:
         self,
         *,
         topic_filter: TopicFilter | None = None,
+        selector: Selector | None = None,
         received_before_ms: int = 0,
         dead_reason: str = "",
         dead_queue: str = "",
     ) -> None:
         self.topic_filter = topic_filter
+        self.selector = selector
         self.received_before_ms = received_before_ms  # wall clock, of the arrival in this queue; 0: any time
         self.dead_reason = dead_reason  # why it died
         self.dead_queue = dead_queue  # where it died
 
-    def matches(self, topic: str, headers: Headers | None, received_ms: int) -> bool:
-        """Return whether a message is meant."""
-        if self.received_before_ms > 0 and received_ms >= self.received_before_ms:
+    def matches(self, batch: MessageBatch, row: int) -> bool:
+        """Return whether the message in a row of a batch is meant."""
+        if self.received_before_ms > 0 and batch.received_ms >= self.received_before_ms:
             return False
         if self.dead_reason or self.dead_queue:
+            headers = batch.headers_of(row)
             dead = None if headers is None else headers.dead
             if dead is None or (self.dead_reason and dead.reason != self.dead_reason):
                 return False
             if self.dead_queue and dead.queue != self.dead_queue:
                 return False
-        return self.topic_filter is None or matches(self.topic_filter, topic)
+        if self.topic_filter is not None and not matches(self.topic_filter, batch.topic_of(row)):
+            return False
+        return self.selector is None or self.selector.matches(batch, row)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed, Selector
+from actors.browser_messages import BindBrowser, Browsed, BrowserBound, BrowserCredit, DeleteBrowsed
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.loop_actor import LoopActor
@@ -30,6 +30,7 @@ class Browser:
         self._runtime = broker.node.runtime
         self._cell = self._runtime.spawn(Reader, kind="reader", name="reader", policy=ONE_CONNECTION)
         self._queues = broker.node.queues
+        self._selectors = broker.node.selectors
         self.flow_id = self._runtime.next_urn()
         self.queue: QueueHandle | None = None
         self.bound: BrowserBound | None = None
@@ -41,13 +42,12 @@ class Browser:
         window: int = 1000,
         partition: int | None = None,
         after: int = 0,
-        selector: Selector | None = None,
+        selector: str = "",
     ) -> None:
         self.queue = await self._queues.ask(FindQueue("q"))
         assert self.queue is not None
-        request = BindBrowser(
-            self.flow_id, "looker", "test", user, self._cell.inbox, window, partition, after, selector
-        )
+        wanted = self._selectors.compile(selector) if selector else None
+        request = BindBrowser(self.flow_id, "looker", "test", user, self._cell.inbox, window, partition, after, wanted)
         self.bound = await self.queue.cell.ask(request)
 
     async def sees(self, count: int) -> list[BrowsedMessage]:

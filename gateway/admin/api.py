@@ -20,6 +20,7 @@ from gateway.admin.operations import (
     KEY_WANTED_PARAMETER,
     MESSAGE_PARAMETERS,
     QUEUE_PARAMETER,
+    SELECTOR_PARAMETER,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
     Parameter,
@@ -202,12 +203,15 @@ class AdminApi:
     async def browse_queue(self, request: Request) -> Response:
         """A page of messages."""
         partition, after, limit = (_whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
+        selector = _text(request, SELECTOR_PARAMETER) or ""
         if _whole_number(request, FOLLOW):
-            followed = await self._node.follow_queue(_name(request), partition=partition, after=after or 0)
+            followed = await self._node.follow_queue(
+                _name(request), partition=partition, after=after or 0, selector=selector
+            )
             lines = (MESSAGE.dump_json(message) + b"\n" async for message in followed)
             return StreamingResponse(lines, media_type="application/x-ndjson")
         messages = await self._node.browse_queue(
-            _name(request), partition=partition, after=after or 0, limit=limit or 1
+            _name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
         )
         return _json(MESSAGES.dump_json(_Messages(messages)))
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from messaging.selector_words import SELECTOR_CHARS_MAX
+
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 METRICS_TEXT: Final = "text/plain"
@@ -75,6 +77,7 @@ EVENTS_PARAMETERS: Final = (
     Parameter("limit", "most events to return; the latest ones", 1, EVENTS_MAX, 100),
 )
 
+SELECTOR_PARAMETER: Final = TextParameter("selector", "only messages that this selector selects", SELECTOR_CHARS_MAX)
 FOLLOW: Final = Parameter(
     "follow", "1: go on with new messages as they come, one JSON object a line, until you hang up", 0, 1, 0
 )
@@ -228,7 +231,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             NOT_FOUND,
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
-        parameters=(*BROWSE_PARAMETERS, FOLLOW),
+        parameters=(*BROWSE_PARAMETERS, SELECTOR_PARAMETER, FOLLOW),
     ),
     Operation(
         "list_templates",

@@ -72,20 +72,20 @@ class AdminClient:
         purged = _member(self._ask("POST", _queue_path(name) + "/purge"), "purged_count")
         return purged if isinstance(purged, int) else 0
 
-    def browse_queue(self, name: str, *, partition: int | None, after: int, limit: int) -> Sequence[MessageView]:
+    def browse_queue(
+        self, name: str, *, partition: int | None, after: int, limit: int, selector: str | None
+    ) -> Sequence[MessageView]:
         """Return one page of messages."""
-        query: dict[str, int] = {"after": after, "limit": limit}
-        if partition is not None:
-            query["partition"] = partition
-        answer = self._ask("GET", f"{_queue_path(name)}/messages?{urlencode(query)}")
+        query = _query(after=after, limit=limit, partition=partition, selector=selector)
+        answer = self._ask("GET", f"{_queue_path(name)}/messages?{query}")
         return _read(_MESSAGES, _member(answer, "messages"))
 
-    def follow_queue(self, name: str, *, partition: int | None, after: int) -> Iterator[MessageView]:
+    def follow_queue(
+        self, name: str, *, partition: int | None, after: int, selector: str | None
+    ) -> Iterator[MessageView]:
         """Yield messages as they come, until the gateway ends it."""
-        query: dict[str, int] = {"after": after, "follow": 1}
-        if partition is not None:
-            query["partition"] = partition
-        with self._open("GET", f"{_queue_path(name)}/messages?{urlencode(query)}", None, timeout_s=None) as lines:
+        query = _query(after=after, follow=1, partition=partition, selector=selector)
+        with self._open("GET", f"{_queue_path(name)}/messages?{query}", None, timeout_s=None) as lines:
             for line in lines:
                 yield _read(_MESSAGE, _parsed(line))
 
@@ -190,6 +190,11 @@ class AdminClient:
 
 def _queue_path(name: str) -> str:
     return "/queues/" + quote(name, safe="")
+
+
+def _query(**parameters: int | str | None) -> str:
+    """Return the query that sets these parameters; None leaves one out."""
+    return urlencode({name: value for name, value in parameters.items() if value is not None})
 
 
 def _template_path(name: str) -> str:

@@ -23,6 +23,7 @@ IdsArgument = Annotated[
     typer.Argument(metavar="[ID]...", help="Ids as `queue browse` shows them; without, all that match."),
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Topic filter.")]
+SelectorOption = Annotated[str | None, typer.Option("--selector", help="What they say of themselves: color = 'red'.")]
 ReasonOption = Annotated[str | None, typer.Option("--dead-reason", help="Why they died.")]
 QueueOption = Annotated[str | None, typer.Option("--dead-queue", help="Queue they died in.")]
 AgeOption = Annotated[int | None, typer.Option("--older-than", metavar="SECONDS", min=0, help="Time in the queue.")]
@@ -50,6 +51,7 @@ def move(
     to: ToArgument,
     ids: IdsArgument = None,
     topic: TopicOption = None,
+    selector: SelectorOption = None,
     dead_reason: ReasonOption = None,
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
@@ -58,7 +60,7 @@ def move(
     as_json: JsonOption = False,
 ) -> None:
     """Move messages to another queue, each in one step; what that does not take stays."""
-    selection = _selection(to, ids, topic, dead_reason, dead_queue, older_than, limit)
+    selection = _selection(to, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url).take_messages(name, "move", selection), f"moved to {to}", as_json)
 
 
@@ -67,6 +69,7 @@ def copy(
     to: ToArgument,
     ids: IdsArgument = None,
     topic: TopicOption = None,
+    selector: SelectorOption = None,
     dead_reason: ReasonOption = None,
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
@@ -75,7 +78,7 @@ def copy(
     as_json: JsonOption = False,
 ) -> None:
     """Copy messages to another queue, as if they were published to it."""
-    selection = _selection(to, ids, topic, dead_reason, dead_queue, older_than, limit)
+    selection = _selection(to, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url).take_messages(name, "copy", selection), f"copied to {to}", as_json)
 
 
@@ -83,6 +86,7 @@ def delete_messages(
     name: NameArgument,
     ids: IdsArgument = None,
     topic: TopicOption = None,
+    selector: SelectorOption = None,
     dead_reason: ReasonOption = None,
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
@@ -94,7 +98,7 @@ def delete_messages(
     """Delete messages that no consumer holds."""
     if not ids and not yes and not typer.confirm(f"Delete messages of {name} that match?", err=True):
         raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
-    selection = _selection(None, ids, topic, dead_reason, dead_queue, older_than, limit)
+    selection = _selection(None, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url).take_messages(name, "delete", selection), "deleted", as_json)
 
 
@@ -103,6 +107,7 @@ def redrive(
     to: Annotated[str | None, typer.Option("--to", help="One queue for all; without, where each died.")] = None,
     rate: Annotated[int | None, typer.Option(min=1, max=RATE_MAX, help="Messages per second.")] = None,
     topic: TopicOption = None,
+    selector: SelectorOption = None,
     dead_reason: ReasonOption = None,
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
@@ -113,7 +118,7 @@ def redrive(
 ) -> None:
     """Drive dead messages back to where they died, as they were published."""
     client = AdminClient(url)
-    selection = _selection(to, None, topic, dead_reason, dead_queue, older_than, limit)
+    selection = _selection(to, None, topic, selector, dead_reason, dead_queue, older_than, limit)
     view = client.start_redrive(name, selection if rate is None else {**selection, "rate": rate})
     while wait and view.state == RUNNING:
         time.sleep(LOOK_EVERY_S)
@@ -137,6 +142,7 @@ def _selection(
     to: str | None,
     ids: list[str] | None,
     topic: str | None,
+    selector: str | None,
     dead_reason: str | None,
     dead_queue: str | None,
     older_than_s: int | None,
@@ -146,6 +152,7 @@ def _selection(
         "to": to,
         "ids": ids or None,
         "topic": topic,
+        "selector": selector,
         "dead_reason": dead_reason,
         "dead_queue": dead_queue,
         "older_than_s": older_than_s,

@@ -12,6 +12,7 @@ from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.cursors import cursors, delete_cursor
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.queue_messages import SelectorOption
 from gateway.cli.replay import replay
 from gateway.config.sizes import format_size
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
@@ -153,6 +154,7 @@ def browse(
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages; 100 unless following.")
     ] = None,
+    selector: SelectorOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages as they arrive.")] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
@@ -161,9 +163,10 @@ def browse(
     client = AdminClient(url)
     messages: Iterable[MessageView]
     if follow:
-        messages = islice(client.follow_queue(name, partition=partition, after=after), limit)
+        messages = islice(client.follow_queue(name, partition=partition, after=after, selector=selector), limit)
     else:
-        messages = client.browse_queue(name, partition=partition, after=after, limit=limit or 100)
+        limit = limit or 100
+        messages = client.browse_queue(name, partition=partition, after=after, limit=limit, selector=selector)
     for message in messages:
         if as_json:
             print_json(_MESSAGE.dump_python(message, mode="json"))

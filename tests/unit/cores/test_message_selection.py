@@ -4,10 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.dead_letter import DeadLetter
 from messaging.headers import Headers
 from messaging.message_selection import SEQUENCE_MAX, MessageFilter, MessageId, parse_message_id
 from messaging.queue_config import QueueInvalid
+from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter
 
 
@@ -26,8 +28,23 @@ def test_what_is_no_id_is_refused_with_the_form_of_one(text: str) -> None:
         parse_message_id(text)
 
 
-def dead(*, reason: str = "expired", queue: str = "orders") -> Headers:
+def batch(topic: str, headers: Headers | None, received_ms: int) -> MessageBatch:
+    return MessageBatch(
+        topic=topic,
+        topics=None,
+        payloads=[b""],
+        headers=None if headers is None else [headers],
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="",
+        received_ms=received_ms,
+        payload_bytes=0,
+    )
+
+
+def dead(*, reason: str = "expired", queue: str = "orders", priority: int = 4) -> Headers:
     return Headers(
+        priority=priority,
         dead=DeadLetter(
             reason=reason,
             queue=queue,
@@ -37,23 +54,28 @@ def dead(*, reason: str = "expired", queue: str = "orders") -> Headers:
             client="",
             was_eligible=False,
             via=(),
-        )
+        ),
     )
 
 
 def test_a_filter_that_says_nothing_means_every_message() -> None:
-    assert MessageFilter().matches("any/topic", None, 0)
+    assert MessageFilter().matches(batch("any/topic", None, 0), 0)
 
 
 def test_everything_that_is_said_has_to_be_so() -> None:
     wanted = MessageFilter(
-        topic_filter=parse_filter("a/>", Syntax.SMF), received_before_ms=100, dead_reason="expired", dead_queue="orders"
+        topic_filter=parse_filter("a/>", Syntax.SMF),
+        selector=Selectors({}).compile("JMSPriority = 4"),
+        received_before_ms=100,
+        dead_reason="expired",
+        dead_queue="orders",
     )
 
-    assert wanted.matches("a/b", dead(), 99)
-    assert not wanted.matches("b", dead(), 99)
-    assert not wanted.matches("a/b", dead(), 100)
-    assert not wanted.matches("a/b", dead(reason="rejected"), 99)
-    assert not wanted.matches("a/b", dead(queue="other"), 99)
-    assert not wanted.matches("a/b", Headers(), 99)
-    assert not wanted.matches("a/b", None, 99)
+    assert wanted.matches(batch("a/b", dead(), 99), 0)
+    assert not wanted.matches(batch("b", dead(), 99), 0)
+    assert not wanted.matches(batch("a/b", dead(), 100), 0)
+    assert not wanted.matches(batch("a/b", dead(reason="rejected"), 99), 0)
+    assert not wanted.matches(batch("a/b", dead(queue="other"), 99), 0)
+    assert not wanted.matches(batch("a/b", dead(priority=5), 99), 0)
+    assert not wanted.matches(batch("a/b", Headers(), 99), 0)
+    assert not wanted.matches(batch("a/b", None, 99), 0)

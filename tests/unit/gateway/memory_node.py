@@ -129,7 +129,7 @@ class MemoryNode:
         return count
 
     async def browse_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100
+        self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
     ) -> Sequence[MessageView]:
         count = max(1, self._definition(name).config.partition_count)
         if partition is not None and partition >= count:
@@ -138,7 +138,7 @@ class MemoryNode:
         return [message for message in stored if message.sequence > after][:limit]
 
     async def follow_queue(
-        self, name: str, *, partition: int | None = None, after: int = 0
+        self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
         messages = await self.browse_queue(name, partition=partition, after=after)
 
