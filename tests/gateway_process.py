@@ -37,6 +37,7 @@ SECTIONS: Final = {
     "wss": "mqtt_websocket_tls",
     "amqp": "amqp",
     "amqps": "amqp_tls",
+    "ws-amqp": "amqp_websocket",
     "http": "admin",
 }
 
@@ -51,7 +52,7 @@ class GatewayProcess:
         self.config_file = config_file
         self.settings = settings or {}
         self.stderr_file = folder / "stderr.log"
-        self.ports: dict[str, int] = {}  # by URL scheme
+        self.ports: dict[str, int] = {}  # by URL scheme, and AMQP over WebSocket as `ws-amqp`
         self._process: subprocess.Popen[bytes] | None = None
 
     # --- where it is ---
@@ -222,7 +223,7 @@ class GatewayProcess:
         settings: dict[str, object] = {}
         for scheme, section in SECTIONS.items():
             path = section if section == "admin" else f"listeners.{section}"
-            if scheme not in ("mqtts", "wss", "amqps") or self.settings.get(f"{path}.enabled"):
+            if scheme not in ("mqtts", "wss", "amqps", "ws-amqp") or self.settings.get(f"{path}.enabled"):
                 settings[f"{path}.port"] = self.ports.setdefault(scheme, _free_port())
         settings |= self.settings
         texts = {
@@ -247,7 +248,8 @@ class GatewayProcess:
             output += piece
         lines = [line.strip() for line in output.decode().splitlines()]
         announced = [urlsplit(line) for line in lines if "://" in line and " " not in line]
-        assert {url.scheme: url.port for url in announced} == self.ports
+        schemes = {"ws-amqp" if url.path == "/amqp" else url.scheme: url.port for url in announced}
+        assert schemes == self.ports
 
     def _address_for(self, arguments: tuple[str, ...]) -> list[str]:
         if arguments[0] in ("pub", "sub"):
