@@ -24,6 +24,11 @@ def node_modules(package: str) -> Path:
     return folder if (folder / package).is_dir() else _missing(f"npm's {package}")
 
 
+def source(path: str) -> Path:
+    """Return a source file of a Debian package, such as an example that is to be compiled."""
+    return Path(path) if Path(path).is_file() else _missing(path)
+
+
 def _missing(name: str) -> NoReturn:
     reason = f"{name} is not installed; scripts/test-needs installs it or says why not"
     if os.environ.get("CI") == "true":

@@ -1,8 +1,8 @@
 """What an address means: from the forms that clients of several brokers write to a queue or a topic.
 
 A capability of the terminus says it outright. Else the form does: `queue://NAME` and `topic://TOPIC` of Solace and
-ActiveMQ, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of Artemis. A plain name is a
-queue: whoever means a topic says so.
+ActiveMQ, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of Artemis. Azure's clients
+write any of these as the path of a URL. A plain name is a queue: whoever means a topic says so.
 """
 
 from typing import Final, final
@@ -23,6 +23,7 @@ _PREFIXES: Final = (
     ("temp-queue://", QUEUE),
     ("temp-topic://", TOPIC),
 )
+_URLS: Final = ("amqp://", "amqps://")  # what is behind the host is the address
 _RABBIT_QUEUE: Final = "/queues/"
 _RABBIT_TOPIC: Final = "/exchanges/amq.topic/"
 _RABBIT_EXCHANGE: Final = "/exchanges/"
@@ -89,6 +90,9 @@ def _asked_kind(capabilities: list[str]) -> str:
 def _by_form(address: str) -> tuple[str, str]:
     """Return the kind that the form of an address says, or nothing, and the name in it."""
     lower = address[:16].lower()
+    if lower.startswith(_URLS):
+        address = unquote(address.split("/", 3)[3]) if address.count("/") > 2 else ""
+        lower = address[:16].lower()
     for prefix, kind in _PREFIXES:
         if lower.startswith(prefix):
             return kind, address[len(prefix) :]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -46,7 +47,7 @@ def publish(gateway: GatewayProcess, topic: str, payload: bytes) -> None:
 
 def test_messages_of_every_kind_arrive_as_they_were_sent(node: GatewayProcess, rhea: RheaClient, queue: str) -> None:
     """3.2: rhea's encodings are its own: four byte sizes, uints for numbers, empty sections."""
-    sent = [
+    sent: list[dict[str, Any]] = [
         {"body": "text", "message_id": "m1", "group_id": "g1", "application_properties": {"n": 7, "s": "x"}},
         {"data": "00ff", "durable": True},
         {"body": {"a": [1, None, True]}},
