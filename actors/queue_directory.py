@@ -35,7 +35,7 @@ from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, Writ
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
 from actors.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
 from actors.queue_templates import QueueTemplates, template_row
-from actors.rescale_messages import RescaleAdvanced, RescaleFinished
+from actors.rescale_messages import RescaleAdvanced, RescaleFinished, RescaleQueue
 from actors.rescale_plans import RescalePlans
 from actors.rescaling import resume_rescale
 from actors.router_messages import SetQueueTopics
@@ -83,6 +83,8 @@ class QueueDirectory(LoopActor):
         self._rescales = RescalePlans(services)
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
+        self._updating: list[str] = []  # queues with a new definition on its way to the store, each as often
+        self._go_on_later: set[str] = set()  # those of them whose change of partitions has come further meanwhile
         self._handlers: dict[type, Callable[[Any], Any]] = {
             CreateQueue: self._create,
             DeclareQueue: self._declare,
@@ -201,20 +203,22 @@ class QueueDirectory(LoopActor):
             raise UpdateRefused(f"another change of queue {handle.name!r} is being stored; try again")
         topics_of(message.definition)
         changed = replace(handle, definition=message.definition)
-        self._plan_rescale(changed)
+        planned = self._plan_rescale(changed)
+        self._updating.append(handle.name)
 
         def stored(reason: str) -> None:
+            self._update_ended(handle.name)
             if reason:
-                self._rescales.drop(changed)
+                self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
-            if handle.name not in self._queues:
+            present = self._queues.get(handle.name)
+            if present is None or present.cell is not handle.cell:
                 gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
-                self._rescales.drop(changed)
                 return
             self._queues[handle.name] = changed
-            self._rescales.begin(changed)
+            self._rescales.begin(changed, planned)
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(None))
 
@@ -292,10 +296,11 @@ class QueueDirectory(LoopActor):
             )
             raise UpdateRefused(text)
 
-    def _plan_rescale(self, handle: QueueHandle) -> None:
+    def _plan_rescale(self, handle: QueueHandle) -> RescaleQueue | None:
         planned = self._rescales.plan(handle, self._next_partition_id)
         if planned is not None:
             self._next_partition_id += len(planned.added)
+        return planned
 
     def _rescale_finished(self, message: RescaleFinished) -> None:
         handle = self._queues.get(message.queue_name)
@@ -309,24 +314,31 @@ class QueueDirectory(LoopActor):
         handle = self._queues.get(name)
         if handle is None or self._rescales.pending(name) is not None:
             return
-        self._plan_rescale(handle)
+        if name in self._updating:  # a row written now would bring the definition of before back into the store
+            self._go_on_later.add(name)
+            return
+        planned = self._plan_rescale(handle)
 
-        def stored(reason: str) -> None:
-            present = self._queues.get(name)
-            if present is None:
-                self._rescales.drop(handle)
-            else:
-                self._rescales.begin(present)
+        def stored(_: str) -> None:
+            self._rescales.begin(handle, planned)
 
         if handle.durable:
             self._write([counter_row(self._next_partition_id), self._row(handle)], stored, until_done=True)
         else:
             stored("")
 
+    def _update_ended(self, name: str) -> None:
+        """A new definition is stored, or was refused; what waits for that follows when it is in force."""
+        self._updating.remove(name)
+        if name in self._go_on_later and name not in self._updating:
+            self._go_on_later.discard(name)
+            self.cell.inbox.post(RescaleAdvanced(name))
+
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
         del self._queues[handle.name]
         del self._services.targets[handle.name]
+        self._rescales.drop(handle, self._rescales.pending(handle.name))
         self._router.inbox.post(SetQueueTopics(handle.target, [], []))
         handle.target.gate.close()
         for publisher in handle.target.pressure.close():

@@ -56,16 +56,17 @@ class RescalePlans:
         partition_ids += [each.partition_id for each in planned.added]
         return StoredQueue(handle.definition, handle.kind, partition_ids, planned.rescale.slots, planned.rescale)
 
-    def begin(self, handle: QueueHandle) -> None:
+    def begin(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
         """Let the queue carry out what was planned, if anything: it is stored."""
-        planned = self.pending(handle.name)
-        if planned is not None:
+        if planned is not None and self.pending(handle.name) is planned:
             handle.cell.inbox.post(planned)
 
-    def drop(self, handle: QueueHandle) -> None:
-        """Give up what was planned, if anything: it could not be stored, or the queue is gone."""
-        planned = self._planned.pop(handle.name, None)
-        for each in [] if planned is None else planned.added:
+    def drop(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
+        """Give up what was planned and has not begun, if anything: it could not be stored, or the queue is gone."""
+        if planned is None or self.pending(handle.name) is not planned:
+            return
+        del self._planned[handle.name]
+        for each in planned.added:
             each.cell.stop()
             if handle.durable:
                 self._services.spool.post(PurgeFromStore(each.partition_id))

@@ -3,27 +3,18 @@
 from collections.abc import Callable
 from typing import Final
 
-from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
+from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
-from simulation.inside import queues_of
+from simulation.fate import FATE
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, queue_id
 from simulation.steps import Step
-from simulation.tap import number_of
-from simulation.world import CONSUMERS, FLEETING, PUBLISHERS, QUEUES, SUBSCRIBERS, World, definition_of
-from storage.errors import DamagedRecord
-from storage.record_page import decode_page, directory_row
+from simulation.world import World
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
 FEW, BURST_MAX = 12, 60  # messages of one step
 EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
-LIMITS = (0, 1, 3)
-NAMES = tuple(QUEUES)
-FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store
-
-
-class Unheard:
-    """A message that no actor knows: who gets it fails."""
 
 
 def play(world: World, step: Step) -> None:
@@ -31,11 +22,6 @@ def play(world: World, step: Step) -> None:
     world.reseed(step.salt)
     ACTIONS[step.kind](world, step)
     world.advance(step.then_us)
-
-
-def queue_id(name: str) -> int:
-    """Return the subscription identifier that consumers of a queue use."""
-    return NAMES.index(name) + 1
 
 
 # --- clients ---
@@ -123,171 +109,7 @@ def _wait(world: World, step: Step) -> None:
     world.advance((1 + step.amount % 40) * 1_000_000)
 
 
-# --- administrators ---
-
-
-def _queue(world: World, step: Step) -> str | None:
-    """Return a queue that is there."""
-    world.finish_admin()
-    there = [name for name in NAMES if name in world.truth.targets]
-    return there[step.what % len(there)] if there else None
-
-
-def _purge(world: World, step: Step) -> None:
-    name = _queue(world, step)
-    if name is None:
-        return
-    purge = [world.truth.next_tick(), 0]
-    world.truth.targets[name].purges.append(purge)
-
-    def done() -> None:
-        purge[1] = world.truth.next_tick()
-
-    world.administer(world.view.purge_queue(name), done)
-
-
-def _delete(world: World, step: Step) -> None:
-    name = _queue(world, step)
-    if name is not None:
-        world.truth.ends(name)
-        world.administer(world.view.delete_queue(name), lambda: None)
-
-
-def _create(world: World, step: Step) -> None:
-    world.finish_admin()
-    missing = [name for name in NAMES if name not in world.truth.targets]
-    if not missing:
-        return
-    name = missing[step.what % len(missing)]
-
-    async def create() -> None:
-        try:
-            await world.view.create_queue(definition_of(name).to_dict())
-        except QueueAlreadyExists:  # its deletion was begun, and a power failure came first
-            pass
-        except Refused:
-            return
-        world.begins(name)
-
-    world.administer(create(), lambda: None)
-
-
-def _ingress(world: World, step: Step) -> None:
-    name = _queue(world, step)
-    if name is None:
-        return
-    enabled = step.amount % 2 == 0
-    if not enabled:
-        world.truth.outage(name, True)
-    _update(world, name, {"ingress_enabled": enabled}, lambda: world.truth.outage(name, not enabled))
-
-
-def _egress(world: World, step: Step) -> None:
-    name = _queue(world, step)
-    if name is not None:
-        target = world.truth.targets[name]
-        target.flow_cuts += 1
-
-        def done() -> None:
-            target.flow_cuts += 1
-
-        _update(world, name, {"egress_enabled": step.amount % 2 == 0}, done)
-
-
-def _limit(world: World, step: Step) -> None:
-    name = _queue(world, step)
-    if name is not None:
-        limit = LIMITS[step.amount % len(LIMITS)]
-        world.truth.limits(name, limit)
-        _update(world, name, {"max_redelivery_count": limit}, lambda: None)
-
-
-def _update(world: World, name: str, changes: dict[str, object], done: Callable[[], None]) -> None:
-    async def update() -> None:
-        try:
-            await world.view.update_queue(name, changes)
-        except (Refused, QueueNotFound):
-            return
-        done()
-
-    world.administer(update(), lambda: None)
-
-
-# --- fate ---
-
-
-def _power(world: World, step: Step) -> None:
-    world.power_fails()
-
-
-def _restart(world: World, step: Step) -> None:
-    world.restart()
-
-
-def _full(world: World, _: Step) -> None:
-    world.truth.store_faults += 1
-    world.faults.full = True
-
-
-def _room(world: World, _: Step) -> None:
-    world.faults.full = False
-
-
-def _refuse(world: World, step: Step) -> None:
-    world.truth.store_faults += 1
-    world.faults.failures_left += 1 + step.amount % 3
-
-
-def _slow(world: World, step: Step) -> None:
-    world.pace.slow_left += 1 + step.amount % 6
-
-
-def _damage(world: World, step: Step) -> None:
-    """Flip a byte of a page. What lay in it may be lost, and has to be counted."""
-    pages = sorted(world.image.pages)
-    if not pages:
-        return
-    key = pages[step.who % len(pages)]
-    page = world.image.pages[key]
-    row_bytes = len(directory_row(page))  # a page whose row is damaged as well would not be known at all
-    place = row_bytes + step.amount % (len(page) - row_bytes)
-    try:
-        runs = decode_page(page)
-    except DamagedRecord:
-        return  # damaged before
-    for run in runs:
-        for payload in run.batch.payloads():
-            for target in world.truth.targets.values():
-                target.damaged.add(number_of(payload))
-    world.image.pages[key] = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
-
-
-def _unreadable(world: World, step: Step) -> None:
-    world.faults.reads_fail += 1 + step.amount % 4
-
-
-def _break(world: World, step: Step) -> None:
-    """Have a partition's actor fail, a few times or too often."""
-    queues = queues_of(world.node)
-    if not queues:
-        return
-    queue = queues[step.who % len(queues)]
-    cells = list((queue.cell.children or {}).values())
-    times = 1 + step.amount % FAILURES_MAX
-    client = queue.name.removeprefix("#mqtt/")
-    name = world.clients[client].session_name if client in world.clients else queue.name
-    target = world.truth.targets.get(name)
-    if target is not None:
-        target.flow_cuts += 1
-        target.recounts += 1
-        if not queue.durable:  # what is never written is lost with the ledger
-            target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
-    world.log.expected.append("failed: AssertionError()")
-    for _ in range(times):
-        cells[step.what % len(cells)].inbox.post(Unheard())
-
-
-ACTIONS: Final[dict[str, Callable[[World, Step], None]]] = {
+CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
     "connect": _connect,
     "settle": _settle,
@@ -301,19 +123,5 @@ ACTIONS: Final[dict[str, Callable[[World, Step], None]]] = {
     "stall": _stall,
     "read_on": _read_on,
     "wait": _wait,
-    "purge": _purge,
-    "delete": _delete,
-    "create": _create,
-    "ingress": _ingress,
-    "egress": _egress,
-    "limit": _limit,
-    "power": _power,
-    "restart": _restart,
-    "full": _full,
-    "room": _room,
-    "refuse": _refuse,
-    "slow": _slow,
-    "damage": _damage,
-    "unreadable": _unreadable,
-    "break": _break,
 }
+ACTIONS: Final = {**CLIENTS, **ADMINISTRATORS, **FATE}

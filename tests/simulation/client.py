@@ -6,7 +6,8 @@ from random import Random
 import mqtt_packets as mqtt
 from simulation.memory_network import Wire
 from simulation.tap import Tap, number_of
-from simulation.truth import SESSION, Message, Truth, Violation
+from simulation.targets import SESSION, Message, Target, Violation
+from simulation.truth import Truth
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
 PROMPT, LATE, HOLD, PICKY = "prompt", "late", "hold", "picky"  # how it settles; picky: it rejects some
@@ -26,11 +27,12 @@ Later = Callable[[int, Callable[[], None]], None]
 class Held:
     """A delivery that is not settled yet."""
 
-    __slots__ = ("packet_id", "qos")
+    __slots__ = ("packet_id", "publish", "qos")
 
-    def __init__(self, packet_id: int, qos: int) -> None:
-        self.packet_id = packet_id
-        self.qos = qos
+    def __init__(self, publish: mqtt.Published) -> None:
+        self.publish = publish
+        self.packet_id = publish.packet_id
+        self.qos = publish.qos
 
 
 class Client:
@@ -262,12 +264,11 @@ class Client:
         if publish.qos == 0:
             return
         if publish.qos == 2:
-            identifiers = publish.values(0x0B)
-            target = self._truth.targets.get(self.names[int(str(identifiers[0]))])
-            if publish.packet_id not in self._received and target is not None and target.kind == SESSION:
+            target = self._session_of(publish)
+            if publish.packet_id not in self._received and target is not None:
                 self._truth.came_anew(target, number_of(publish.payload))
             self._received.add(publish.packet_id)
-        each = Held(publish.packet_id, publish.qos)
+        each = Held(publish)
         if self.mode == PROMPT:
             self._answer(each, 0)
         elif self.mode == PICKY:
@@ -278,12 +279,20 @@ class Client:
             wire = self._wire
             self._later(self.rng.randrange(50_000), lambda: self._answer(each, 0) if self._wire is wire else None)
 
+    def _session_of(self, publish: mqtt.Published) -> Target | None:
+        """Return what a delivery belongs to, if that is the client's session."""
+        target = self._truth.targets.get(self.names[int(str(publish.values(0x0B)[0]))])
+        return target if target is not None and target.kind == SESSION else None
+
     def _answer(self, each: Held, reason_code: int) -> None:
         if each.qos == 1:
             self._send(mqtt.puback(each.packet_id, reason_code or None))
             return
         if reason_code:
             self._received.discard(each.packet_id)
+            target = self._session_of(each.publish)
+            if target is not None:
+                self._truth.does_without(target, number_of(each.publish.payload))
         self._send(mqtt.pubrec(each.packet_id, reason_code or None))
 
     def _answered(self, kind: int, packet_id: int, reason_code: int) -> None:

@@ -11,7 +11,7 @@ from actors.queue_directory import QueueDirectory
 from gateway.node import Node
 from messaging.ledger import Ledger
 from simulation.memory_store import Image
-from simulation.truth import Violation
+from simulation.targets import Violation
 from storage.spool_plan import RECORDS_TRIMMED_MIN
 
 
@@ -58,7 +58,15 @@ def is_being_read_back(queue: QueueHandle) -> bool:
 def check_at_rest(node: Node, image: Image) -> None:
     """Everything was drained and settled: nothing may be left over. Raises Violation."""
     for queue in queues_of(node):
+        count = max(1, queue.definition.config.partition_count)
+        if queue.core.rescale is not None or len(queue.target.partitions) != count:
+            raise Violation(
+                f"{queue.name} was drained, has {len(queue.target.partitions)} partitions of {count}, and "
+                f"its change is not at its end: {queue.core.rescale}"
+            )
         for ledger in ledgers_of(queue):
+            if ledger.holds is not None or ledger.watched_cut:
+                raise Violation(f"{queue.name} was drained, and one of its partitions goes on holding or waiting")
             if ledger.waiting_count or ledger.memory_bytes or ledger.failures or ledger.requeued.total:
                 raise Violation(
                     f"{queue.name} was drained, and holds {ledger.waiting_count} messages, {ledger.memory_bytes} bytes "

@@ -44,6 +44,7 @@ class Faults:
     full: bool = False  # jobs that bring messages are refused
     failures_left: int = 0  # so many commits are refused by the system, whatever they do
     reads_fail: int = 0  # so many reads of pages are refused
+    refused: Callable[[], None] = lambda: None  # is told of each commit that is refused
 
 
 class MemoryStore:
@@ -64,8 +65,10 @@ class MemoryStore:
         faults = self._faults
         if faults.failures_left > 0:
             faults.failures_left -= 1
+            faults.refused()
             raise StoreFailed("the simulated disk refused")
         if faults.full and not job.uses_reserve:
+            faults.refused()
             raise StoreFull("map", "the simulated map is full")
         self._apply(job)
         self._last_record_number = max(self._last_record_number, job.record_number)

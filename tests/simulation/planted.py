@@ -78,6 +78,16 @@ FAULTS = (
             ),
         ),
     ),
+    Planted(
+        "a slot that moves is not held until its older messages are settled",
+        (
+            Edit(
+                "messaging/holds.py",
+                "return source if source != self.number and source in self.closed else NOT_HELD",
+                "return NOT_HELD",
+            ),
+        ),
+    ),
 )
 
 

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from simulation.actions import NAMES, play, queue_id
+from simulation.actions import play
 from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
+from simulation.reckoning import check_nothing_is_lost
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, queue_id
 from simulation.steps import Step, steps_of
-from simulation.truth import Violation
+from simulation.targets import Violation
 from simulation.virtual_loop import EndlessLoop
-from simulation.world import CONSUMERS, FLEETING, World
+from simulation.world import World
 
 DRAIN_ROUND_US = 2_000_000
 DRAIN_ROUNDS_MAX = 100
@@ -58,7 +60,7 @@ def drain(world: World) -> None:
     for name in NAMES:
         if name in world.truth.targets:
             opened: dict[str, object] = {"ingress_enabled": True, "egress_enabled": True, "max_redelivery_count": 0}
-            world.ask(world.view.update_queue(name, opened))
+            world.ask(world.change(name, opened))
             world.truth.outage(name, False)
             world.truth.limits(name, 0)
     for rounds in range(DRAIN_ROUNDS_MAX):
@@ -76,8 +78,8 @@ def drain(world: World) -> None:
             break
         world.advance(DRAIN_ROUND_US)
     world.advance(DRAIN_ROUND_US)
-    world.truth.check_nothing_is_lost()
+    check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)
     world.restart()
-    world.truth.check_nothing_is_lost()
+    check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)

@@ -2,7 +2,7 @@
 
 from simulation.memory_store import Image
 from simulation.tap import number_of
-from simulation.truth import Violation
+from simulation.targets import Violation
 from storage.interface import CommitJob
 from storage.record_cursor import decode_cursor
 from storage.record_journal import decode_journal_record

@@ -1,15 +1,19 @@
-"""Shrinking a failing run: leave out steps as long as it still fails, most at a time first (delta debugging)."""
+"""Shrinking a failing run: leave out steps as long as it fails alike, most at a time first (delta debugging)."""
+
+import re
 
 from simulation.run import Outcome, run
 from simulation.steps import Step
 
 RUNS_MAX = 600
+LAST_WORDS = 4  # of what was violated: they say which promise it was, and no name or number of this run
 
 
 def shrink(seed: int, steps: list[Step]) -> tuple[list[Step], Outcome]:
-    """Return fewer steps that still fail, and what becomes of them. The given ones have to fail."""
+    """Return fewer steps that fail alike, and what becomes of them. The given ones have to fail."""
     outcome = run(seed, steps)
     assert outcome.violation, "only a failing run can be shrunk"
+    promise = _promise(outcome)
     kept = steps[: outcome.failed_at + 1]
     size = max(1, len(kept) // 2)
     runs = 0
@@ -19,7 +23,7 @@ def shrink(seed: int, steps: list[Step]) -> tuple[list[Step], Outcome]:
             fewer = kept[:place] + kept[place + size :]
             its = run(seed, fewer)
             runs += 1
-            if its.violation:
+            if _promise(its) == promise:
                 kept, outcome, smaller = fewer[: its.failed_at + 1], its, True
             else:
                 place += size
@@ -27,3 +31,7 @@ def shrink(seed: int, steps: list[Step]) -> tuple[list[Step], Outcome]:
             break
         size = max(1, size // 2)
     return kept, outcome
+
+
+def _promise(outcome: Outcome) -> list[str]:
+    return re.findall("[A-Za-z]+", outcome.violation)[-LAST_WORDS:]

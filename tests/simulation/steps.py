@@ -43,6 +43,7 @@ WEIGHTS = {
     "ingress": 0.7,
     "egress": 0.7,
     "limit": 0.5,
+    "rescale": 3.0,
     "power": 1.2,
     "restart": 0.6,
     "full": 0.6,

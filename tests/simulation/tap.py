@@ -4,7 +4,8 @@ It also holds the node to the protocol's own promises: the client's Receive Maxi
 """
 
 import mqtt_packets as mqtt
-from simulation.truth import Message, Target, Truth, Violation
+from simulation.targets import Message, Target, Violation
+from simulation.truth import Truth
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26

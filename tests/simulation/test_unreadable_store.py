@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulation.actions import queue_id
 from simulation.run import drain
+from simulation.scenario import queue_id
 from simulation.world import World
 
 A_WHILE_US = 2_000_000

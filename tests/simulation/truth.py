@@ -18,106 +18,10 @@ Rules it holds the node to, `Violation` otherwise:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from simulation.targets import DEAD, NOT_YET, PARTITIONED, SESSION, Message, Seen, Target, Violation
 
-
-class Violation(Exception):
-    """The node broke a promise."""
-
-
-EXCLUSIVE = "exclusive"
-SHARED = "shared"
-PARTITIONED = "partitioned"
-SESSION = "session"
-DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others give up
-
-LATE_US_MAX = 5_000_000  # a delivery may wait behind an answer to its client that waits for the disk
-NOT_YET = 1 << 60  # a tick that never comes
-
-
-@dataclass(eq=False)
-class Message:
-    """One message of one publisher."""
-
-    number: int
-    publisher: str
-    key: str
-    topic: str
-    qos: int
-    sent_tick: int
-    crashes_when_sent: int
-    expiry_s: int = 0  # 0: it does not expire
-    sent_count: int = 1
-    promised_tick: int = 0  # the node wrote that it has it
-    promised_us: int = 0  # when that was
-    promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
-    refused: bool = False
-    session_lost: bool = False  # the publisher started anew without hearing what became of it
-
-    def __repr__(self) -> str:
-        return f"message {self.number} ({self.publisher}, key {self.key!r}, QoS {self.qos}, {self.topic})"
-
-
-@dataclass(eq=False)
-class Seen:
-    """What consumers of one target saw of one message."""
-
-    count: int = 0
-    fresh_count: int = 0  # deliveries that were not flagged as redelivered
-    settled_tick: int = 0
-    was_rejected: bool = False  # by the last settlement
-    settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
-    holder: object = None  # connection it was last written to
-    crashes: int = 0
-    count_known: int = 0  # deliveries since the node may last have forgotten them
-    recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
-    new_count: int = 0  # of QoS 2: under a packet id that was not in use
-
-
-@dataclass(eq=False)
-class Target:
-    """A queue between its creation and its end, or a session's subscription."""
-
-    name: str
-    kind: str
-    prefixes: tuple[str, ...]  # of topics it wants
-    since_tick: int
-    respects_expiry: bool = False
-    until_tick: int = 0  # 0: it is still there
-    may_give_up: bool = False  # it had a limit of redeliveries at some time
-    tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
-    was_configured: bool = False
-    outages: list[list[int]] = field(default_factory=list)  # [from, until or 0]: takes nothing
-    purges: list[list[int]] = field(default_factory=list)  # [from, until or 0]
-    seen: dict[int, Seen] = field(default_factory=dict)
-    lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
-    highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
-    damaged: set[int] = field(default_factory=set)
-    flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
-    recounts: int = 0  # how often it may have forgotten how often its messages were tried
-
-    def wants(self, topic: str) -> bool:
-        """Return whether it is subscribed to the topic."""
-        return self.kind == DEAD or topic.startswith(self.prefixes)
-
-    def was_emptied_since(self, tick: int) -> bool:
-        """Return whether it may have been purged of what was there then."""
-        return any(end == 0 or end > tick for _, end in self.purges)
-
-    def takes_since(self, tick: int) -> bool:
-        """Return whether it was there, took everything, and kept it, ever since."""
-        is_out = any(end == 0 or end > tick for _, end in self.outages)
-        return self.since_tick < tick and not is_out and not self.was_emptied_since(tick)
-
-    def line_of(self, message: Message) -> str | None:
-        """Return what the message is in order with; None: nothing."""
-        if self.kind in (SHARED, DEAD):
-            return None
-        if self.kind == SESSION:
-            return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
-        return f"{message.publisher} {message.key}" if self.kind == PARTITIONED else message.publisher
+LATE_US_MAX = 10_000_000  # a delivery may wait behind an answer to its client that waits for the disk
 
 
 class Truth:
@@ -128,6 +32,7 @@ class Truth:
         self.tick = 1
         self.crashes = 0
         self.store_faults = 0
+        self.refused_tick = 0  # when the store last refused a commit
         self.messages: dict[int, Message] = {}
         self.targets: dict[str, Target] = {}  # those there are now
         self.ended: list[Target] = []
@@ -138,6 +43,10 @@ class Truth:
         """Note that something happened; return when."""
         self.tick += 1
         return self.tick
+
+    def store_refuses(self) -> None:
+        """The store has refused a commit: what was on its way to the dead message queue is dropped."""
+        self.refused_tick = self.next_tick()
 
     # --- publishers ---
 
@@ -164,7 +73,7 @@ class Truth:
         message.promised_us = self.now_us()
         message.promised_to_nobody = reason_code == 0x10
         for target in self.targets.values():
-            if not self._is_owed(message, target):
+            if not target.owes(message):
                 continue
             if message.promised_to_nobody:
                 raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
@@ -212,6 +121,12 @@ class Truth:
         limited = redeliveries_max > 0 and was_limited
         target.tries_max = max(target.tries_max, redeliveries_max + 1) if limited else 0
 
+    def unordered(self, name: str, begins: bool) -> None:
+        """A queue may have no partitions from now on, or has some again: what comes then is in order."""
+        target = self.targets[name]
+        if begins or target.unordered_until == NOT_YET:
+            target.unordered_until = NOT_YET if begins else self.next_tick()
+
     # --- consumers ---
 
     def delivered(self, target: Target, message_number: int, holder: object, flagged: bool, count: int) -> None:
@@ -243,9 +158,17 @@ class Truth:
     def came_anew(self, target: Target, message_number: int) -> None:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
         message, seen = self.messages[message_number], target.seen[message_number]
+        if seen.new_recounts < target.recounts:  # what was settled may not have reached a ledger that was made anew
+            seen.new_recounts, seen.new_count = target.recounts, 0
         seen.new_count += 1
         if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
             raise Violation(f"{target.name} got {message} twice under QoS 2")
+
+    def does_without(self, target: Target, message_number: int) -> None:
+        """A QoS 2 delivery was refused by its receiver: to it, the message is new when it comes again."""
+        seen = target.seen.get(message_number)
+        if seen is not None:
+            seen.new_count -= 1
 
     def settled(self, target: Target, message_number: int, *, for_good: bool, rejected: bool) -> None:
         """The node read a settlement. `for_good`: nothing but a crash can bring the message again."""
@@ -254,6 +177,7 @@ class Truth:
         if seen.settled_tick == 0:
             self.settled_count += 1
         seen.settled_tick = self.next_tick()
+        seen.settled_crashes = self.crashes
         seen.was_rejected = rejected
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
@@ -264,6 +188,8 @@ class Truth:
     def _check_order(self, target: Target, message: Message, seen: Seen, holder: object) -> None:
         line = target.line_of(message)
         if line is None:
+            return
+        if message.sent_tick < target.unordered_until:
             return
         later = self.messages.get(target.highest.get(line, 0))
         was_sent_once = later is not None and message.sent_count == later.sent_count == 1
@@ -277,18 +203,20 @@ class Truth:
             its = target.seen.get(earlier.number)
             if its is not None and its.holder is holder and its.crashes == self.crashes:
                 continue
-            if not self._is_excused(earlier, target):
+            if not target.may_have_given_up(earlier):
                 raise Violation(
                     f"{target.name} delivered {message} while {earlier}, confirmed before, "
                     f"{'was never delivered' if its is None else 'is unsettled with another consumer'}"
                 )
 
     def _can_have_died(self, message: Message) -> bool:
-        return message.expiry_s > 0 or any(message.number in each.seen for each in self._queues())
+        return message.expiry_s > 0 or any(message.number in each.seen for each in self.queues())
 
     def _check_expiry(self, target: Target, message: Message, seen: Seen) -> None:
         if not target.respects_expiry or not message.expiry_s or seen.count or message.sent_count > 1:
             return
+        if target.kind == SESSION and message.crashes_when_sent < self.crashes:
+            return  # its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
         late_us = self.now_us() - message.promised_us - message.expiry_s * 1_000_000
         if message.promised_us and late_us > LATE_US_MAX:
             raise Violation(f"{target.name} delivered {message} {late_us / 1_000_000} s after it had expired")
@@ -308,64 +236,6 @@ class Truth:
     def _count_known(self, target: Target, seen: Seen) -> int:
         return seen.count_known if seen.recounts == (self.crashes, target.recounts) else 0
 
-    # --- the end ---
-
-    def _is_owed(self, message: Message, target: Target) -> bool:
-        """Return whether the target had to take the message that was confirmed."""
-        if target.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not target.wants(message.topic):
-            return False
-        if target.since_tick > message.sent_tick or 0 < target.until_tick < message.promised_tick:
-            return False
-        return not any(
-            begin <= message.promised_tick and (end == 0 or message.sent_tick <= end) for begin, end in target.outages
-        )
-
-    def _is_excused(self, message: Message, target: Target) -> bool:
-        """Return whether the target may have given the message up."""
-        return target.may_give_up or self._is_dropped(message, target)
-
-    def _is_dropped(self, message: Message, target: Target) -> bool:
-        """Return whether the target may have dropped the message for good, whatever queue takes its dead."""
-        if target.respects_expiry and message.expiry_s:
-            return True
-        return message.number in target.damaged or target.was_emptied_since(message.sent_tick)
-
-    def _check_is_settled(self, message: Message, target: Target) -> None:
-        seen = target.seen.get(message.number)
-        if seen is not None and seen.settled_tick > 0:
-            return
-        dead = self.targets.get(DEAD_MESSAGE_QUEUE)
-        if target.may_give_up:
-            if dead is None or not dead.takes_since(message.sent_tick) or message.number in dead.damaged:
-                return
-            its = dead.seen.get(message.number)
-            if its is not None and its.settled_tick > 0:
-                return
-        what = "never delivered it" if seen is None else "did not bring it to its end"
-        raise Violation(f"{message} was confirmed, and {target.name} {what}")
-
-    def check_nothing_is_lost(self) -> None:
-        """Everything was drained: what was confirmed has been settled, or there is a reason why not."""
-        for target in self.targets.values():
-            for message in self.messages.values():
-                if self._is_owed(message, target) and not self._is_dropped(message, target):
-                    self._check_is_settled(message, target)
-        for target in self._queues():
-            self._check_the_dead(target)
-
-    def _check_the_dead(self, target: Target) -> None:
-        """What was rejected last went to the dead message queue, and was settled there."""
-        dead = self.targets.get(DEAD_MESSAGE_QUEUE)
-        if target.until_tick or dead is None:
-            return
-        for number, seen in target.seen.items():
-            if not seen.was_rejected or not dead.takes_since(seen.settled_tick) or number in dead.damaged:
-                continue
-            its = dead.seen.get(number)
-            if its is None or its.settled_tick == 0:
-                what = "did not get it" if its is None else "did not bring it to its end"
-                raise Violation(f"{target.name}: {self.messages[number]} was rejected, and {dead.name} {what}")
-
-    def _queues(self) -> list[Target]:
+    def queues(self) -> list[Target]:
         """Return the queues whose messages can die, those that are gone too."""
         return [each for each in [*self.targets.values(), *self.ended] if each.kind not in (SESSION, DEAD)]

@@ -15,41 +15,21 @@ from gateway.config.sections import Admin, Queues, Spool
 from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
-from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from messaging.queue_config import QueueDefinition, definition_from_dict
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.inside import check_inside
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
+from simulation.scenario import CONSUMERS, FLEETING, PUBLISHERS, QUEUES, SUBSCRIBERS, definition_of
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
-from simulation.truth import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Target, Truth, Violation
+from simulation.targets import PARTITIONED, Target, Violation
+from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
 from storage.spool_plan import RECORDS_TRIMMED_MIN
 
-# Name -> kind, prefixes of the topics it wants, attributes.
-QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
-    "first": (EXCLUSIVE, ("work/a/",), {}),
-    "even": (SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
-    "keyed": (
-        PARTITIONED,
-        ("work/a/", "work/c/"),
-        {
-            "access_type": "non-exclusive",
-            "partition_count": 4,
-            "respect_ttl_enabled": True,
-            "partition_rebalance_delay_s": 1,
-            "partition_rebalance_max_handoff_time_s": 1,
-        },
-    ),
-    "small": (EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
-    DEAD_MESSAGE_QUEUE: (DEAD, (), {}),
-}
-PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
-FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
 ADMIN_US_MAX = 60_000_000
@@ -66,7 +46,7 @@ class World:
         self.salted = Random(seed)  # seeded anew by each step
         self.pace = Pace()
         self.image = Image()
-        self.faults = Faults()
+        self.faults = Faults(refused=self.truth.store_refuses)
         self.loop = virtual_loop()
         self.clients = {
             name: Client(
@@ -91,6 +71,7 @@ class World:
         self._violations: list[Violation] = []
         self._book = SequenceBook(self.image)
         self._admin: Any = None  # the task of an administrator's request
+        self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
         self.log = LogWatch()
         self.start()
@@ -161,14 +142,21 @@ class World:
                     raise Violation(f"queue {name} is lost")
                 continue
             target = self.truth.targets.get(name) or self.begins(name)
+            for attribute, value in self._stored.get(name, {}).items():
+                found = getattr(view.config, attribute)
+                if found != value:
+                    raise Violation(f"{attribute} of {name} was set to {value}, and after a restart is {found}")
             self.truth.outage(name, not view.config.ingress_enabled)
             self.truth.limits(name, view.config.max_redelivery_count)
+            if target.kind == PARTITIONED:
+                self.truth.unordered(name, begins=view.config.partition_count == 0)
             for purge in target.purges:
                 purge[1] = purge[1] or self.truth.next_tick()
 
     def begins(self, name: str) -> Target:
         """Tell the truth that a queue is there."""
         kind, prefixes, attributes = QUEUES[name]
+        self._stored.pop(name, None)
         return self.truth.begins(name, kind, prefixes, respects_expiry="respect_ttl_enabled" in attributes)
 
     def _let_go(self) -> None:
@@ -223,6 +211,14 @@ class World:
 
         self._admin = self.loop.create_task(carry_out())
 
+    async def change(self, name: str, changes: dict[str, object]) -> None:
+        """Change a queue. Until the node says that it is done, its attributes may be the old ones or the new."""
+        known = self._stored.setdefault(name, {})
+        for attribute in changes:
+            known.pop(attribute, None)
+        await self.view.update_queue(name, changes)
+        known.update(changes)
+
     def finish_admin(self) -> None:
         """Wait until no request is under way."""
         if self._admin is not None:
@@ -243,26 +239,19 @@ class World:
 
     def check(self) -> None:
         """Hold everything that is known now against the promises."""
+        if self._violations:
+            raise self._violations[0]
         for error in self.loop.errors:
             exception = error.get("exception")
             if isinstance(exception, Violation):
                 raise exception
             raise Violation(f"the loop was told of {error}") from exception
-        if self._violations:
-            raise self._violations[0]
         if self.log.errors:
             raise Violation(f"the log says: {self.log.errors[0]}")
         if self.node.failed.done():
             raise Violation(f"the node failed: {self.node.failed.result()!r}")
         self._checks_count += 1
         check_inside(self.node, thorough=self._checks_count % THOROUGH_CHECK_EVERY == 0)
-
-
-def definition_of(name: str) -> QueueDefinition:
-    """Return how a queue is declared."""
-    _, prefixes, attributes = QUEUES[name]
-    subscriptions = [f"{prefix}>" for prefix in prefixes]
-    return definition_from_dict({"name": name, "subscriptions": subscriptions, **attributes})
 
 
 async def _result_of(task: Any) -> None:

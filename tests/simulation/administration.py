@@ -1,0 +1,144 @@
+"""What administrators ask of the node, one request after the other."""
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
+from simulation.scenario import NAMES, definition_of
+from simulation.steps import Step
+from simulation.targets import PARTITIONED
+from simulation.world import World
+
+LIMITS = (0, 1, 3)
+PARTITION_COUNTS = (1, 2, 3, 4, 6, 8)
+
+
+def _queue(world: World, step: Step, kind: str = "") -> str | None:
+    """Return a queue that is there; of a kind, if one is given."""
+    world.finish_admin()
+    targets = world.truth.targets
+    there = [name for name in NAMES if name in targets and kind in ("", targets[name].kind)]
+    return there[step.what % len(there)] if there else None
+
+
+def _purge(world: World, step: Step) -> None:
+    name = _queue(world, step)
+    if name is None:
+        return
+    purge = [world.truth.next_tick(), 0]
+    world.truth.targets[name].purges.append(purge)
+
+    def done() -> None:
+        purge[1] = world.truth.next_tick()
+
+    world.administer(world.view.purge_queue(name), done)
+
+
+def _delete(world: World, step: Step) -> None:
+    name = _queue(world, step)
+    if name is not None:
+        world.truth.ends(name)
+        world.administer(world.view.delete_queue(name), lambda: None)
+
+
+def _create(world: World, step: Step) -> None:
+    world.finish_admin()
+    missing = [name for name in NAMES if name not in world.truth.targets]
+    if not missing:
+        return
+    name = missing[step.what % len(missing)]
+
+    async def create() -> None:
+        try:
+            await world.view.create_queue(definition_of(name).to_dict())
+        except QueueAlreadyExists:  # its deletion was begun, and a power failure came first
+            pass
+        except Refused:
+            return
+        world.begins(name)
+
+    world.administer(create(), lambda: None)
+
+
+def _ingress(world: World, step: Step) -> None:
+    name = _queue(world, step)
+    if name is None:
+        return
+    enabled = step.amount % 2 == 0
+    if not enabled:
+        world.truth.outage(name, True)
+    _update(world, name, {"ingress_enabled": enabled}, lambda: world.truth.outage(name, not enabled))
+
+
+def _egress(world: World, step: Step) -> None:
+    name = _queue(world, step)
+    if name is not None:
+        target = world.truth.targets[name]
+        target.flow_cuts += 1
+
+        def done() -> None:
+            target.flow_cuts += 1
+
+        _update(world, name, {"egress_enabled": step.amount % 2 == 0}, done)
+
+
+def _limit(world: World, step: Step) -> None:
+    name = _queue(world, step)
+    if name is not None:
+        limit = LIMITS[step.amount % len(LIMITS)]
+        world.truth.limits(name, limit)
+        _update(world, name, {"max_redelivery_count": limit}, lambda: None)
+
+
+def _rescale(world: World, step: Step) -> None:
+    """Change the number of partitions; now and then to or from none, for which the queue has to stand still."""
+    name = _queue(world, step, PARTITIONED)
+    if name is None:
+        return
+    count = PARTITION_COUNTS[step.amount % len(PARTITION_COUNTS)]
+    if step.who % 4:
+        _update(world, name, {"partition_count": count}, lambda: None)  # refused while there are none
+        return
+    count *= step.who % 8 // 4
+    world.truth.unordered(name, begins=True)
+    target = world.truth.targets[name]
+    target.flow_cuts += 1
+
+    async def update() -> None:
+        in_turn: tuple[dict[str, object], ...] = (
+            {"egress_enabled": False},
+            {"partition_count": count},
+            {"egress_enabled": True},
+        )
+        try:
+            for changes in in_turn:
+                await world.change(name, changes)
+        except (Refused, QueueNotFound):
+            return
+        finally:
+            target.flow_cuts += 1
+        world.truth.unordered(name, begins=count == 0)
+
+    world.administer(update(), lambda: None)
+
+
+def _update(world: World, name: str, changes: dict[str, object], done: Callable[[], None]) -> None:
+    async def update() -> None:
+        try:
+            await world.change(name, changes)
+        except (Refused, QueueNotFound):
+            return
+        done()
+
+    world.administer(update(), lambda: None)
+
+
+ADMINISTRATORS: Final[dict[str, Callable[[World, Step], None]]] = {
+    "purge": _purge,
+    "delete": _delete,
+    "create": _create,
+    "ingress": _ingress,
+    "egress": _egress,
+    "limit": _limit,
+    "rescale": _rescale,
+}

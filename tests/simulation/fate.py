@@ -1,0 +1,101 @@
+"""What befalls the node: power, disk, damage, and mistakes of its own."""
+
+from collections.abc import Callable
+from typing import Final
+
+from simulation.inside import queues_of
+from simulation.steps import Step
+from simulation.tap import number_of
+from simulation.world import World
+from storage.errors import DamagedRecord
+from storage.record_page import decode_page, directory_row
+
+FAILURES_MAX = 8  # a partition that fails six times in a minute is read back from the store
+
+
+class Unheard:
+    """A message that no actor knows: who gets it fails."""
+
+
+def _power(world: World, step: Step) -> None:
+    world.power_fails()
+
+
+def _restart(world: World, step: Step) -> None:
+    world.restart()
+
+
+def _full(world: World, _: Step) -> None:
+    world.truth.store_faults += 1
+    world.faults.full = True
+
+
+def _room(world: World, _: Step) -> None:
+    world.faults.full = False
+
+
+def _refuse(world: World, step: Step) -> None:
+    world.truth.store_faults += 1
+    world.faults.failures_left += 1 + step.amount % 3
+
+
+def _slow(world: World, step: Step) -> None:
+    world.pace.slow_left += 1 + step.amount % 6
+
+
+def _damage(world: World, step: Step) -> None:
+    """Flip a byte of a page. What lay in it may be lost, and has to be counted."""
+    pages = sorted(world.image.pages)
+    if not pages:
+        return
+    key = pages[step.who % len(pages)]
+    page = world.image.pages[key]
+    row_bytes = len(directory_row(page))  # a page whose row is damaged as well would not be known at all
+    place = row_bytes + step.amount % (len(page) - row_bytes)
+    try:
+        runs = decode_page(page)
+    except DamagedRecord:
+        return  # damaged before
+    for run in runs:
+        for payload in run.batch.payloads():
+            for target in world.truth.targets.values():
+                target.damaged.add(number_of(payload))
+    world.image.pages[key] = page[:place] + bytes([page[place] ^ 1]) + page[place + 1 :]
+
+
+def _unreadable(world: World, step: Step) -> None:
+    world.faults.reads_fail += 1 + step.amount % 4
+
+
+def _break(world: World, step: Step) -> None:
+    """Have a partition's actor fail, a few times or too often."""
+    queues = queues_of(world.node)
+    if not queues:
+        return
+    queue = queues[step.who % len(queues)]
+    cells = list((queue.cell.children or {}).values())
+    times = 1 + step.amount % FAILURES_MAX
+    client = queue.name.removeprefix("#mqtt/")
+    name = world.clients[client].session_name if client in world.clients else queue.name
+    target = world.truth.targets.get(name)
+    if target is not None:
+        target.flow_cuts += 1
+        target.recounts += 1
+        if not queue.durable:  # what is never written is lost with the ledger
+            target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
+    world.log.expected.append("failed: AssertionError()")
+    for _ in range(times):
+        cells[step.what % len(cells)].inbox.post(Unheard())
+
+
+FATE: Final[dict[str, Callable[[World, Step], None]]] = {
+    "power": _power,
+    "restart": _restart,
+    "full": _full,
+    "room": _room,
+    "refuse": _refuse,
+    "slow": _slow,
+    "damage": _damage,
+    "unreadable": _unreadable,
+    "break": _break,
+}

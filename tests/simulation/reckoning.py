@@ -1,0 +1,54 @@
+"""What is held against the truth at the end of a run, when all was drained: nothing that was promised is lost."""
+
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from simulation.targets import Message, Target, Violation
+from simulation.truth import Truth
+
+
+def check_nothing_is_lost(truth: Truth) -> None:
+    """Raise Violation unless all that was confirmed has been settled, or there is a reason why not."""
+    dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
+    for target in truth.targets.values():
+        for message in truth.messages.values():
+            if target.owes(message) and not target.may_have_dropped(message):
+                _check_is_settled(truth, message, target, dead)
+    if dead is not None:
+        for target in truth.queues():
+            _check_the_dead(truth, target, dead)
+
+
+def _check_is_settled(truth: Truth, message: Message, target: Target, dead: Target | None) -> None:
+    seen = target.seen.get(message.number)
+    if seen is not None and seen.settled_tick > 0:
+        return
+    if target.may_give_up:
+        if dead is None or not _has_the_dead(truth, dead, message.number, message.sent_tick):
+            return
+        its = dead.seen.get(message.number)
+        if its is not None and its.settled_tick > 0:
+            return
+    what = "never delivered it" if seen is None else "did not bring it to its end"
+    raise Violation(f"{message} was confirmed, and {target.name} {what}")
+
+
+def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
+    """What was rejected last went to the dead message queue, and was settled there."""
+    if target.until_tick:
+        return
+    for number, seen in target.seen.items():
+        if not seen.was_rejected or not _has_the_dead(truth, dead, number, seen.settled_tick):
+            continue
+        message = truth.messages[number]
+        if target.was_emptied_since(seen.settled_tick) or number in target.damaged:
+            continue
+        if seen.settled_crashes < truth.crashes and not target.owes(message):
+            continue  # it was not confirmed, and the crash may have come before it was written
+        its = dead.seen.get(number)
+        if its is None or its.settled_tick == 0:
+            what = "did not get it" if its is None else "did not bring it to its end"
+            raise Violation(f"{target.name}: {message} was rejected, and {dead.name} {what}")
+
+
+def _has_the_dead(truth: Truth, dead: Target, number: int, tick: int) -> bool:
+    """Return whether a message that died after the tick has to be in the dead message queue."""
+    return dead.takes_since(tick) and number not in dead.damaged and truth.refused_tick < tick

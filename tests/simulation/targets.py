@@ -1,0 +1,122 @@
+"""What the judge of a run remembers: messages, queues and sessions, and what consumers saw of the one in the other."""
+
+from dataclasses import dataclass, field
+
+
+class Violation(Exception):
+    """The node broke a promise."""
+
+
+EXCLUSIVE = "exclusive"
+SHARED = "shared"
+PARTITIONED = "partitioned"
+SESSION = "session"
+DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others give up
+
+NOT_YET = 1 << 60  # a tick that never comes
+
+
+@dataclass(eq=False)
+class Message:
+    """One message of one publisher."""
+
+    number: int
+    publisher: str
+    key: str
+    topic: str
+    qos: int
+    sent_tick: int
+    crashes_when_sent: int
+    expiry_s: int = 0  # 0: it does not expire
+    sent_count: int = 1
+    promised_tick: int = 0  # the node wrote that it has it
+    promised_us: int = 0  # when that was
+    promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
+    refused: bool = False
+    session_lost: bool = False  # the publisher started anew without hearing what became of it
+
+    def __repr__(self) -> str:
+        return f"message {self.number} ({self.publisher}, key {self.key!r}, QoS {self.qos}, {self.topic})"
+
+
+@dataclass(eq=False)
+class Seen:
+    """What consumers of one target saw of one message."""
+
+    count: int = 0
+    fresh_count: int = 0  # deliveries that were not flagged as redelivered
+    settled_tick: int = 0
+    was_rejected: bool = False  # by the last settlement
+    settled_crashes: int = 0  # crashes of the node by then
+    settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
+    holder: object = None  # connection it was last written to
+    crashes: int = 0
+    count_known: int = 0  # deliveries since the node may last have forgotten them
+    recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
+    new_count: int = 0  # of QoS 2: under a packet id that was not in use
+    new_recounts: int = 0  # recounts of the target by then
+
+
+@dataclass(eq=False)
+class Target:
+    """A queue between its creation and its end, or a session's subscription."""
+
+    name: str
+    kind: str
+    prefixes: tuple[str, ...]  # of topics it wants
+    since_tick: int
+    respects_expiry: bool = False
+    until_tick: int = 0  # 0: it is still there
+    may_give_up: bool = False  # it had a limit of redeliveries at some time
+    tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
+    was_configured: bool = False
+    outages: list[list[int]] = field(default_factory=list)  # [from, until or 0]: takes nothing
+    purges: list[list[int]] = field(default_factory=list)  # [from, until or 0]
+    seen: dict[int, Seen] = field(default_factory=dict)
+    lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
+    highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
+    damaged: set[int] = field(default_factory=set)
+    flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
+    recounts: int = 0  # how often it may have forgotten how often its messages were tried
+    unordered_until: int = 0  # what was sent before this tick has no order here: it had no partitions for a while
+
+    def wants(self, topic: str) -> bool:
+        """Return whether it is subscribed to the topic."""
+        return self.kind == DEAD or topic.startswith(self.prefixes)
+
+    def was_emptied_since(self, tick: int) -> bool:
+        """Return whether it may have been purged of what was there then."""
+        return any(end == 0 or end > tick for _, end in self.purges)
+
+    def takes_since(self, tick: int) -> bool:
+        """Return whether it was there, took everything, and kept it, ever since."""
+        is_out = any(end == 0 or end > tick for _, end in self.outages)
+        return self.since_tick < tick and not is_out and not self.was_emptied_since(tick)
+
+    def line_of(self, message: Message) -> str | None:
+        """Return what the message is in order with; None: nothing."""
+        if self.kind in (SHARED, DEAD):
+            return None
+        if self.kind == SESSION:
+            return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
+        return f"{message.publisher} {message.key}" if self.kind == PARTITIONED else message.publisher
+
+    def owes(self, message: Message) -> bool:
+        """Return whether it had to take the message that was confirmed."""
+        if self.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not self.wants(message.topic):
+            return False
+        if self.since_tick > message.sent_tick or 0 < self.until_tick < message.promised_tick:
+            return False
+        return not any(
+            begin <= message.promised_tick and (end == 0 or message.sent_tick <= end) for begin, end in self.outages
+        )
+
+    def may_have_given_up(self, message: Message) -> bool:
+        """Return whether it may have ended its attempts to deliver the message."""
+        return self.may_give_up or self.may_have_dropped(message)
+
+    def may_have_dropped(self, message: Message) -> bool:
+        """Return whether it may have dropped the message for good, whatever queue takes its dead."""
+        if self.respects_expiry and message.expiry_s:
+            return True
+        return message.number in self.damaged or self.was_emptied_since(message.sent_tick)

@@ -1,0 +1,66 @@
+"""What a store that refuses or is slow must not do to a change of the number of partitions. Found by seeds."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.ports import Refused
+from simulation.client import HOLD
+from simulation.run import drain
+from simulation.scenario import queue_id
+from simulation.world import World
+
+A_WHILE_US = 2_000_000
+KEYS = ("k0", "k1", "k2", "k3")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A queue whose partitions were doubled while a consumer held a message of each key."""
+    made = World(1)
+    publisher, consumer = made.clients["p0"], made.clients["c1"]
+    publisher.connect(clean_start=False)
+    consumer.connect(clean_start=False)
+    made.advance(A_WHILE_US)
+    consumer.mode = HOLD
+    consumer.consume(queue_id("keyed"), "keyed", 1)
+    made.advance(A_WHILE_US)
+    for key in KEYS:
+        publisher.publish("work/c/x", key, 1, 40)
+    made.advance(A_WHILE_US)
+    made.ask(made.change("keyed", {"partition_count": 8}))
+    for key in KEYS:
+        publisher.publish("work/c/x", key, 1, 40)
+    made.advance(A_WHILE_US)
+    yield made
+    made.close()
+
+
+def settle_all(world: World) -> None:
+    for client in world.clients.values():
+        client.settle(len(client.held), order=0, reason_code=0, twice=False)
+
+
+def test_an_update_that_the_store_refuses_takes_no_partition_away(world: World) -> None:
+    """The partitions that the change under way has added go on: they have messages that were confirmed."""
+    world.faults.full = True
+    with pytest.raises(Refused):
+        world.ask(world.change("keyed", {"partition_count": 6}))
+    world.faults.full = False
+
+    drain(world)  # and nothing is lost
+
+
+def test_a_change_that_ends_while_an_update_is_being_stored_does_not_undo_it(world: World) -> None:
+    """The world compares, after a restart, what it finds with what it was told was done."""
+    world.pace.slow_left = 100
+    asked = world.loop.create_task(world.change("keyed", {"max_redelivery_count": 7}))
+    settle_all(world)
+    world.advance(A_WHILE_US)
+    settle_all(world)
+    world.advance(10 * A_WHILE_US)
+    assert asked.done()
+
+    world.power_fails()
+
+    drain(world)
