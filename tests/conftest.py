@@ -11,9 +11,10 @@ import pytest
 from loops import LOOPS, RunOnLoop, run_on
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None)
-if os.environ.get("CI"):
-    hypothesis.settings.load_profile("ci")
+# Neither judges by the clock: how long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("desk", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk"), derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 # bench/ is not installed, and its tests import it. At the end of the path, the folder cannot hide what is installed.
 sys.path.append(str(Path(__file__).resolve().parent.parent))

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -21,15 +21,19 @@ from urllib.parse import urlsplit
 
 import httpx
 
-START_S: Final = 20  # a cold start with a large spool, on a busy machine
-STOP_S: Final = 15  # clients get 10 s to let go, the rest is the store's
-COMMAND_S: Final = 30
+from processes import running
+
+START_S: Final = 45  # a cold start with a large spool, on a busy machine
+STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
+COMMAND_S: Final = 45
+REQUEST_S: Final = 30
 TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "actors", "events", "explain")
 PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working directory must not hide what is installed
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
 # sometimes be given the gateway's own port, and be connected to itself.
 PORTS: Final = range(18_000, 32_000)
+_given_out: set[int] = set()  # a gateway that is down keeps its ports, and one gateway has several
 SECTIONS: Final = {
     "mqtt": "mqtt",
     "mqtts": "mqtt_tls",
@@ -107,8 +111,12 @@ class GatewayProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.stderr_file.open("ab") as stderr:
             self._process = subprocess.Popen(self._command(), stdout=subprocess.PIPE, stderr=stderr)
-        self._read_endpoints()
-        wait_until(self.is_ready, within_s=START_S, what="/health/ready")
+        try:
+            self._read_endpoints()
+            wait_until(self.is_ready, within_s=START_S, what="/health/ready")
+        except BaseException:
+            self.kill9()
+            raise
 
     def is_ready(self) -> bool:
         """Ask /health/ready."""
@@ -125,8 +133,7 @@ class GatewayProcess:
         """Ask the process to stop, and check that it does so in time and says that all is well."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
-        exit_code = process.wait(STOP_S)
-        self._ended()
+        exit_code = self.wait_for_exit(STOP_S)
         assert exit_code == 0, f"exit code {exit_code} after SIGTERM\n{self.stderr[-4000:]}"
 
     def restart(self) -> None:
@@ -135,8 +142,12 @@ class GatewayProcess:
         self.start()
 
     def wait_for_exit(self, within_s: float) -> int:
-        """Wait for an end that nobody asked for; return the exit code."""
-        exit_code = self._running().wait(within_s)
+        """Wait for the end; return the exit code. One that does not come in time is brought about, and raised."""
+        try:
+            exit_code = self._running().wait(within_s)
+        except BaseException:
+            self.kill9()
+            raise
         self._ended()
         return exit_code
 
@@ -152,24 +163,18 @@ class GatewayProcess:
             [*PYTHON, *arguments, *self._address_for(arguments)], capture_output=True, text=True, timeout=COMMAND_S
         )
 
-    def start_command(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command that goes on, with its output in a pipe."""
-        return subprocess.Popen(
-            [*PYTHON, *arguments, *self._address_for(arguments)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def running_command(self, *arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+        """Run a command that goes on, with its output in a pipe, for the length of a `with` block."""
+        return running([*PYTHON, *arguments, *self._address_for(arguments)])
 
     def create_queue(self, name: str, **attributes: object) -> None:
         """Create a queue over the admin port."""
-        httpx.post(f"{self.admin_url}/queues", json={"name": name, **attributes}).raise_for_status()
+        body = {"name": name, **attributes}
+        httpx.post(f"{self.admin_url}/queues", json=body, timeout=REQUEST_S).raise_for_status()
 
     def queue(self, name: str) -> dict[str, object]:
         """Return what the admin port says of a queue."""
-        answer = httpx.get(f"{self.admin_url}/queues/{name}").raise_for_status()
-        view: dict[str, object] = answer.json()
-        return view
+        return self._get(f"/queues/{name}").json()  # type: ignore[no-any-return]  # an object, by the API
 
     def held_count(self, name: str) -> int:
         """Return how many messages a queue holds, delivered or not."""
@@ -179,10 +184,15 @@ class GatewayProcess:
         assert isinstance(unacked, int)
         return ready + unacked
 
+    def leads_to(self, topic: str) -> list[str]:
+        """Return the filters of the subscriptions that a message on the topic would go to now."""
+        explained = self._get("/explain/publish", topic=topic).json()
+        return [destination["filter"] for destination in explained["destinations"]]
+
     def metric(self, name: str, **labels: str) -> float:
         """Return one sample of /metrics; samples of one name whose labels match are added up."""
         total = 0.0
-        for line in httpx.get(f"{self.admin_url}/metrics").raise_for_status().text.splitlines():
+        for line in self._get("/metrics").text.splitlines():
             series, _, value = line.rpartition(" ")
             if series.partition("{")[0] == name and all(f'{key}="{label}"' in series for key, label in labels.items()):
                 total += float(value)
@@ -213,6 +223,9 @@ class GatewayProcess:
         assert self._process is not None, "it does not run"
         return self._process
 
+    def _get(self, path: str, **parameters: str) -> httpx.Response:
+        return httpx.get(self.admin_url + path, params=parameters, timeout=REQUEST_S).raise_for_status()
+
     def _ended(self) -> None:
         process, self._process = self._process, None
         assert process is not None
@@ -224,7 +237,9 @@ class GatewayProcess:
         for scheme, section in SECTIONS.items():
             path = section if section == "admin" else f"listeners.{section}"
             if scheme not in ("mqtts", "wss", "amqps", "ws-amqp") or self.settings.get(f"{path}.enabled"):
-                settings[f"{path}.port"] = self.ports.setdefault(scheme, _free_port())
+                if scheme not in self.ports:
+                    self.ports[scheme] = free_port()
+                settings[f"{path}.port"] = self.ports[scheme]
         settings |= self.settings
         texts = {
             path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()
@@ -242,9 +257,7 @@ class GatewayProcess:
             readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             piece = os.read(process.stdout.fileno(), 65536) if readable else b""
             if not piece:
-                exit_code = process.poll()
-                self.kill9()
-                raise AssertionError(f"it did not start (exit code {exit_code}):\n{output.decode()}{self.stderr}")
+                raise AssertionError(f"it did not start (exit code {process.poll()}):\n{output.decode()}{self.stderr}")
             output += piece
         lines = [line.strip() for line in output.decode().splitlines()]
         announced = [urlsplit(line) for line in lines if "://" in line and " " not in line]
@@ -272,14 +285,18 @@ def gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
         yield process
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on and that no other caller was given."""
     draw = random.Random()  # other runs on this machine choose too
     while True:
         port = draw.choice(PORTS)
+        if port in _given_out:
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given_out.add(port)
             return port

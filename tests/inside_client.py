@@ -32,15 +32,17 @@ DEADLINE_S = 20
 
 async def until(condition: Any, what: str) -> None:
     """Wait until a condition holds, which may be a coroutine function."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = condition()
-            if asyncio.iscoroutine(found):
-                found = await found
-            if found:
-                return
-            await asyncio.sleep(0.005)
-    raise AssertionError(what)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                found = condition()
+                if asyncio.iscoroutine(found):
+                    found = await found
+                if found:
+                    return
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"waited {DEADLINE_S} s for {what}") from None
 
 
 def batch_on(topic: str, payloads: list[bytes], *, keys: list[str] | None = None, received_ms: int = 0) -> MessageBatch:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import uvloop
 
 RunOnLoop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
+SCENARIO_S = 45  # a scenario that waits in vain ends with the place where it waits
 LOOPS = {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
@@ -15,5 +16,5 @@ def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:
     reported: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
-        runner.run(scenario)
+        runner.run(asyncio.wait_for(scenario, SCENARIO_S))
     assert reported == []

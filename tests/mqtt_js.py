@@ -3,13 +3,16 @@
 import json
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from foreign import node_modules, program
+from processes import running
 
 SCRIPT: Final = Path(__file__).with_name("mqtt_js.js")
-ANSWER_S: Final = 20
+ANSWER_S: Final = 30
 # How mqtt.js says which version it speaks.
 VERSIONS: Final[dict[str, dict[str, Any]]] = {
     "3.1": {"protocolVersion": 3, "protocolId": "MQIsdp"},
@@ -25,23 +28,30 @@ def publish(url: str, version: str, messages: list[tuple[str, str, dict[str, Any
     assert (done.returncode, done.stderr) == (0, "")
 
 
-class MqttJsSubscriber:
-    """A subscriber that ends after so many messages."""
+@contextmanager
+def subscribed(
+    url: str, version: str, filter_text: str, qos: int, count: int, **options: Any
+) -> "Iterator[MqttJsSubscriber]":
+    """Run a subscriber that ends after so many messages below a `with` block that begins when it has subscribed."""
+    task = {
+        "url": url,
+        "options": {**VERSIONS[version], **options},
+        "subscribe": [filter_text, qos],
+        "count": count,
+    }
+    with running(_command(task), environment=_environment()) as process:
+        yield MqttJsSubscriber(process, qos)
 
-    def __init__(self, url: str, version: str, filter_text: str, qos: int, count: int, **options: Any) -> None:
-        task = {
-            "url": url,
-            "options": {**VERSIONS[version], **options},
-            "subscribe": [filter_text, qos],
-            "count": count,
-        }
-        self._process = subprocess.Popen(
-            _command(task), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment()
-        )
-        assert self._process.stdout is not None
+
+class MqttJsSubscriber:
+    """A subscriber that is there."""
+
+    def __init__(self, process: "subprocess.Popen[str]", qos: int) -> None:
+        self._process = process
+        assert process.stdout is not None
         self._early: list[str] = []  # a server may send messages before it answers SUBSCRIBE (3.8.4)
-        while "subscribed" not in (line := self._process.stdout.readline()):
-            assert line, self._process.communicate(timeout=ANSWER_S)[1]
+        while "subscribed" not in (line := process.stdout.readline()):
+            assert line, process.communicate(timeout=ANSWER_S)[1]
             self._early.append(line)
         assert json.loads(line) == {"subscribed": [qos]}
 

@@ -14,7 +14,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-ANSWER_S: Final = 10
+ANSWER_S: Final = 30
 QUIET_S: Final = 0.3  # how long nothing has to come
 
 MQTT_3_1, MQTT_3_1_1, MQTT_5 = MQTTProtocolVersion.MQTTv31, MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5

@@ -12,7 +12,7 @@ from contextlib import suppress
 import mqtt_packets as mqtt
 from mqtt_packets import Answer, Packet, Published
 
-DEADLINE_S = 8.0  # for anything that has to come
+DEADLINE_S = 20.0  # for anything that has to come
 QUIET_S = 0.12  # how long nothing has to come, behind a round trip
 
 
@@ -129,18 +129,6 @@ class RawClient:
             found.append(message)
             await self.completes(message)
         return found
-
-    async def message_within(self, seconds: float, *, completes: bool = True) -> Published | None:
-        """Return the next message, None when none comes in time. Its handshake is seen through unless told not to."""
-        try:
-            packet = self._waiting.popleft() if self._waiting else await asyncio.wait_for(self._read_packet(), seconds)
-        except TimeoutError:
-            return None
-        assert packet is not None, "the broker closed the connection"
-        message = mqtt.published(packet, self.level)
-        if completes:
-            await self.completes(message)
-        return message
 
     async def payloads(self, count: int) -> list[bytes]:
         return [message.payload for message in await self.messages(count)]

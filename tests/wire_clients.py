@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import mqtt_packets as mqtt
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
-ANSWER_S: Final = 15
+ANSWER_S: Final = 45
 USER_PROPERTY: Final = 38
 KEY_PROPERTY: Final = "JMSXGroupID"
 SESSION_EXPIRY: Final = mqtt.session_expiry(NEVER_EXPIRES)

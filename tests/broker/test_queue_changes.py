@@ -7,6 +7,7 @@ import pytest
 from gateway.config import load
 from gateway.ports import Refused
 from named_queues import change, create, shown, shows
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
 
@@ -113,7 +114,7 @@ async def test_a_reload_moves_the_marks_of_queues_that_exist(broker: RunningBrok
     before = target.pressure.high_bytes
     config = load(settings=(*broker.settings, "backpressure.connection_buffer_bytes_max=64KiB"))
     await broker.node.reload(config)
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(DEADLINE_S):
         while target.pressure.high_bytes == before:
             await asyncio.sleep(0.01)
     assert target.pressure.high_bytes == 65_536

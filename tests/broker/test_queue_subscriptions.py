@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.ports import QueueInvalid
-from named_queues import change, create, shows
+from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
 
 
@@ -12,11 +12,11 @@ async def collected(broker: RunningBroker, *topics: str) -> list[str]:
     publisher = await broker.connect()
     for topic in topics:
         await publisher.publish(topic, topic.encode())
+    waiting_count = (await shown(broker)).ready_count
     consumer = await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)
-    found: list[str] = []
-    while (message := await consumer.message_within(0.5)) is not None:
-        found.append(message.payload.decode())
+    found = [payload.decode() for payload in await consumer.payloads(waiting_count)]
+    await consumer.is_quiet()
     await consumer.unsubscribe("$queue/q")
     await consumer.vanish()
     await shows(broker, lambda view: not view.flows)

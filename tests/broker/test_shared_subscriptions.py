@@ -8,22 +8,32 @@ import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues
 from actors.messages import DescribeQueue
 from mqtt_packets import Published
-from raw_client import RawClient
+from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 
 EVERY_QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 
 
-async def everything(*clients: RawClient) -> list[list[bytes]]:
-    """Return what each client gets until nothing more comes, handshakes included."""
+async def everything(count: int, *clients: RawClient) -> list[list[bytes]]:
+    """Return what each client gets, so many messages in all and no more, handshakes included."""
+    found: list[list[bytes]] = [[] for _ in clients]
+    complete = asyncio.Event()
 
-    async def all_of(client: RawClient) -> list[bytes]:
-        found: list[bytes] = []
-        while (message := await client.message_within(0.5)) is not None:
-            found.append(message.payload)
-        return found
+    async def listen(client: RawClient, its: list[bytes]) -> None:
+        while True:
+            its += await client.payloads(1)
+            if sum(map(len, found)) == count:
+                complete.set()
 
-    return list(await asyncio.gather(*[all_of(client) for client in clients]))
+    async with asyncio.timeout(2 * DEADLINE_S):
+        listening = [asyncio.ensure_future(listen(*each)) for each in zip(clients, found, strict=True)]
+        await complete.wait()
+        for each in listening:
+            each.cancel()
+        await asyncio.wait(listening)
+    for client in clients:
+        await client.is_quiet()
+    return found
 
 
 async def publish_hundred(broker: RunningBroker, qos: int) -> list[bytes]:
@@ -43,7 +53,7 @@ async def test_a_group_shares_and_others_get_everything(broker: RunningBroker, q
         assert await member.subscribe("$share/g/t", qos=qos) == [qos]
     await alone.subscribe("t", qos=qos)
     payloads = await publish_hundred(broker, qos)
-    one, other, all_of_them = await everything(first, second, alone)
+    one, other, all_of_them = await everything(200, first, second, alone)
     assert sorted(one + other) == payloads
     assert one
     assert other
@@ -57,7 +67,7 @@ async def test_groups_of_different_names_are_independent(broker: RunningBroker, 
     await first.subscribe("$share/g/t", "t", qos=qos)
     await second.subscribe("$share/h/t", qos=qos)
     payloads = await publish_hundred(broker, qos)
-    both, one = await everything(first, second)
+    both, one = await everything(300, first, second)
     assert sorted(both) == sorted(payloads * 2)
     assert one == payloads
 
@@ -179,7 +189,7 @@ async def test_a_qos_2_message_that_was_sent_is_completed_with_the_same_client(
     await chosen.completes(again)
     for number in range(4):  # and the group goes on
         await (await broker.connect()).publish("t", b"%d" % number, qos=2)
-    found = [payload for payloads in await everything(chosen, other) for payload in payloads]
+    found = [payload for payloads in await everything(4, chosen, other) for payload in payloads]
     assert sorted(found) == [b"0", b"1", b"2", b"3"]
 
 
@@ -250,9 +260,11 @@ async def test_a_message_that_a_member_refuses_is_given_to_nobody_else(broker: R
     for member in members:
         await member.subscribe("$share/g/t", qos=qos)
     await (await broker.connect()).publish("t", qos=qos)
-    first, second = [await member.message_within(0.3, completes=False) for member in members]
-    chosen, other, message = (members[0], members[1], first) if first else (members[1], members[0], second)
-    assert message is not None
+    waiting = [asyncio.ensure_future(member.message()) for member in members]
+    (done,), (idle,) = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    idle.cancel()
+    message = await done
+    chosen, other = members if done is waiting[0] else reversed(members)
     refuse = mqtt.puback if qos == 1 else mqtt.pubrec
     chosen.send(refuse(message.packet_id, 0x80))
     await chosen.is_quiet()

@@ -11,6 +11,7 @@ from websockets.typing import Subprotocol
 
 import mqtt_packets as mqtt
 from mqtt_packets import WillPart
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
 
@@ -25,7 +26,7 @@ async def packets(socket: ClientConnection, count: int) -> list[mqtt.Packet]:
     """Return the next packets, in whatever frames they come."""
     data = b""
     while len(mqtt.take_packets(data)[0]) < count:
-        frame = await asyncio.wait_for(socket.recv(), 5)
+        frame = await asyncio.wait_for(socket.recv(), DEADLINE_S)
         assert isinstance(frame, bytes)  # [6.0.0-1]
         data += frame
     return mqtt.packets_of(data)
@@ -72,7 +73,7 @@ async def test_a_text_frame_closes(broker: RunningBroker) -> None:
         await packets(socket, 1)
         await socket.send("hello")
         with pytest.raises(ConnectionClosed):
-            await asyncio.wait_for(socket.recv(), 5)
+            await asyncio.wait_for(socket.recv(), DEADLINE_S)
 
 
 async def test_a_websocket_close_is_no_goodbye(broker: RunningBroker) -> None:
@@ -98,7 +99,7 @@ async def test_a_large_message_comes_through(broker: RunningBroker) -> None:
             await socket.send(packet[first : first + 500_000])
         data = b""
         while not mqtt.take_packets(data)[0]:
-            frame = await asyncio.wait_for(socket.recv(), 5)
+            frame = await asyncio.wait_for(socket.recv(), DEADLINE_S)
             assert isinstance(frame, bytes)
             data += frame
         assert mqtt.all_published(data)[0].payload == large

@@ -1,13 +1,14 @@
 """kill -9 between any two steps of staged publishing: a transaction is there whole and once, or not at all."""
 
 import random
-import subprocess
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from processes import running
 from unit.storage.spool_file import same_imports
 
 PROGRAM = Path(__file__).with_name("stage_until_killed.py")
@@ -20,21 +21,21 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 def run_and_kill(folder: Path, first: int, commits: int) -> tuple[list[str], int]:
     """Run the program until it has committed so often, then kill it; return what it found, and its last commit."""
-    command = [sys.executable, "-P", str(PROGRAM), str(folder), str(first)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=same_imports()) as process:
+    command: list[str | Path] = [sys.executable, "-P", PROGRAM, folder, str(first)]
+    with running(command, environment=same_imports()) as process:
         assert process.stdout is not None
-        found = process.stdout.readline().split()
-        assert found[:1] == ["found"], found
-        last = first - 1
-        for _ in range(commits):
-            last = int(process.stdout.readline().split()[1])
+        assert process.stderr is not None
+        said = [process.stdout.readline() for _ in range(1 + commits)]
         process.kill()
-        for line in process.stdout:  # answered before the kill
-            last = int(line.split()[1])
+        said += process.stdout.readlines()  # answered before the kill
+        assert process.wait() == -signal.SIGKILL, process.stderr.read()
+        found = said[0].split()
+        assert found[:1] == ["found"], found
+        last = int(said[-1].split()[1])
     return found[1:], last
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_transaction_is_whole_and_once_or_not_at_all(tmp_path: Path) -> None:
     """spark.md 3.1: commit is atomic over all partitions and idempotent; a stage is invisible."""
     draw = random.Random(SEED)

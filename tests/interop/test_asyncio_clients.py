@@ -10,7 +10,7 @@ from gmqtt.mqtt.constants import MQTTv50, MQTTv311
 
 from gateway_process import GatewayProcess
 
-ANSWER_S = 10
+ANSWER_S = 30
 
 pytestmark = [pytest.mark.interop]
 

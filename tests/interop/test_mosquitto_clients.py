@@ -1,6 +1,8 @@
 """mosquitto_pub and mosquitto_sub: every version, TCP and TLS with an authority of our own."""
 
 import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -8,8 +10,9 @@ import pytest
 from certificates import Certificates
 from foreign import program
 from gateway_process import GatewayProcess, wait_until
+from processes import running
 
-ANSWER_S = 15
+ANSWER_S = 30
 VERSIONS = {"3.1": "mqttv31", "3.1.1": "mqttv311", "5.0": "mqttv5"}
 
 pytestmark = [pytest.mark.interop]
@@ -32,20 +35,20 @@ class Mosquitto:
 
     def reads(self, filter_text: str, count: int, *options: str) -> list[str]:
         """Run mosquitto_sub until it has so many messages, which are there already; return its lines."""
-        return printed(self._start(filter_text, count, *options))
+        with self._runs(filter_text, count, *options) as process:
+            return printed(process)
 
-    def subscribes(self, filter_text: str, count: int, *options: str) -> "subprocess.Popen[str]":
-        """Start mosquitto_sub for so many messages, and wait until it has subscribed."""
-        before = self._node.metric("sluicegate_subscriptions")
-        process = self._start(filter_text, count, *options)
-        wait_until(
-            lambda: self._node.metric("sluicegate_subscriptions") > before, within_s=ANSWER_S, what="the subscription"
-        )
-        return process
+    @contextmanager
+    def subscribes(self, filter_text: str, count: int, *options: str) -> "Iterator[subprocess.Popen[str]]":
+        """Run mosquitto_sub for so many messages below a `with` block that begins when it has subscribed."""
+        topic = filter_text.removesuffix("/#")  # which the filter matches as well [4.7.1-2]
+        with self._runs(filter_text, count, *options) as process:
+            wait_until(lambda: filter_text in self._node.leads_to(topic), within_s=ANSWER_S, what="the subscription")
+            yield process
 
-    def _start(self, filter_text: str, count: int, *options: str) -> "subprocess.Popen[str]":
+    def _runs(self, filter_text: str, count: int, *options: str) -> AbstractContextManager["subprocess.Popen[str]"]:
         command = [program("mosquitto_sub"), *self._common, "-t", filter_text, "-C", str(count), "-W", str(ANSWER_S)]
-        return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return running([*command, *options])
 
 
 def printed(process: "subprocess.Popen[str]") -> list[str]:
@@ -61,10 +64,10 @@ def test_topic_payload_and_qos_arrive(
     node: GatewayProcess, certificates: Certificates, topic: str, version: str, qos: int, tls: bool
 ) -> None:
     mosquitto = Mosquitto(node, version, certificates.authority if tls else None)
-    subscriber = mosquitto.subscribes(f"{topic}/#", 2, "-q", "2", "-F", "%t %q %p")
-    mosquitto.publishes(f"{topic}/a", "one", "-q", str(qos))
-    mosquitto.publishes(f"{topic}/b/c", "two", "-q", str(qos))
-    assert printed(subscriber) == [f"{topic}/a {qos} one", f"{topic}/b/c {qos} two"]
+    with mosquitto.subscribes(f"{topic}/#", 2, "-q", "2", "-F", "%t %q %p") as subscriber:
+        mosquitto.publishes(f"{topic}/a", "one", "-q", str(qos))
+        mosquitto.publishes(f"{topic}/b/c", "two", "-q", str(qos))
+        assert printed(subscriber) == [f"{topic}/a {qos} one", f"{topic}/b/c {qos} two"]
 
 
 @each_version
@@ -76,11 +79,11 @@ def test_a_retained_message_comes_with_its_flag(node: GatewayProcess, topic: str
 
 def test_properties_of_version_5_are_printed_as_they_were_given(node: GatewayProcess, topic: str) -> None:
     mosquitto = Mosquitto(node, "5.0")
-    subscriber = mosquitto.subscribes(topic, 1, "-q", "1", "-F", "%C %R %D %P")
     given = {"content-type": "text/plain", "response-topic": "re/ply", "correlation-data": "c1"}
     options = [part for name, value in given.items() for part in ("-D", "publish", name, value)]
-    mosquitto.publishes(topic, "x", "-q", "1", *options, "-D", "publish", "user-property", "colour", "red")
-    assert printed(subscriber) == ["text/plain re/ply c1 colour:red"]
+    with mosquitto.subscribes(topic, 1, "-q", "1", "-F", "%C %R %D %P") as subscriber:
+        mosquitto.publishes(topic, "x", "-q", "1", *options, "-D", "publish", "user-property", "colour", "red")
+        assert printed(subscriber) == ["text/plain re/ply c1 colour:red"]
 
 
 @each_version

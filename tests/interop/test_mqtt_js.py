@@ -5,7 +5,6 @@ import pytest
 import mqtt_js
 from certificates import Certificates
 from gateway_process import GatewayProcess, wait_until
-from mqtt_js import MqttJsSubscriber
 
 pytestmark = [pytest.mark.interop]
 each_version = pytest.mark.parametrize("version", mqtt_js.VERSIONS)
@@ -18,18 +17,18 @@ def test_messages_of_every_qos_arrive_over_every_transport(
 ) -> None:
     url = f"{scheme}://127.0.0.1:{node.ports[scheme]}" + ("/mqtt" if scheme.startswith("ws") else "")
     trust = {"ca": certificates.authority.read_text()} if scheme in ("mqtts", "wss") else {}
-    subscriber = MqttJsSubscriber(url, version, f"{topic}/+", 2, 3, **trust)
-    mqtt_js.publish(url, version, [(f"{topic}/{qos}", f"at {qos}", {"qos": qos}) for qos in (0, 1, 2)], **trust)
-    received = {(each["topic"], each["payload"], each["qos"], each["retain"]) for each in subscriber.messages()}
+    with mqtt_js.subscribed(url, version, f"{topic}/+", 2, 3, **trust) as subscriber:
+        mqtt_js.publish(url, version, [(f"{topic}/{qos}", f"at {qos}", {"qos": qos}) for qos in (0, 1, 2)], **trust)
+        received = {(each["topic"], each["payload"], each["qos"], each["retain"]) for each in subscriber.messages()}
     assert received == {(f"{topic}/{qos}", f"at {qos}", qos, False) for qos in (0, 1, 2)}
 
 
 def test_properties_of_version_5_arrive(node: GatewayProcess, topic: str) -> None:
     url = f"mqtt://127.0.0.1:{node.mqtt_port}"
-    subscriber = MqttJsSubscriber(url, "5.0", topic, 1, 1)
     properties = {"contentType": "text/plain", "userProperties": {"colour": ["red", "blue"], "size": "1"}}
-    mqtt_js.publish(url, "5.0", [(topic, "x", {"qos": 1, "properties": properties})])
-    (received,) = subscriber.messages()
+    with mqtt_js.subscribed(url, "5.0", topic, 1, 1) as subscriber:
+        mqtt_js.publish(url, "5.0", [(topic, "x", {"qos": 1, "properties": properties})])
+        (received,) = subscriber.messages()
     assert received["content_type"] == "text/plain"
     assert received["user_properties"] == {"colour": ["red", "blue"], "size": "1"}
 
@@ -40,6 +39,7 @@ def test_a_queue_is_consumed(node: GatewayProcess, topic: str, version: str) -> 
     name = f"js-{version}"
     node.create_queue(name, subscriptions=[f"{topic}/>"])
     mqtt_js.publish(url, version, [(f"{topic}/x", str(number), {"qos": 1}) for number in range(10)])
-    received = MqttJsSubscriber(url, version, f"$queue/{name}", 1, 10).messages()
+    with mqtt_js.subscribed(url, version, f"$queue/{name}", 1, 10) as subscriber:
+        received = subscriber.messages()
     assert [each["payload"] for each in received] == [str(number) for number in range(10)]
-    wait_until(lambda: node.held_count(name) == 0, within_s=10, what="the queue to be empty")
+    wait_until(lambda: node.held_count(name) == 0, within_s=mqtt_js.ANSWER_S, what="the queue to be empty")

@@ -8,9 +8,9 @@ import mqtt_js
 from certificates import Certificates
 from foreign import program
 from gateway_process import GatewayProcess
-from paho_client import MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient
+from paho_client import ANSWER_S, MQTT_3_1, MQTT_3_1_1, MQTT_5, PahoClient
 
-pytestmark = [pytest.mark.interop]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAHO = {"3.1": MQTT_3_1, "3.1.1": MQTT_3_1_1, "5.0": MQTT_5}
 MOSQUITTO = {"3.1": "mqttv31", "3.1.1": "mqttv311", "5.0": "mqttv5"}
@@ -46,7 +46,7 @@ def test_every_message_of_every_device_is_in_the_queue_and_in_order(
             command = [program("mosquitto_pub"), "-V", MOSQUITTO[version], "-h", "127.0.0.1", *address, "-q", "1", "-l"]
             device = f"mosquitto {version} {'TLS' if tls else 'plain'}"
             lines = "".join(f"{payload}\n" for _, payload in expected(device))
-            subprocess.run([*command, "-t", f"devices/{device}"], input=lines, text=True, check=True, timeout=15)
+            subprocess.run([*command, "-t", f"devices/{device}"], input=lines, text=True, check=True, timeout=ANSWER_S)
         for scheme in ("mqtt", "mqtts", "ws", "wss"):
             url = f"{scheme}://127.0.0.1:{node.ports[scheme]}" + ("/mqtt" if scheme.startswith("ws") else "")
             trust = {"ca": authority.read_text()} if scheme in ("mqtts", "wss") else {}

@@ -15,7 +15,7 @@ from paho_client import MQTT_5, PahoClient, properties
 
 pytestmark = [pytest.mark.interop]
 
-ANSWER_S = 15
+ANSWER_S = 30
 
 
 def connect(node: GatewayProcess) -> BlockingConnection:

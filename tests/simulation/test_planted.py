@@ -10,7 +10,7 @@ SEEDS_MAX = 40  # `docs/testing.md` says how soon each is found
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Planted, tmp_path: Path) -> None:
     plant(fault, tmp_path)

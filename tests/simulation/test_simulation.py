@@ -9,7 +9,7 @@ SEEDS_PER_TEST = 2
 SEEDS = 24
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
 def test_every_promise_is_kept_whatever_happens(first: int) -> None:
     """Nothing confirmed is lost, order holds by key, nothing is left over: `simulation.truth` has the rules."""
@@ -18,7 +18,7 @@ def test_every_promise_is_kept_whatever_happens(first: int) -> None:
         assert outcome.violation == "", f"{outcome.violation}\nagain: {replay_command(seed, STEPS_DEFAULT)}"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_seed_is_one_run_and_no_other() -> None:
     """What the node writes to its clients and to its journal is the same, byte for byte."""
     traces = [run(7).trace for _ in range(2)]

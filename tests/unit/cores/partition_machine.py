@@ -136,7 +136,7 @@ class PartitionMachine(RuleBasedStateMachine):
         flow_id = data.draw(st.sampled_from([each for each, owed in self.owed.items() if owed]))
         held = self.model.held_by(flow_id)
         first = data.draw(st.sampled_from([*held, 1]))
-        end = data.draw(st.sampled_from([*held, first])) + 1
+        end = data.draw(st.sampled_from([each for each in [*held, first] if each >= first])) + 1
         self.settle_range(flow_id, first, end, outcome)
         if data.draw(st.booleans()):
             assert self.ledger.settle(flow_id, first, end, outcome) == 0, "a second settlement is void"
@@ -207,7 +207,7 @@ class PartitionMachine(RuleBasedStateMachine):
         if not held or not self.delivery_rules.ack_timeout_ms:
             return
         first = data.draw(st.sampled_from(held))
-        end = data.draw(st.sampled_from(held)) + 1
+        end = data.draw(st.sampled_from([each for each in held if each >= first])) + 1
         renewed = [sequence for sequence in held if first <= sequence < end]
         assert self.ledger.renew(flow_id, flow_id, [(first, end)], self.wall_ms) == len(renewed)
         assert self.ledger.renew(flow_id, flow_id - 1, [(first, end)], self.wall_ms) == 0, "an old epoch"

@@ -13,6 +13,8 @@ import orjson
 from gateway.admin import AdminServer, serve_admin
 from gateway.ports import NodePort
 
+ANSWER_S = 30
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -41,7 +43,7 @@ class RunningAdmin:
         sent = {"Content-Type": "application/json", **(headers or {})}
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=sent)
         try:
-            with urllib.request.urlopen(request, timeout=10) as response:
+            with urllib.request.urlopen(request, timeout=ANSWER_S) as response:
                 return Answer(response.status, dict(response.headers), response.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -59,12 +61,12 @@ def running_admin(node: NodePort, *, queue_label_max: int = 1000) -> Iterator[Ru
         return await serve_admin(node, "127.0.0.1", 0, queue_label_max=queue_label_max)
 
     try:
-        server = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+        server = asyncio.run_coroutine_threadsafe(start(), loop).result(ANSWER_S)
         try:
             yield RunningAdmin(f"http://127.0.0.1:{server.port}")
         finally:
-            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
+            asyncio.run_coroutine_threadsafe(server.stop(), loop).result(ANSWER_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(ANSWER_S)
         loop.close()

@@ -1,9 +1,7 @@
 """`pub` and `sub` against a broker that is not ours, in every protocol version."""
 
-import re
 import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway_process import free_port, wait_until
+from processes import running
 
 MOSQUITTO = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
 pytestmark = [
@@ -22,30 +22,20 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A mosquitto on a port of its own choice, which it tells in its log."""
-    folder = tmp_path_factory.mktemp("mosquitto")
-    configuration = folder / "mosquitto.conf"
-    # Port 0 means a Unix socket to mosquitto, so the port is one the system just had free.
-    configuration.write_text(f"listener {_free_port()} 127.0.0.1\nallow_anonymous true\n")
-    with subprocess.Popen(
-        [MOSQUITTO, "-c", str(configuration), "-v"], stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True
-    ) as broker:
-        assert broker.stdout is not None
-        found = ""
-        for line in broker.stdout:
-            if opened := re.search(r"listen socket on port (\d+)", line):
-                found = opened.group(1)
-            if line.rstrip().endswith("running"):
-                break
-        assert found, "mosquitto did not start"
-        yield found
-        broker.terminate()
+    """The port of a mosquitto that is ready."""
+    configuration = tmp_path_factory.mktemp("mosquitto") / "mosquitto.conf"
+    chosen = free_port()
+    configuration.write_text(f"listener {chosen} 127.0.0.1\nallow_anonymous true\nlog_dest none\n")
+    with running([MOSQUITTO, "-c", configuration]) as broker:
+        wait_until(lambda: broker.poll() is not None or answers(chosen), within_s=30, what="mosquitto's port")
+        assert broker.poll() is None, broker.communicate()
+        yield str(chosen)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
+def answers(port: int) -> bool:
+    """Return whether somebody listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.parametrize("version", ["3.1", "3.1.1", "5"])
@@ -57,7 +47,7 @@ def test_what_was_published_is_received(port: str, version: str, qos: str) -> No
     published = CliRunner().invoke(app, ["pub", "-t", topic, "-m", "[red]hello", "-r", *common])
     assert (published.exit_code, orjson.loads(published.stdout)) == (0, {"confirmed": 1, "refused": 0})
 
-    received = CliRunner().invoke(app, ["sub", "-t", topic, "-n", "1", "--timeout", "10", *common])
+    received = CliRunner().invoke(app, ["sub", "-t", topic, "-n", "1", "--timeout", "30", *common])
     assert received.exit_code == 0, received.stderr
     message = orjson.loads(received.stdout)
     assert (message["topic"], message["payload"], message["retained"]) == (topic, "[red]hello", True)
@@ -68,7 +58,7 @@ def test_lines_of_standard_input_are_messages_and_the_key_is_a_property(port: st
     published = CliRunner().invoke(app, arguments, input="one\ntwo\n")
     assert published.exit_code == 0
     assert published.stderr == "2 confirmed\n"
-    received = CliRunner().invoke(app, ["sub", "-t", "lines", "-n", "1", "--timeout", "10", "-p", port])
+    received = CliRunner().invoke(app, ["sub", "-t", "lines", "-n", "1", "--timeout", "30", "-p", port])
     assert received.stdout == "lines two  JMSXGroupID=device-7 a=b retained\n"
 
 

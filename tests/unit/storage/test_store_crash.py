@@ -2,12 +2,12 @@
 
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from processes import running
 from storage.interface import Recovery
 from storage.store import SpoolStore
 from unit.storage.spool_file import same_imports
@@ -19,17 +19,14 @@ SEED = 20
 
 def commit_and_kill(folder: Path, commits: int) -> int:
     """Let a process commit so many times and more, kill it, and return the last number it saw acknowledged."""
-    command = [sys.executable, str(PROGRAM), str(folder)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=same_imports()
-    ) as process:
+    with running([sys.executable, PROGRAM, folder], environment=same_imports()) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         acknowledged = [process.stdout.readline() for _ in range(commits)]
         process.kill()
         acknowledged += process.stdout.readlines()
         errors = process.stderr.read()
-    assert process.returncode == -signal.SIGKILL, errors
+        assert process.wait() == -signal.SIGKILL, errors
     return int(acknowledged[-1])
 
 

@@ -153,7 +153,7 @@ def test_a_data_file_that_was_cut_short_is_reported_and_never_kills_the_process(
         os.truncate(folder / "data.mdb", kept_pages * 4096)
 
         command = [sys.executable, str(TORN_FILE_PROGRAM), str(folder)]
-        outcome = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=same_imports())
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=same_imports())
 
         assert outcome.returncode == 0, (kept_pages, outcome.stderr)
         assert outcome.stdout.splitlines()[-1] in {"served the rest", "refused"}

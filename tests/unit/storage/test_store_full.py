@@ -38,7 +38,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode != 0:
         pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
     yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
+    # Lazily: after a failed test the store is still open.
+    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def publish_until_full(store: SpoolStore) -> tuple[int, StoreFull]:
@@ -132,10 +133,12 @@ def test_a_reader_is_not_disturbed_while_a_full_map_is_replaced(small_map: Spool
 
     with ThreadPoolExecutor(1) as reader:
         reads = reader.submit(read_on)
-        for _ in range(2):
-            stored = page_until_full(small_map, kib_per_page=64)
-            small_map.commit(CommitJob(page_deletes=[PageKey(1, first) for first in stored], uses_reserve=True))
-        stopped.set()
+        try:
+            for _ in range(2):
+                stored = page_until_full(small_map, kib_per_page=64)
+                small_map.commit(CommitJob(page_deletes=[PageKey(1, first) for first in stored], uses_reserve=True))
+        finally:
+            stopped.set()
         assert reads.result() > 0
 
 
