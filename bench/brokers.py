@@ -35,6 +35,7 @@ SLUICEGATE_SETTINGS: Final = (
     "listeners.mqtt.port=0",
     "listeners.mqtt_websocket.enabled=false",
     "listeners.amqp.enabled=false",
+    "listeners.http.enabled=false",
     "listeners.mqtt.max_connections=100000",
     "admin.port=0",
 )

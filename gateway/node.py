@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -41,9 +42,11 @@ from gateway.amqp_front import AmqpFront
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.following import Following
+from gateway.http_front import HttpFront
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
+from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import group_queue
 from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
@@ -123,7 +126,8 @@ class Node:
         self.authenticator = make_authenticator(config, rng)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
-        self.fronts = (self.mqtt, self.amqp)
+        self.http = HttpFront(self)
+        self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.http)
         self.admin: AdminServer | None = None
 
     # --- start ---

@@ -48,6 +48,7 @@ class RunningBroker(Clients):
             "listeners.mqtt.port=0",
             "listeners.mqtt_websocket.port=0",
             "listeners.amqp.port=0",
+            "listeners.http.port=0",
             "admin.enabled=false",
             "spool.map_bytes_max=256MiB",
             "spool.usage_bytes_max=128MiB",

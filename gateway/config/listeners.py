@@ -91,6 +91,18 @@ class AmqpWebSocketListener(Listener):
     path: WebSocketPath = "/amqp"
 
 
+class HttpListener(Listener):
+    """A socket for HTTP publishers."""
+
+    port: Port = 9000
+
+
+class HttpTlsListener(TlsListener):
+    """A socket for HTTP publishers in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 9443
+
+
 class Listeners(Section):
     """Every socket for clients."""
 
@@ -101,6 +113,8 @@ class Listeners(Section):
     amqp: AmqpListener = AmqpListener()
     amqp_tls: AmqpTlsListener = AmqpTlsListener()
     amqp_websocket: AmqpWebSocketListener = AmqpWebSocketListener()
+    http: HttpListener = HttpListener()
+    http_tls: HttpTlsListener = HttpTlsListener()
 
     def by_name(self) -> dict[str, Listener]:
         """Return the listeners under their section names."""
@@ -112,6 +126,8 @@ class Listeners(Section):
             "amqp": self.amqp,
             "amqp_tls": self.amqp_tls,
             "amqp_websocket": self.amqp_websocket,
+            "http": self.http,
+            "http_tls": self.http_tls,
         }
 
     def enabled(self) -> dict[str, Listener]:

@@ -13,6 +13,7 @@ from gateway.config.sections import (
     Backpressure,
     Data,
     Events,
+    Http,
     Limits,
     Log,
     Metrics,
@@ -34,6 +35,7 @@ class Config(Section):
     admin: Admin = Admin()
     mqtt: Mqtt = Mqtt()
     amqp: Amqp = Amqp()
+    http: Http = Http()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()

@@ -12,6 +12,12 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "authentication",  # for the next CONNECT; open connections stay
     "backpressure",
     "events",
+    "http.allowed_origins",  # for the next connection
+    "http.batch_messages_max",
+    "http.body_timeout_s",
+    "http.head_timeout_s",
+    "http.max_body_size",
+    "http.max_message_size",
     "listeners.mqtt.max_connections",
     "listeners.mqtt_tls.max_connections",
     "listeners.mqtt_websocket.max_connections",
@@ -19,6 +25,8 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "listeners.amqp.max_connections",
     "listeners.amqp_tls.max_connections",
     "listeners.amqp_websocket.max_connections",
+    "listeners.http.max_connections",
+    "listeners.http_tls.max_connections",
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "queues.declared",  # new ones are created; none is changed or deleted

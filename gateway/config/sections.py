@@ -100,6 +100,22 @@ class Amqp(Section):
     )
 
 
+class Http(Section):
+    """Limits and choices of HTTP messaging."""
+
+    head_timeout_s: int = Field(default=10, ge=1, le=600, description="for the head of a request, and for the first")
+    body_timeout_s: int = Field(default=30, ge=1, le=600, description="of silence within the body of a request")
+    keep_alive_s: int = Field(default=60, ge=1, le=3600, description="between two requests of a connection")
+    max_body_size: Size = Field(
+        default=64 * MIB, ge=KIB, le=GIB, description="largest body of a request, also after gzip is undone"
+    )
+    max_message_size: Size = Field(default=30 * MIB, ge=KIB, le=GIB, description="largest message a client may send")
+    batch_messages_max: int = Field(default=10_000, ge=1, le=1_000_000, description="messages in one request")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(), description="web pages whose scripts may publish, as https://example.com; '*': all"
+    )
+
+
 class Spool(Section):
     """The store of guaranteed messages."""
 

@@ -1,0 +1,5 @@
+"""HTTP messaging: publishers that POST to a topic or a queue.
+
+The bytes of HTTP are uvicorn's matter (`serving`); what a request means, and what it is answered, is here. The HTTP
+port of operators is elsewhere: `gateway.admin`.
+"""

@@ -1,0 +1,22 @@
+"""The actor of an HTTP connection: it hands everything to the compiled connection."""
+
+from typing import Any
+
+from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
+from protocols.http.connection import HttpConnection
+from protocols.http.services import HttpServices
+
+
+class HttpConnectionActor(LoopActor):
+    """One HTTP client's place among the actors."""
+
+    def __init__(self, cell: ActorCell, *, services: HttpServices) -> None:
+        super().__init__(cell)
+        self.connection = HttpConnection(cell, services=services)
+        self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
+        self.on_drained = self.connection.drained  # type: ignore[method-assign]
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """Our own mistake costs this connection, and its client asks again over another."""
+        self.connection.fail()

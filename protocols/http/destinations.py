@@ -1,0 +1,56 @@
+"""From the path of a request to where its message goes.
+
+`/TOPIC/a/b` and `/QUEUE/name`; a path without either is a topic. Percent-encoding is undone, so a queue's name may hold
+anything; a topic's levels are those of the path.
+"""
+
+from typing import Final, final
+from urllib.parse import unquote_to_bytes
+
+from messaging.topics import TopicError, check_topic_name, queue_topic
+from protocols.http.problems import BAD_REQUEST, HttpProblem
+
+TOPIC_PREFIX: Final = "/TOPIC/"
+QUEUE_PREFIX: Final = "/QUEUE/"
+
+
+@final
+class Destination:
+    """Where a message goes: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
+
+    __slots__ = ("is_queue", "topic")
+
+    def __init__(self, topic: str, *, is_queue: bool) -> None:
+        self.topic = topic
+        self.is_queue = is_queue
+
+
+def destination_of_path(raw_path: bytes) -> Destination:
+    """Return where the message of a request with this path goes, as it stood in the request. Raises HttpProblem."""
+    try:
+        path = unquote_to_bytes(raw_path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise HttpProblem(BAD_REQUEST, "the path is not UTF-8 when its percent-encoding is undone") from None
+    if path.startswith(QUEUE_PREFIX) or path.startswith(TOPIC_PREFIX):
+        return destination_of_name(path)
+    return _topic(path[1:])
+
+
+def destination_of_name(name: str) -> Destination:
+    """Return what `/QUEUE/name` or `/TOPIC/topic` stands for. Raises HttpProblem."""
+    if name.startswith(QUEUE_PREFIX):
+        queue = name[len(QUEUE_PREFIX) :]
+        if not queue:
+            raise HttpProblem(BAD_REQUEST, "/QUEUE/ without the name of a queue")
+        return Destination(queue_topic(queue), is_queue=True)
+    if name.startswith(TOPIC_PREFIX):
+        return _topic(name[len(TOPIC_PREFIX) :])
+    raise HttpProblem(BAD_REQUEST, f"{name!r:.200} is neither /QUEUE/name nor /TOPIC/topic")
+
+
+def _topic(topic: str) -> Destination:
+    try:
+        check_topic_name(topic)
+    except TopicError as error:
+        raise HttpProblem(BAD_REQUEST, f"topic {topic!r:.200}: {error}") from None
+    return Destination(topic, is_queue=False)

@@ -1,0 +1,64 @@
+"""What an HTTP client is told when a request cannot be done: a status, a reason, and what was wrong.
+
+The body is the error document that REST clients of Solace know, or JSON for those that accept it. 4xx: do not send it
+again unchanged; 5xx: try again later.
+"""
+
+import http
+from typing import Final, final
+from xml.sax.saxutils import escape
+
+import orjson
+
+from messaging.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
+
+JSON_TYPE: Final = b"application/json"
+XML_TYPE: Final = b"application/xml"
+
+BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
+METHOD_NOT_ALLOWED: Final = 405
+REQUEST_TIMEOUT: Final = 408
+TOO_LARGE: Final = 413
+UNSUPPORTED: Final = 415
+HEAD_TOO_LARGE: Final = 431
+INTERNAL: Final = 500
+UNAVAILABLE: Final = 503
+REPLY_TIMEOUT: Final = 504
+
+
+@final
+class HttpProblem(Exception):
+    """A request that is answered with an error. `reason` is a few words, `detail` says what was wrong and where."""
+
+    def __init__(
+        self, status: int, detail: str, *, reason: str = "", headers: list[tuple[bytes, bytes]] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.reason = reason or http.HTTPStatus(status).phrase
+        self.detail = detail
+        self.headers = [] if headers is None else headers  # beside the usual ones
+
+
+def refusal_problem(text: str, refused_by: str) -> HttpProblem:
+    """Return the problem of a message that was not taken; `text` is one of `messaging.refusals`."""
+    status, _, words = text.partition(" ")
+    reason, _, detail = words.partition(": ")
+    return HttpProblem(int(status), (detail or reason) + (f" ({refused_by})" if refused_by else ""), reason=reason)
+
+
+def not_stored(why: str) -> HttpProblem:
+    """Return the problem of a message that was taken, and then could not be stored."""
+    problem = refusal_problem(REFUSAL_TEXTS[REFUSED_NOT_STORED], "")
+    return HttpProblem(problem.status, f"{problem.detail}: {why}", reason=problem.reason)
+
+
+def error_body(problem: HttpProblem, *, as_json: bool) -> bytes:
+    """Return the error document."""
+    if as_json:
+        return orjson.dumps({"code": problem.status, "reason": problem.reason, "detail": problem.detail})
+    return (
+        f"<solace-error-response><code>{problem.status}</code><reason>{escape(problem.reason)}</reason>"
+        f"<detail>{escape(problem.detail)}</detail></solace-error-response>"
+    ).encode()

@@ -1,0 +1,67 @@
+"""Who sends a request: by its Authorization, by the certificate of the connection, or nobody where that is allowed.
+
+Passwords take tens of milliseconds to check, by design; so a connection remembers the last header that was right.
+"""
+
+import base64
+import binascii
+from typing import Final, final
+
+from protocols.authentication import ANONYMOUS, Authenticator, Principal
+from protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
+from protocols.transports import PeerInfo
+
+REALM: Final = b'Basic realm="sluicegate", charset="UTF-8"'
+
+
+@final
+class SignIn:
+    """The identity of one connection's requests."""
+
+    def __init__(self, authenticator: Authenticator, peer: PeerInfo) -> None:
+        self._authenticator = authenticator
+        self._peer = peer
+        self._proven_header = ""
+        self._proven = ANONYMOUS
+
+    async def principal(self, authorization: str) -> Principal:
+        """Return who sends a request. Raises HttpProblem: 401 without a word of what was wrong."""
+        if authorization and authorization == self._proven_header:
+            return self._proven
+        if not authorization:
+            return self._without_words()
+        scheme, _, value = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            raise _unauthorized("the Authorization is of a scheme that is not taken here")
+        name, password = _credentials(value.strip())
+        principal = await self._authenticator.password(name, password)
+        if principal is None:
+            raise _unauthorized("user name or password are wrong")
+        self._proven_header = authorization
+        self._proven = principal
+        return principal
+
+    def _without_words(self) -> Principal:
+        name = self._peer.certificate_name
+        if name is not None and self._authenticator.knows(name):
+            principal = self._authenticator.certificate(name)
+            if principal is not None:
+                return principal
+        if self._authenticator.admits_anonymous(self._peer.listener):
+            return ANONYMOUS
+        raise _unauthorized("this port takes no messages from strangers")
+
+
+def _credentials(value: str) -> tuple[str, bytes]:
+    """Return user name and password of a Basic header (RFC 7617)."""
+    try:
+        name, colon, password = base64.b64decode(value, validate=True).partition(b":")
+        if colon:
+            return name.decode("utf-8"), password
+    except (binascii.Error, ValueError):
+        pass
+    raise HttpProblem(BAD_REQUEST, "Authorization: Basic is not the base64 of name:password in UTF-8")
+
+
+def _unauthorized(detail: str) -> HttpProblem:
+    return HttpProblem(UNAUTHORIZED, detail, headers=[(b"www-authenticate", REALM)])
