@@ -183,10 +183,10 @@ class Node:
         for front in self.fronts:
             front.reload()
 
-    def endpoints(self) -> list[str]:
-        """Return a URL for each open port."""
-        admin = [] if self.admin is None else [f"http://{self.config.admin.host}:{self.admin.port}"]
-        return [url for front in self.fronts for url in front.endpoints()] + admin
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open port; the names are those of the configuration."""
+        admin = [] if self.admin is None else [("admin", f"http://{self.config.admin.host}:{self.admin.port}")]
+        return [each for front in self.fronts for each in front.endpoints()] + admin
 
     # --- stop ---
 
@@ -439,7 +439,9 @@ async def _reload(node: Node, reload: Callable[[], Config]) -> None:
 def _announce(node: Node) -> None:
     """Print where to connect, and what to try."""
     lines = ["Sluicegate is ready."]
-    lines += [f"  {endpoint}" for endpoint in node.endpoints()]
+    endpoints = node.endpoints()
+    width = max([len(name) for name, _ in endpoints], default=0)
+    lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
     lines += node.mqtt.things_to_try()
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

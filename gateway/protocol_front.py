@@ -106,13 +106,13 @@ class ProtocolFront(ABC, Generic[C]):
             listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
             listener.reload_tls()
 
-    def endpoints(self) -> list[str]:
-        """Return a URL for each open listener."""
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open listener."""
         urls = []
         for name, listener in self.listeners.items():
             config = self._node.config.listeners.enabled()[name]
             path = getattr(config, "path", "")
-            urls.append(f"{self.schemes[name]}://{config.host}:{listener.port}{path}")
+            urls.append((name, f"{self.schemes[name]}://{config.host}:{listener.port}{path}"))
         return urls
 
     def open_connections(self) -> list[C]:

@@ -34,15 +34,25 @@ PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working direc
 # sometimes be given the gateway's own port, and be connected to itself.
 PORTS: Final = range(18_000, 32_000)
 _given_out: set[int] = set()  # a gateway that is down keeps its ports, and one gateway has several
+# By what the announcement calls them.
 SECTIONS: Final = {
+    "mqtt": "listeners.mqtt",
+    "mqtt_tls": "listeners.mqtt_tls",
+    "mqtt_websocket": "listeners.mqtt_websocket",
+    "mqtt_websocket_tls": "listeners.mqtt_websocket_tls",
+    "amqp": "listeners.amqp",
+    "amqp_tls": "listeners.amqp_tls",
+    "amqp_websocket": "listeners.amqp_websocket",
+    "http": "listeners.http",
+    "http_tls": "listeners.http_tls",
+    "admin": "admin",
+}
+OPEN_WHEN_ENABLED: Final = ("mqtt_tls", "mqtt_websocket_tls", "amqp_tls", "amqp_websocket", "http_tls")
+MQTT_SCHEMES: Final = {
     "mqtt": "mqtt",
     "mqtts": "mqtt_tls",
     "ws": "mqtt_websocket",
     "wss": "mqtt_websocket_tls",
-    "amqp": "amqp",
-    "amqps": "amqp_tls",
-    "ws-amqp": "amqp_websocket",
-    "http": "admin",
 }
 
 
@@ -56,7 +66,7 @@ class GatewayProcess:
         self.config_file = config_file
         self.settings = settings or {}
         self.stderr_file = folder / "stderr.log"
-        self.ports: dict[str, int] = {}  # by URL scheme, and AMQP over WebSocket as `ws-amqp`
+        self.ports: dict[str, int] = {}  # by listener, and `admin`
         self._process: subprocess.Popen[bytes] | None = None
 
     # --- where it is ---
@@ -76,23 +86,33 @@ class GatewayProcess:
 
     @property
     def amqps_port(self) -> int:
-        return self.ports["amqps"]
+        return self.ports["amqp_tls"]
 
     @property
     def tls_port(self) -> int:
-        return self.ports["mqtts"]
+        return self.ports["mqtt_tls"]
 
     @property
     def ws_port(self) -> int:
-        return self.ports["ws"]
+        return self.ports["mqtt_websocket"]
 
     @property
     def wss_port(self) -> int:
-        return self.ports["wss"]
+        return self.ports["mqtt_websocket_tls"]
 
     @property
     def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.ports['admin']}"
+
+    @property
+    def http_url(self) -> str:
+        """Where messages are POSTed."""
         return f"http://127.0.0.1:{self.ports['http']}"
+
+    def mqtt_url(self, scheme: str) -> str:
+        """The address for MQTT clients that take a URL."""
+        path = "/mqtt" if scheme.startswith("ws") else ""
+        return f"{scheme}://127.0.0.1:{self.ports[MQTT_SCHEMES[scheme]]}{path}"
 
     @property
     def pid(self) -> int:
@@ -234,12 +254,11 @@ class GatewayProcess:
 
     def _command(self) -> list[str]:
         settings: dict[str, object] = {}
-        for scheme, section in SECTIONS.items():
-            path = section if section == "admin" else f"listeners.{section}"
-            if scheme not in ("mqtts", "wss", "amqps", "ws-amqp") or self.settings.get(f"{path}.enabled"):
-                if scheme not in self.ports:
-                    self.ports[scheme] = free_port()
-                settings[f"{path}.port"] = self.ports[scheme]
+        for name, section in SECTIONS.items():
+            if name not in OPEN_WHEN_ENABLED or self.settings.get(f"{section}.enabled"):
+                if name not in self.ports:
+                    self.ports[name] = free_port()
+                settings[f"{section}.port"] = self.ports[name]
         settings |= self.settings
         texts = {
             path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()
@@ -253,16 +272,15 @@ class GatewayProcess:
         process = self._running()
         assert process.stdout is not None
         output, deadline = b"", time.monotonic() + START_S
-        while b"http://" not in output or not output.endswith(b"\n"):
+        while b"\n  admin " not in output or not output.endswith(b"\n"):
             readable, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             piece = os.read(process.stdout.fileno(), 65536) if readable else b""
             if not piece:
                 raise AssertionError(f"it did not start (exit code {process.poll()}):\n{output.decode()}{self.stderr}")
             output += piece
-        lines = [line.strip() for line in output.decode().splitlines()]
-        announced = [urlsplit(line) for line in lines if "://" in line and " " not in line]
-        schemes = {"ws-amqp" if url.path == "/amqp" else url.scheme: url.port for url in announced}
-        assert schemes == self.ports
+        announced = [line.split() for line in output.decode().splitlines() if "://" in line]
+        ports = {words[0]: urlsplit(words[1]).port for words in announced if len(words) == 2}
+        assert ports == self.ports
 
     def _address_for(self, arguments: tuple[str, ...]) -> list[str]:
         if arguments[0] in ("pub", "sub"):

@@ -15,7 +15,7 @@ each_version = pytest.mark.parametrize("version", mqtt_js.VERSIONS)
 def test_messages_of_every_qos_arrive_over_every_transport(
     node: GatewayProcess, certificates: Certificates, topic: str, version: str, scheme: str
 ) -> None:
-    url = f"{scheme}://127.0.0.1:{node.ports[scheme]}" + ("/mqtt" if scheme.startswith("ws") else "")
+    url = node.mqtt_url(scheme)
     trust = {"ca": certificates.authority.read_text()} if scheme in ("mqtts", "wss") else {}
     with mqtt_js.subscribed(url, version, f"{topic}/+", 2, 3, **trust) as subscriber:
         mqtt_js.publish(url, version, [(f"{topic}/{qos}", f"at {qos}", {"qos": qos}) for qos in (0, 1, 2)], **trust)

@@ -48,7 +48,7 @@ def test_every_message_of_every_device_is_in_the_queue_and_in_order(
             lines = "".join(f"{payload}\n" for _, payload in expected(device))
             subprocess.run([*command, "-t", f"devices/{device}"], input=lines, text=True, check=True, timeout=ANSWER_S)
         for scheme in ("mqtt", "mqtts", "ws", "wss"):
-            url = f"{scheme}://127.0.0.1:{node.ports[scheme]}" + ("/mqtt" if scheme.startswith("ws") else "")
+            url = node.mqtt_url(scheme)
             trust = {"ca": authority.read_text()} if scheme in ("mqtts", "wss") else {}
             messages = [(topic, payload, {"qos": 1}) for topic, payload in expected(f"mqtt.js {version} {scheme}")]
             mqtt_js.publish(url, version, messages, **trust)

@@ -100,7 +100,7 @@ def test_a_presettled_message_is_stored_and_one_that_is_refused_says_why(rhea: R
 
 def test_amqp_travels_over_websocket(node: GatewayProcess, queue: str) -> None:
     """Case 87: the WebSocket binding, subprotocol `amqp`; rhea sends each frame as a message of its own."""
-    with RheaClient("over-ws", websocket=f"ws://127.0.0.1:{node.ports['ws-amqp']}/amqp") as client:
+    with RheaClient("over-ws", websocket=f"ws://127.0.0.1:{node.ports['amqp_websocket']}/amqp") as client:
         assert "opened" in client.first_word
         assert client.send(queue, {"body": "framed twice"}) == ["accepted"]
         client.attach("r", queue)

@@ -110,7 +110,7 @@ def test_without_a_gateway_commands_say_where_they_looked(tmp_path: Path) -> Non
         refused = node.command(*command)
         assert refused.returncode == 3
         assert "no gateway answers at" in refused.stderr
-        assert str(node.ports["http" if command[0] == "queue" else "mqtt"]) in refused.stderr
+        assert str(node.ports["admin" if command[0] == "queue" else "mqtt"]) in refused.stderr
 
 
 def test_a_second_gateway_on_the_same_data_folder_is_refused(node: GatewayProcess) -> None:
