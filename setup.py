@@ -33,7 +33,10 @@ COMPILED: Final = (
     "actors/errands.py",
     "actors/moving.py",
     "actors/picking.py",
+    "actors/preparing.py",
     "actors/taking.py",
+    "actors/transacting.py",  # has an address
+    "actors/transaction_messages.py",
     "actors/cell.py",  # what every message between actors costs, whatever it says
     "actors/clock.py",
     "actors/data_messages.py",

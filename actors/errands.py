@@ -44,6 +44,7 @@ class ErrandPlace:
         self.targets = targets  # every queue of the node by name
         self.under_way: dict[int, Errand] = {}
         self.burying_count = 0  # messages on their way to the dead message queue
+        self.settled_count = 0  # messages that transactions settled
 
     def go_on_with(self, ledger: Ledger) -> None:
         """Take up a ledger that was made anew from the store."""

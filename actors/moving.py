@@ -157,6 +157,7 @@ class Moving(Picking):
             publication = Publication(batch, publisher=self, token=token, partitions_count=len(rows_by_partition))
             if self._takes_out:
                 publication.settlements = [(self.place.partition_id, first, end) for first, end in ranges]
+                publication.only_moves = True
         for number, rows in rows_by_partition.items():
             whole = len(rows) == batch.count
             append = Append(batch if whole else batch.select(rows), publication, None if whole else rows)

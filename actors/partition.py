@@ -39,6 +39,7 @@ from actors.paging_out import PagingOut
 from actors.parking import Parking, ParkingRequest
 from actors.partition_ranges import PartitionReading
 from actors.partition_reload import fresh_ledger
+from actors.preparing import begin_prepared, holds_prepared
 from actors.pressure_watch import PressureWatch
 from actors.reading_messages import PartitionRequest
 from actors.rescale_messages import RescaleOrder
@@ -47,6 +48,7 @@ from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from actors.take_messages import TakeMessages
 from actors.taking import Taking
+from actors.transaction_messages import PrepareSettlement
 from actors.turn_timer import TurnTimer
 from messaging.address import Address
 from messaging.admission import QueueGate
@@ -230,6 +232,8 @@ class Partition:
             message.errand.answered(message.message)
         elif isinstance(message, PageOut):
             self._memory.page_out(message.through_record)
+        elif isinstance(message, PrepareSettlement):
+            return begin_prepared(self._errands, message)
         elif isinstance(message, Withdraw):
             self._log.withdraw(message.first, message.end)
             ledger.give_up(message.first, message.end, DISCARD_NOT_STORED)
@@ -374,7 +378,7 @@ class Partition:
 
     def _report_drained(self) -> None:
         for flow_id, epoch in list(self._draining.items()):
-            if self._ledger.in_flight_count(flow_id) == 0:
+            if self._ledger.in_flight_count(flow_id) == 0 and not holds_prepared(self._errands, flow_id):
                 del self._draining[flow_id]
                 self._queue.post(PartitionDrained(self._number, epoch))
 
@@ -413,7 +417,7 @@ class Partition:
             next_sequence=ledger.next_sequence,
             delivered_count=self._delivered_count,
             redelivered_count=self._redelivered_count,
-            settled_count=self._settled_count,
+            settled_count=self._settled_count + self._errands.settled_count,
             lock_losses_count=ledger.lock_losses_count,
             discards=dict(ledger.effects.discards),
             buried=dict(ledger.effects.buried_counts),

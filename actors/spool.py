@@ -28,6 +28,7 @@ from actors.messages import (
 )
 from actors.runtime import TimerHandle
 from actors.spool_io import CommitDone, CommitFailed, PartitionFound, StoreWriter
+from actors.transaction_messages import SettleTogether
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED
@@ -76,6 +77,7 @@ class SpoolActor(LoopActor):
         self._handlers: dict[type, Callable[[Any], None]] = {
             Store: self._store,
             Settled: self._settled,
+            SettleTogether: self._settle_together,
             WriteTables: self._write_tables,
             SessionRows: self._session_rows,
             WritePages: self._write_pages,
@@ -153,6 +155,12 @@ class SpoolActor(LoopActor):
             planner.drained(publication)
         if message.dropped_pages:
             planner.drop_pages(message.partition_id, message.dropped_pages)
+
+    def _settle_together(self, message: SettleTogether) -> None:
+        for partition_id, first, end in message.settlements:
+            self._planner.settle(partition_id, [(first, end)], written=True)
+        done = _answer(message.reply_to, message.token)
+        self._planner.write_tables(TableRequest([], done, until_done=True))
 
     def _write_tables(self, message: WriteTables) -> None:
         done = _answer(message.reply_to, message.token)

@@ -166,6 +166,7 @@ class StagedCommit:
             safe.set()
             return safe
         publication.settlements = [(STAGING_PARTITION_ID, first, end)]
+        publication.only_moves = True  # out of the hidden partition
         publication.open_count += 1  # written even if its consumers are faster: the settlement must be, with it
 
         def confirmed(answer: LoopFuture[str]) -> None:

@@ -37,6 +37,7 @@ class Publication:
         "batch",
         "confirmed",
         "matches",
+        "only_moves",
         "open_count",
         "publisher",
         "record_number",
@@ -59,8 +60,10 @@ class Publication:
         self.refused = False  # the store could not take it
         # Both are written by the very commit that writes the publication.
         self.session_rows: list[tuple[bytes, bytes]] | None = None
-        # What it takes out of other partitions, for these messages came from there: partition, first, end.
+        # What it settles in other partitions: these messages came from there, or their publisher consumed them.
+        # Partition, first, end.
         self.settlements: list[tuple[int, int, int]] | None = None
+        self.only_moves = False  # it brings no more into the spool than it takes out
 
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
         """Note that a partition numbered its rows; return whether it was the last to do so."""

@@ -102,6 +102,11 @@ def queue_topic(name: str) -> str:
     return _QUEUE + name
 
 
+def is_queue_topic(topic: str) -> bool:
+    """Return whether a topic leads to one queue only, whether there is such a queue or not."""
+    return topic.startswith(_QUEUE)
+
+
 def queue_topic_filter(name: str) -> TopicFilter:
     """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
     text = queue_topic(name)

@@ -4,7 +4,7 @@ Publications and settlements gather here until a commit takes them all. A public
 before that is never written: its publisher is confirmed at once. Journal records go oldest first, once all they held
 is settled or paged; what they said of settlements has then been put into the partitions' cursors.
 
-A publication that moves messages brings the settlements that take them out of where they were. They stand in the
+A publication that moves messages, or is a transaction, brings the settlements of other partitions. They stand in the
 record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
 or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
 
@@ -291,7 +291,7 @@ class SpoolPlanner:
             # Sessions' later rows come behind those of publications, which were made before them.
             table_writes=_session_rows(publications) + [row for request in tables for row in request.writes],
             # What settles, deletes or moves makes room; what publishes needs it.
-            uses_reserve=all(_only_moves(each) for each in publications)
+            uses_reserve=all(each.only_moves for each in publications)
             and all(request.uses_reserve for request in tables),
         )
         self._out = Commit(job, publications, tables, pages, settlements)
@@ -329,8 +329,8 @@ class SpoolPlanner:
         commit.tables = [each for each in commit.tables if each not in again]
         self._tables = again + self._tables
         if not job.uses_reserve:
-            self._publications = [each for each in commit.publications if _only_moves(each)] + self._publications
-            commit.publications = [each for each in commit.publications if not _only_moves(each)]
+            self._publications = [each for each in commit.publications if each.only_moves] + self._publications
+            commit.publications = [each for each in commit.publications if not each.only_moves]
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._purged = job.partition_purges + self._purged
@@ -409,7 +409,3 @@ def _moved(publications: list[Publication]) -> list[Settlement]:
         if taken is not None:
             settlements += [Settlement(partition_id, first, end) for partition_id, first, end in taken]
     return settlements
-
-
-def _only_moves(publication: Publication) -> bool:
-    return publication.settlements is not None

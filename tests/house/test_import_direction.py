@@ -20,6 +20,7 @@ SHELLS = {
     "actors/clock.py",
     "actors/inbox.py",
     "actors/publishing.py",
+    "actors/transacting.py",
     "protocols/mqtt/connection.py",
     "protocols/mqtt/requests.py",
 }

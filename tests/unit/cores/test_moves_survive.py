@@ -32,6 +32,7 @@ class SpoolWithMoves(SpoolInMemory):
             if rows:
                 publication = published(batch.select(rows))
                 publication.settlements = [(source, start, stop) for start, stop in taken]
+                publication.only_moves = True
                 sequence = self.ledgers[target].append(publication.batch, publication)
                 self.given_out |= {Place(target, each) for each in range(sequence, sequence + len(rows))}
                 publication.sequenced(target, sequence, None)

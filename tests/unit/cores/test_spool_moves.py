@@ -14,6 +14,7 @@ def move_to(first_by_partition: dict[int, int], taken: list[tuple[int, int, int]
     """Return a publication of messages that are taken out of elsewhere: partition, first, end."""
     publication = publication_to(first_by_partition)
     publication.settlements = taken
+    publication.only_moves = True
     return publication
 
 
@@ -188,3 +189,13 @@ def test_rows_that_the_reserve_has_no_room_for_are_refused() -> None:
 
     assert answers == ["full"]
     assert not planner.has_work()
+
+
+def test_a_transaction_that_brings_messages_leaves_the_reserve_alone() -> None:
+    """What it settles makes no room: its messages may be larger than what they are made of."""
+    planner = planner_with(P, Q)
+    transaction = move_to({Q: 1}, [(P, 1, 3)])
+    transaction.only_moves = False
+    planner.store(transaction)
+    assert not planner.next_commit().job.uses_reserve
+    assert planner.failed().publications == [transaction], "it is refused, and not tried again"

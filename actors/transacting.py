@@ -1,0 +1,163 @@
+"""The commit of a transaction: what it publishes and what it settles, in one journal record or not at all.
+
+1. Every partition in which the transaction settles something takes that from the consumer (`preparing`), or says that
+   the consumer does not hold it any more: then nothing happens.
+2. Everything it publishes becomes one batch, which every queue takes, or none; the publication carries the
+   settlements, so the record that brings the messages settles as well (storage.spool_plan). Without messages the
+   settlements go to the spool by themselves, together.
+3. When that is on the disk, or refused, the partitions are told.
+
+A queue that is deleted in between takes its part of the transaction with it; a number of partitions that changes does
+not matter, for partitions are chosen in one go with the publishing.
+
+Deliberately elsewhere: what is gathered in a transaction, its limits and its end without a commit (the protocols).
+Outcomes other than accepted settle nothing: they are told to the partitions behind the commit.
+"""
+
+from random import Random
+from typing import Any, Final, final
+
+import pykka
+from pykka._envelope import Envelope
+
+from actors.data_messages import Confirmed, Refused, Settled
+from actors.futures import LoopFuture
+from actors.inbox import Inbox
+from actors.preparing import Prepared
+from actors.publishing import Publisher, PublishResult
+from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
+from messaging.address import Address
+from messaging.batch import MessageBatch
+from messaging.pressure import Pressure
+from messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
+from messaging.routing import QueueTarget, TopicSpace
+from messaging.topics import is_queue_topic
+
+NO_PARTITION: Final = 0  # a publication is given up by nobody's partition
+TOKEN: Final = 1  # a commit is one publish
+NOT_HELD: Final = "a message that it settles is not held by its consumer any more"
+
+
+@final
+class HeldRanges:
+    """Messages that a consumer holds: half-open ranges of one partition, under the flow and epoch of their delivery."""
+
+    def __init__(self, partition: Address, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+        self.partition = partition
+        self.flow_id = flow_id
+        self.epoch = epoch
+        self.ranges = ranges
+
+
+@final
+class TransactionCommit(Address):
+    """One commit. It is what the spool confirms or refuses."""
+
+    def __init__(self, *, space: TopicSpace, spool: Address, rng: Random) -> None:
+        self.pressures: list[Pressure] = []  # destinations over their high mark that were published to
+        self._space = space
+        self._spool = spool
+        self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng)
+        self._stored: LoopFuture[str] = LoopFuture()
+        self._prepared: list[Prepared] = []
+
+    def post(self, message: object) -> None:
+        """Take the spool's answer."""
+        if isinstance(message, Refused):
+            self._stored.set(message.reason)
+        else:
+            assert isinstance(message, Confirmed), "nobody else knows this address"
+            self._stored.set("")
+
+    async def commit(self, batch: MessageBatch | None, accepted: list[HeldRanges]) -> str:
+        """Publish and settle; return an empty text when all of it is safe, or why nothing of it happened."""
+        reason = await self._prepare(accepted)
+        if not reason:
+            reason = await self._store(batch)
+        ended = COMMIT_FAILED if reason else COMMIT_MADE
+        for prepared in self._prepared:
+            prepared.post(ended)
+        return reason
+
+    async def _prepare(self, accepted: list[HeldRanges]) -> str:
+        """Take what is settled from its consumers. All partitions are asked before the first has answered."""
+        asked = [_ask(each.partition, PrepareSettlement(each.flow_id, each.epoch, each.ranges)) for each in accepted]
+        reason = ""
+        for answer in asked:
+            try:
+                prepared: Prepared | None = await answer
+            except pykka.ActorDeadError:  # its queue was deleted
+                prepared = None
+            if prepared is None:
+                reason = NOT_HELD
+            else:
+                self._prepared.append(prepared)
+        return reason
+
+    async def _store(self, batch: MessageBatch | None) -> str:
+        settlements = [settlement for each in self._prepared for settlement in each.settlements]
+        if batch is None:
+            return await self._settle(settlements)
+        lost = self._queue_not_there(batch)
+        if lost:
+            return refusal_text(REFUSED_NOT_FOUND, lost)
+        result = self._publisher.publish(batch, TOKEN)
+        self.pressures += self._publisher.pressures
+        if result.refusal != ADMITTED:
+            self._count_refusal(batch, result)
+            return refusal_text(result.refusal, result.refused_by)
+        publication = result.publication
+        if publication is None:  # nobody subscribes, or only queues that are never written
+            return await self._settle(settlements)
+        publication.settlements = settlements or None
+        publication.open_count += 1  # written even if its consumers are faster: the settlements must be, with it
+        reason = await self._stored
+        publication.open_count -= 1
+        if publication.open_count == 0 and not reason:
+            self._spool.post(Settled(NO_PARTITION, [], [publication], [], False))
+        return reason
+
+    async def _settle(self, settlements: list[tuple[int, int, int]]) -> str:
+        """Settle where nothing is published that is written."""
+        if not settlements:
+            return ""
+        self._spool.post(SettleTogether(settlements, self, TOKEN))
+        return await self._stored
+
+    def _queue_not_there(self, batch: MessageBatch) -> str:
+        """Return the topic of a queue that a message is for and that there is not, or an empty text."""
+        for topic in set(batch.topics or [batch.topic]):
+            if is_queue_topic(topic) and not self._space.route(topic).queues:
+                return topic
+        return ""
+
+    def _count_refusal(self, batch: MessageBatch, result: PublishResult) -> None:
+        """Count the messages with the queue that said no; a single one it has counted already."""
+        count = 0
+        refused_by: QueueTarget | None = None
+        for row in range(batch.count):
+            for target in self._targets_of(batch.topic_of(row)):
+                if target.name == result.refused_by:
+                    refused_by = target
+                    count += 1
+        if refused_by is not None and count > 1:
+            refused_by.gate.refuse(result.refusal, count, hears=True)
+
+    def _targets_of(self, topic: str) -> list[QueueTarget]:
+        route = self._space.route(topic)
+        targets = [*route.queues]
+        targets += [each.queue for each in route.guaranteed if each.queue is not None]
+        targets += [each.queue for each in route.groups if each.queue is not None]
+        return targets
+
+
+def _ask(address: Address, message: object) -> LoopFuture[Any]:
+    """Ask whoever has this address; it is an error, and never a wait without end, when that has stopped."""
+    assert isinstance(address, Inbox), "partitions are actors of this loop"
+    answer: LoopFuture[Any] = LoopFuture()
+    if address.closed:
+        dead = pykka.ActorDeadError("the partition is gone")
+        answer.set_exception((pykka.ActorDeadError, dead, None))
+    else:
+        address.post(Envelope(message, reply_to=answer))
+    return answer

@@ -1,0 +1,133 @@
+"""What a consumer settles in a transaction whose commit is under way: nobody else's, then gone or its own again."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
+from messaging.settlement import ACCEPTED
+from unit.cores.messages import flow_of, numbered
+from unit.cores.partition_machine import PartitionMachine, some_rules
+from unit.cores.plain_partition import PlainPartition
+
+PREPARED = -1  # in the place of the flow that holds a message
+
+
+class PlainPrepared(PlainPartition):
+    """The plain partition, with messages that commits may settle."""
+
+    def committed(self, sequence: int) -> None:
+        assert self.messages[sequence].flow_id == PREPARED
+        self._remove(sequence)
+
+
+class PreparedMachine(PartitionMachine):
+    """Goal: commits and rollbacks lose, double or reorder nothing. Method: the same steps to both, compare."""
+
+    @initialize(rules=some_rules())
+    def begin(self, rules: DeliveryRules) -> None:
+        super().begin(rules)
+        self.model = self.plain = PlainPrepared(self.delivery_rules)
+        self.prepared: list[tuple[PreparedRanges, list[int]]] = []
+
+    @precondition(lambda self: any(self.model.held_by(flow_id) for flow_id in self.flows))
+    @rule(data=st.data())
+    def prepare(self, data: st.DataObject) -> None:
+        flow_id = data.draw(st.sampled_from([each for each in self.flows if self.model.held_by(each)]))
+        chosen = data.draw(st.lists(st.sampled_from(self.model.held_by(flow_id)), min_size=1, unique=True))
+        ranges = [(sequence, sequence + 1) for sequence in sorted(chosen)]
+        stale = [*ranges, (self.ledger.next_sequence, self.ledger.next_sequence + 1)]
+        assert prepare(self.ledger, flow_id, flow_id, stale) is None, "all that is asked for, or nothing"
+        assert prepare(self.ledger, flow_id, flow_id + 1, ranges) is None, "another epoch"
+        prepared = prepare(self.ledger, flow_id, flow_id, ranges)
+        assert prepared is not None
+        for sequence in chosen:
+            self.model.messages[sequence].flow_id = PREPARED
+        self.prepared.append((prepared, sorted(chosen)))
+
+    @precondition(lambda self: self.prepared)
+    @rule(data=st.data(), is_made=st.booleans())
+    def end_commit(self, data: st.DataObject, is_made: bool) -> None:
+        place = data.draw(st.integers(0, len(self.prepared) - 1))
+        self.end_one(*self.prepared.pop(place), is_made=is_made)
+
+    def end_one(self, prepared: PreparedRanges, sequences: list[int], *, is_made: bool) -> None:
+        flow_id = prepared.flow.flow_id
+        if not is_made:
+            give_back_prepared(self.ledger, prepared, self.wall_ms)
+            for sequence in sequences:
+                message = self.model.messages[sequence]
+                message.flow_id, message.locked_ms = flow_id, self.wall_ms
+                if flow_id not in self.flows:
+                    self.model.give_back(sequence, failed=True)
+            return
+        assert settle_prepared(self.ledger, prepared) == len(sequences)
+        for sequence in sequences:
+            self.plain.committed(sequence)
+            assert self.settled.add(sequence, sequence + 1) == 1, "the commit has written it, nobody else"
+        if flow_id in self.flows:
+            self.credit_comes_back(flow_id, len(sequences))
+
+    @invariant()
+    def what_is_prepared_counts_for_its_flow(self) -> None:
+        for flow_id, flow in self.flows.items():
+            waiting = sum(len(sequences) for each, sequences in self.prepared if each.flow is flow)
+            assert flow.unacked_count() == len(self.model.held_by(flow_id)) + waiting
+
+    def teardown(self) -> None:
+        if hasattr(self, "prepared"):
+            while self.prepared:
+                self.end_one(*self.prepared.pop(), is_made=False)
+        super().teardown()
+
+
+TestPreparedAgreesWithThePlainModel = PreparedMachine.TestCase
+TestPreparedAgreesWithThePlainModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+def ledger_of(count: int) -> Ledger:
+    """Return a ledger with so many messages, and one flow that was given them all."""
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    ledger.attach(flow_of(1), epoch=1)
+    ledger.append(numbered(count), None)
+    ledger.deliver(0)
+    return ledger
+
+
+def test_what_is_prepared_cannot_be_settled_twice_purged_or_taken_back() -> None:
+    """AMQP 4.4.2: the message is locked until the transaction ends."""
+    ledger = ledger_of(3)
+    prepared = prepare(ledger, 1, 1, [(1, 3)])
+    assert prepared is not None
+    assert ledger.settle(1, 1, 4, ACCEPTED) == 1
+    assert ledger.purge() == 0
+    ledger.detach(1, count_as_failed=True)
+    assert not ledger.has_ready()
+    ledger.check()
+
+
+def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() -> None:
+    """AMQP 4.4.2, case 76: it counts as one more failed delivery."""
+    ledger = ledger_of(3)
+    prepared = prepare(ledger, 1, 1, [(2, 3)])
+    assert prepared is not None
+    ledger.detach(1, count_as_failed=True)
+    give_back_prepared(ledger, prepared, 0)
+    ledger.attach(flow_of(2), epoch=2)
+    deliveries = ledger.deliver(0)
+    assert [(each.first_sequence, each.stop_row - each.start_row) for each in deliveries] == [(1, 3)]
+    assert deliveries[0].delivery_count == 2
+
+
+def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
+    """DESIGN 5.1: who lost a partition has nothing of it, whatever was under way."""
+    ledger = ledger_of(1)
+    prepared = prepare(ledger, 1, 1, [(1, 2)])
+    assert prepared is not None
+    ledger.detach(1, count_as_failed=False)
+    ledger.attach(flow_of(1), epoch=2)
+    give_back_prepared(ledger, prepared, 0)
+    assert ledger.in_flight_count(1) == 0
+    assert ledger.has_ready()
