@@ -10,6 +10,7 @@ from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.connection_actor import AmqpConnectionActor
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.services import AmqpServices
+from protocols.amqp.transaction import TransactionAccounts
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -25,6 +26,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
 
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
+        self.transactions = TransactionAccounts()
         self.services = self._make_services()
 
     @property
@@ -59,9 +61,15 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
                 idle_timeout_ms=amqp.idle_timeout_s * 1000,
                 connect_timeout_ms=amqp.connect_timeout_s * 1000,
                 link_credit=amqp.link_credit,
+                transactions_max=amqp.max_transactions,
+                transaction_operations_max=amqp.max_transaction_messages,
+                transaction_bytes_max=amqp.max_transaction_size,
+                transactions_bytes_max=amqp.max_open_transactions_size,
+                transaction_timeout_ms=amqp.transaction_timeout_s * 1000,
             ),
             counters=self.counters,
             credit=node.credit,
+            transactions=self.transactions,
             container_id=node.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,

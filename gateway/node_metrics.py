@@ -14,6 +14,7 @@ from gateway.reader_views import cursor_view
 from gateway.views import Sample
 from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters
 from protocols.listeners import Listener
 
@@ -38,6 +39,7 @@ def samples_of(
         *_losses(node, queues),
         *_cursors(cursors),
         *_transactions(staging),
+        *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
@@ -147,6 +149,14 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
     }
     for end, count in ends.items():
         yield Sample("sluicegate_transactions_ended_total", count, (end,))
+
+
+def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
+    yield Sample("sluicegate_amqp_transactions_open", accounts.open_count)
+    yield Sample("sluicegate_amqp_transactions_bytes", accounts.used_bytes)
+    yield Sample("sluicegate_amqp_transactions_committed_total", accounts.committed_count)
+    for reason, count in accounts.rolled_back_counts.items():
+        yield Sample("sluicegate_amqp_transactions_rolled_back_total", count, (reason,))
 
 
 def _spool(node: "Node") -> Iterator[Sample]:

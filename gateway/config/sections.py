@@ -98,6 +98,25 @@ class Amqp(Section):
     allow_plain_without_tls: bool = Field(
         default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
     )
+    max_transactions: int = Field(default=64, ge=1, le=65535, description="open transactions of a connection")
+    max_transaction_messages: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="messages published and settled in one transaction"
+    )
+    max_transaction_size: Size = Field(
+        default=32 * MIB, ge=KIB, le=GIB, description="bytes that one transaction may hold in memory until its commit"
+    )
+    max_open_transactions_size: Size = Field(
+        default=256 * MIB, ge=KIB, le=64 * GIB, description="the same for the open transactions of all connections"
+    )
+    transaction_timeout_s: int = Field(
+        default=60, ge=1, le=3600, description="time without a use after which a transaction is rolled back"
+    )
+
+    @model_validator(mode="after")
+    def _check_relation(self) -> Self:
+        if self.max_transaction_size > self.max_open_transactions_size:
+            raise ValueError("max_transaction_size is larger than max_open_transactions_size, which has to hold it")
+        return self
 
 
 class Http(Section):

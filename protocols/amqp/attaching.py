@@ -43,6 +43,9 @@ SUBSCRIPTION_KIND: Final = "amqp-subscription"
 ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 SUBSCRIPTION_PREFIX: Final = "#amqp/"
 
+# 4.5.1: transactions of this connection; several at once in a session; one on several sessions.
+TRANSACTION_CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
+
 _BIND_CONDITIONS: Final[dict[str, str]] = {
     PERMISSION_DENIED: conditions.UNAUTHORIZED_ACCESS,
     ENDPOINT_DISABLED: conditions.NOT_ALLOWED,
@@ -56,7 +59,8 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     sessions = connection.engine.sessions
     try:
         if isinstance(target, Coordinator):
-            raise AddressRefused(conditions.NOT_IMPLEMENTED, "there are no transactions here")
+            _attach_coordinator(connection, session, link, target)
+            return
         if target is None:
             raise AddressRefused(conditions.INVALID_FIELD, "an attach to send without a target")
         if target.dynamic:
@@ -73,6 +77,18 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     offered = [ANONYMOUS_RELAY] if destination is None else []
     sessions.attach(session, link, source=link.attach.source, target=granted, offered=offered)
     connection.publishing.attached(PublishingLink(session, link, destination))
+
+
+def _attach_coordinator(
+    connection: "AmqpConnection", session: Session, link: IncomingLink, target: Coordinator
+) -> None:
+    """Answer the attach of a link on which the client declares transactions (4.3). Raises AddressRefused."""
+    if target.capabilities and not any(each in TRANSACTION_CAPABILITIES for each in target.capabilities):
+        text = f"transactions with {', '.join(target.capabilities)} only; here is {', '.join(TRANSACTION_CAPABILITIES)}"
+        raise AddressRefused(conditions.NOT_IMPLEMENTED, text)
+    granted = Coordinator(list(TRANSACTION_CAPABILITIES))
+    connection.engine.sessions.attach(session, link, source=link.attach.source, target=granted, offered=[])
+    connection.transacting.attached(session, link)
 
 
 async def find_destination(connection: "AmqpConnection", node: Node) -> Destination:

@@ -31,12 +31,13 @@ from protocols.amqp.events import (
     SessionEnded,
 )
 from protocols.amqp.link import IncomingLink, OutgoingLink
-from protocols.amqp.outcomes import AmqpError
+from protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
 from protocols.amqp.performatives import Open
 from protocols.amqp.publishing import PublishingSide
 from protocols.amqp.sasl import AmqpSasl
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.session import Session
+from protocols.amqp.transacting import TransactingSide
 from protocols.amqp.values import AmqpMap, Symbol
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
@@ -63,6 +64,7 @@ class AmqpConnection:
         self.gate = ReadingGate(cell.inbox)
         self.consuming = ConsumingSide(self.engine.sessions)
         self.publishing = self._publishing_side()
+        self.transacting = TransactingSide(self)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
@@ -111,6 +113,7 @@ class AmqpConnection:
         if self.gate.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
+        self.transacting.tick(now_ms)
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
@@ -151,8 +154,7 @@ class AmqpConnection:
             if isinstance(event, DeliveriesReceived):
                 self._publish(event)
             elif isinstance(event, DispositionReceived):
-                if event.disposition.is_receiver:
-                    self.consuming.disposition(event.session, event.disposition)
+                self._disposition(event)
             elif isinstance(event, CreditReceived):
                 self._credit(event.link)
             else:
@@ -164,9 +166,9 @@ class AmqpConnection:
         if isinstance(event, AttachReceived):
             link = event.link
             if isinstance(link, IncomingLink):
-                self._carry_out(attach_publisher(self, event.session, link))
+                self.carry_out(attach_publisher(self, event.session, link))
             else:
-                self._carry_out(attach_consumer(self, event.session, link))
+                self.carry_out(attach_consumer(self, event.session, link))
         elif isinstance(event, LinkDetached):
             self._detached(event.link, closed=event.closed)
         elif isinstance(event, SessionEnded):
@@ -175,7 +177,7 @@ class AmqpConnection:
             self._open(event.peer)
         elif isinstance(event, SaslInitReceived):
             assert self.sasl is not None, "the transport comes before its bytes"
-            self._carry_out(self.sasl.begin(event))
+            self.carry_out(self.sasl.begin(event))
         elif isinstance(event, SaslResponseReceived):
             assert self.sasl is not None, "the transport comes before its bytes"
             self.sasl.step(event.response)
@@ -186,9 +188,25 @@ class AmqpConnection:
             self._violated(event)
 
     def _publish(self, event: DeliveriesReceived) -> None:
+        if event.link in self.transacting.coordinators:
+            self.transacting.control(event, self._clock.now_ms())
+            return
         self._counters.messages_received += len(event.delivery_ids)
-        self.publishing.publish(event, self._clock.wall_ms())
+        if event.txn_id is None:
+            self.publishing.publish(event, self._clock.wall_ms())
+        else:
+            self.transacting.publish(event, self._clock.now_ms(), self._clock.wall_ms())
         self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+
+    def _disposition(self, event: DispositionReceived) -> None:
+        """Take what the client says of what it received; of what it sent it says nothing that matters."""
+        state = event.disposition.state
+        if not event.disposition.is_receiver:
+            return
+        if state is not None and state.code == TRANSACTIONAL:
+            self.transacting.retire(event.session, event.disposition, self._clock.now_ms())
+        else:
+            self.consuming.disposition(event.session, event.disposition)
 
     def _credit(self, link: OutgoingLink) -> None:
         consuming = self.consuming.by_link.get(link)
@@ -204,12 +222,14 @@ class AmqpConnection:
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
         if isinstance(link, IncomingLink):
             self.publishing.detached(link)
+            self.transacting.detached(link)
             return
         consuming = self.consuming.by_link.get(link)
         if consuming is not None:
             end_consumer(self, consuming, closed=closed)
 
     def _session_ended(self, session: Session) -> None:
+        self.transacting.session_ended(session)
         for link in list(self.publishing.links):
             if self.publishing.links[link].session is session:
                 self.publishing.detached(link)
@@ -248,7 +268,8 @@ class AmqpConnection:
 
     # --- requests to other actors ---
 
-    def _carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        """Run what needs other actors; if it fails, so does the connection."""
         task = self.runtime.loop.create_task(request)
         self.runtime.keep(task)
         task.add_done_callback(self._carried_out)
@@ -324,6 +345,7 @@ class AmqpConnection:
         """Let go of every link: what was delivered and not settled is delivered to somebody again."""
         if not self._is_released:
             self._is_released = True
+            self.transacting.connection_ended()
             for consuming in list(self.consuming.by_link.values()):
                 end_consumer(self, consuming, closed=False)
             self.publishing.links.clear()

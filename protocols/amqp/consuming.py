@@ -169,6 +169,12 @@ class ConsumingSide:
         window.limit -= count
         self._wake(window)  # consumers of other clients that wait for the node's maximum
 
+    def give_back(self, link: OutgoingLink, count: int) -> None:
+        """Note that the client holds less of what a link brought; a link that is gone held nothing any more."""
+        consuming = self.by_link.get(link)
+        if consuming is not None and count > 0:
+            self._give_back(consuming, count)
+
     # --- what the client says ---
 
     def disposition(self, session: Session, disposition: Disposition) -> None:
@@ -178,24 +184,36 @@ class ConsumingSide:
         if unsettled is None or (not disposition.settled and (state is None or state.code == outcomes.RECEIVED)):
             return  # progress is no outcome
         for run in unsettled.take(disposition.first, disposition.last):
-            self._settle(run, state)
+            self.settle(run, outcome_of(run.source.link, state))
         if not disposition.settled:
             self._sessions.settle(session, disposition.first, disposition.last, state, is_receiver=False)
 
-    def _settle(self, run: UnsettledRun, state: DeliveryState | None) -> None:
+    def take(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
+        """Forget deliveries, wire ids, both included; return those that were unsettled."""
+        unsettled = self._unsettled.get(session)
+        return [] if unsettled is None else unsettled.take(first, last)
+
+    def find(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
+        """Return deliveries, wire ids, both included, that are unsettled and stay so."""
+        unsettled = self._unsettled.get(session)
+        return [] if unsettled is None else unsettled.find(first, last)
+
+    def settle(self, run: UnsettledRun, outcome: int) -> None:
+        """Tell a queue the outcome of deliveries that the client has no more."""
         source = run.source
-        if state is None:
-            terminus = source.link.attach.source
-            state = None if terminus is None else terminus.default_outcome
-        consuming = self.by_link.get(source.link)
-        if consuming is not None:
-            self._give_back(consuming, run.count)
+        self.give_back(source.link, run.count)
         ranges = [(run.first_sequence, run.first_sequence + run.count)]
-        source.partition.post(Settle(source.flow_id, source.epoch, ranges, _outcome(state)))
+        source.partition.post(Settle(source.flow_id, source.epoch, ranges, outcome))
 
 
-def _outcome(state: DeliveryState | None) -> int:
-    """Return what an AMQP outcome (3.4) means to a queue. Settled without one: given back untouched."""
+def outcome_of(link: OutgoingLink, state: DeliveryState | None) -> int:
+    """Return what an AMQP outcome (3.4) means to a queue.
+
+    Settled without one: what the link said of that, or given back untouched.
+    """
+    if state is None:
+        terminus = link.attach.source
+        state = None if terminus is None else terminus.default_outcome
     if state is None:
         return RELEASED
     if state.code == outcomes.ACCEPTED:

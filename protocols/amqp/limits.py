@@ -28,6 +28,11 @@ class AmqpLimits:
         idle_timeout_ms: int = 60_000,
         connect_timeout_ms: int = 10_000,
         link_credit: int = 1_000,
+        transactions_max: int = 64,
+        transaction_operations_max: int = 10_000,
+        transaction_bytes_max: int = 32 << 20,
+        transactions_bytes_max: int = 256 << 20,
+        transaction_timeout_ms: int = 60_000,
     ) -> None:
         assert MIN_MAX_FRAME_SIZE <= frame_bytes_max <= 1 << 24
         assert 0 <= channel_max <= 65_535
@@ -37,6 +42,10 @@ class AmqpLimits:
         assert idle_timeout_ms == 0 or idle_timeout_ms >= 2 * IDLE_TIMEOUT_MS_MIN
         assert connect_timeout_ms > 0
         assert link_credit > 0
+        assert transactions_max > 0
+        assert transaction_operations_max > 0
+        assert 0 < transaction_bytes_max <= transactions_bytes_max
+        assert transaction_timeout_ms > 0
         # Largest frame we take. Artemis: 128 KiB, Qpid JMS 1 MiB, RabbitMQ: no limit of its own.
         self.frame_bytes_max = frame_bytes_max
         self.channel_max = channel_max  # highest channel, so one less than the sessions of a connection
@@ -48,3 +57,11 @@ class AmqpLimits:
         self.idle_timeout_ms = idle_timeout_ms
         self.connect_timeout_ms = connect_timeout_ms  # for each step: protocol header, SASL, open
         self.link_credit = link_credit  # deliveries a link may send ahead of us. Artemis: 1000, RabbitMQ: 170
+        # Transactions: how many a connection may have open; what one of them may publish and settle, and hold in memory
+        # until it is discharged; what those of all connections may hold; and how long nothing may be done in one.
+        # Artemis: no limit but the timeout, 300 s.
+        self.transactions_max = transactions_max
+        self.transaction_operations_max = transaction_operations_max
+        self.transaction_bytes_max = transaction_bytes_max
+        self.transactions_bytes_max = transactions_bytes_max
+        self.transaction_timeout_ms = transaction_timeout_ms

@@ -44,6 +44,7 @@ class IncomingLink:
         self.partial_id = 0
         self.partial_format = 0
         self.partial_settled = False
+        self.partial_txn_id: bytes | None = None
 
     def __repr__(self) -> str:
         return f"IncomingLink({self.name!r}, credit={self.credit})"

@@ -22,8 +22,9 @@ from protocols.amqp.errors import DecodeError
 from protocols.amqp.events import DeliveriesReceived
 from protocols.amqp.link import IncomingLink
 from protocols.amqp.message_in import MessageIn, read_message
-from protocols.amqp.outcomes import ACCEPTED_STATE, RELEASED_STATE, DeliveryState, rejected
+from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE, DeliveryState, rejected
 from protocols.amqp.session import Session
+from protocols.amqp.transaction import Transaction
 from protocols.amqp.values import AmqpMap, Symbol
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ class Destination:
     __hash__ = None  # type: ignore[assignment]  # compared only
 
 
+def takes_rejected(link: IncomingLink) -> bool:
+    """Return whether the client wants to hear `rejected`: it does unless it lists other outcomes only (3.5.3)."""
+    source = link.attach.source
+    outcomes = [] if source is None else source.outcomes
+    return not outcomes or REJECTED_OUTCOME in outcomes
+
+
 @final
 class PublishingLink:
     """A link on which the client sends."""
@@ -62,9 +70,7 @@ class PublishingLink:
         self.session = session
         self.link = link
         self.destination = destination  # None: each message says by `to` where it goes
-        source = link.attach.source
-        outcomes = [] if source is None else source.outcomes
-        self.takes_rejected = not outcomes or REJECTED_OUTCOME in outcomes
+        self.takes_rejected = takes_rejected(link)
         self.unanswered_count = 0  # deliveries without outcome; they count against the credit we grant
 
 
@@ -120,8 +126,7 @@ class PublishingSide:
         publishing = self.links.get(event.link)
         if publishing is None:
             return
-        publishing.unanswered_count += len(event.delivery_ids)
-        self.unanswered_count += len(event.delivery_ids)
+        self._count_in(publishing, event)
         run = _Run(event.settled)
         for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
             message, destination = self._understand(publishing, event, payload, wall_ms)
@@ -179,6 +184,40 @@ class PublishingSide:
         else:
             self._answers[token] = _Answer(publishing, ids, result.confirmations_pending)
 
+    # --- messages in a transaction ---
+
+    def publish_in(self, transaction: Transaction, event: DeliveriesReceived, wall_ms: int) -> None:
+        """Leave the deliveries of one event with a transaction, to be published by its commit."""
+        publishing = self.links.get(event.link)
+        if publishing is None:
+            return
+        self._count_in(publishing, event)
+        for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
+            message, destination = self._understand(publishing, event, payload, wall_ms)
+            state = transaction.accepted_state
+            if message is None or not isinstance(destination, Destination):
+                assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
+                state = destination
+                transaction.fail("a message in it was rejected")
+            else:
+                refusal = transaction.publish(destination.topic, message)
+                if refusal:
+                    state = rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal)
+            self._settle(publishing, [delivery_id], state, event.settled)
+        self._top_up(publishing)
+
+    def turn_down(self, event: DeliveriesReceived, state: DeliveryState) -> None:
+        """Answer the deliveries of one event with an outcome that they all have."""
+        publishing = self.links.get(event.link)
+        if publishing is not None:
+            self._count_in(publishing, event)
+            self._settle(publishing, event.delivery_ids, state, event.settled)
+            self._top_up(publishing)
+
+    def _count_in(self, publishing: PublishingLink, event: DeliveriesReceived) -> None:
+        publishing.unanswered_count += len(event.delivery_ids)
+        self.unanswered_count += len(event.delivery_ids)
+
     # --- outcomes ---
 
     def confirmed(self, token: int, refusal: str = "") -> None:
@@ -201,7 +240,7 @@ class PublishingSide:
         self.unanswered_count -= count
         if settled or publishing.link not in self.links:
             return
-        if state is not ACCEPTED_STATE and not publishing.takes_rejected:
+        if state.code == REJECTED and not publishing.takes_rejected:
             state = RELEASED_STATE
         first = ids[0]
         if ids[-1] - first == count - 1:

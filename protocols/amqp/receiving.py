@@ -42,6 +42,8 @@ class Receiving:
             raise PeerViolation(LINK, INVALID_FIELD, text)
         if transfer.settled:
             link.partial_settled = True
+        if transfer.state is not None and transfer.state.code == TRANSACTIONAL:
+            link.partial_txn_id = transfer.state.txn_id
         if transfer.aborted:
             self._use_credit(link)
             self.forget(link)
@@ -59,9 +61,7 @@ class Receiving:
             link.partial.append(payload)
             payload = b"".join(link.partial)
         self._use_credit(link)
-        state = transfer.state
-        txn_id = None if state is None or state.code != TRANSACTIONAL else state.txn_id
-        self._join(session, link, txn_id, payload, events)
+        self._join(session, link, link.partial_txn_id, payload, events)
         if not begins:
             self.forget(link)
 
@@ -100,6 +100,7 @@ class Receiving:
         link.partial_id = transfer.delivery_id
         link.partial_format = 0 if transfer.message_format == ABSENT else transfer.message_format
         link.partial_settled = False
+        link.partial_txn_id = None
 
     def _check_size(self, link: IncomingLink, size: int) -> None:
         if link.partial_bytes + size > link.message_bytes_max:

@@ -10,6 +10,7 @@ from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
 from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.transaction import TransactionAccounts
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 
@@ -27,6 +28,7 @@ class AmqpServices:
     limits: AmqpLimits
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together
+    transactions: TransactionAccounts
     container_id: str  # ours
     version: str
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS

@@ -207,6 +207,11 @@ class Sessions:
         link = self._link(session, flow.handle)
         if link.state not in (PENDING, ATTACHED):
             return
+        if flow.properties is not None and flow.properties.symbol("txn-id") is not None:
+            error = AmqpError(conditions.NOT_IMPLEMENTED, "messages are not acquired in transactions here")
+            self.detach(session, link, closed=True, error=error)
+            events.append(LinkDetached(session, link, closed=True, error=error))
+            return
         if isinstance(link, OutgoingLink):
             self._take_credit(link, flow)
             events.append(CreditReceived(session, link))
@@ -372,6 +377,12 @@ class Sessions:
             session.dispositions.add(first, last, state, is_receiver=is_receiver, settled=True)
             self._touch(session)
 
+    def say(self, session: Session, first: int, last: int, state: DeliveryState) -> None:
+        """Say how it stands with deliveries that we sent, both included, and that stay unsettled."""
+        if session.state == MAPPED:
+            session.dispositions.add(first, last, state, is_receiver=False, settled=False)
+            self._touch(session)
+
     def _touch(self, session: Session) -> None:
         if session not in self._touched:
             self._touched.append(session)
@@ -390,7 +401,11 @@ class Sessions:
             for run in session.dispositions.take():
                 if session.state == MAPPED:
                     body = disposition_bytes(
-                        is_receiver=run.is_receiver, first=run.first, last=run.last, settled=True, state=run.state
+                        is_receiver=run.is_receiver,
+                        first=run.first,
+                        last=run.last,
+                        settled=run.settled,
+                        state=run.state,
                     )
                     self._out.append(frame(session.channel, body))
         self._touched.clear()

@@ -38,6 +38,10 @@ class UnsettledRun:
         self.first_sequence = first_sequence
         self.source = source
 
+    def wire_ids(self) -> tuple[int, int]:
+        """Return the first and the last delivery id, as they are on the wire."""
+        return self.first_id & SERIAL_MASK, (self.first_id + self.count - 1) & SERIAL_MASK
+
 
 @final
 class Unsettled:
@@ -89,6 +93,21 @@ class Unsettled:
             taken.append(UnsettledRun(low, high - low, run.first_sequence + low - run.first_id, run.source))
             index = self._cut(index, run, low, high)
         return taken
+
+    def find(self, first: int, last: int) -> list[UnsettledRun]:
+        """Return the deliveries `first` to `last`, wire ids, both included, that there are; they stay."""
+        begin = self._unwrapped(first)
+        end = self._unwrapped(last) + 1
+        found: list[UnsettledRun] = []
+        for index in range(max(0, bisect_right(self._firsts, begin) - 1), len(self._runs)):
+            run = self._runs[index]
+            if run.first_id >= end:
+                break
+            low = max(begin, run.first_id)
+            high = min(end, run.first_id + run.count)
+            if low < high:
+                found.append(UnsettledRun(low, high - low, run.first_sequence + low - run.first_id, run.source))
+        return found
 
     def take_of(self, link: OutgoingLink) -> list[UnsettledRun]:
         """Remove every delivery of a link; return them, oldest first."""

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import uvloop
 
-pytest.register_assert_rewrite("raw_client")
+pytest.register_assert_rewrite("raw_client", "raw_amqp")
 
-from running_broker import RunningBroker  # noqa: E402  # imports raw_client, whose assertions are to explain themselves
+# They import modules whose assertions are to explain themselves.
+from raw_amqp import AmqpClients  # noqa: E402
+from running_broker import RunningBroker  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -66,3 +68,11 @@ def broker(runner: asyncio.Runner, tmp_path: Path, request: pytest.FixtureReques
     runner.run(broker.__aenter__())
     yield broker
     runner.run(broker.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def amqp(runner: asyncio.Runner, broker: RunningBroker) -> Iterator[AmqpClients]:
+    """AMQP clients of that broker; their sockets are closed at the end."""
+    clients = AmqpClients(broker)
+    yield clients
+    runner.run(clients.all_vanish())

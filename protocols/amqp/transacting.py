@@ -1,0 +1,308 @@
+"""Local transactions (part 4) of one client: its coordinators, what it does in transactions, and how they end.
+
+A transaction may be used on every session of its connection, and there may be several at once. It ends with its
+discharge, with the coordinator link that it was declared on, or when nothing was done in it for too long.
+
+- What is published in it is answered at once and seen by nobody before the commit (`transaction`).
+- What is settled in it stays in flight. The commit settles it in one journal record with what is published
+  (actors.transacting); outcomes other than accepted are told to the queues behind that.
+- Rolled back, what the client has settled is delivered again, as after a failed delivery; what it has not settled
+  stays with it.
+
+Discharges are carried out one after the other, in the order in which they came.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+from actors.data_messages import Settle
+from actors.transacting import HeldRanges, TransactionCommit
+from messaging.settlement import ACCEPTED, FAILED
+from protocols.amqp import conditions
+from protocols.amqp.consuming import outcome_of
+from protocols.amqp.control import Declare, Discharge, read_control
+from protocols.amqp.dispositions import Disposition
+from protocols.amqp.errors import DecodeError
+from protocols.amqp.events import DeliveriesReceived
+from protocols.amqp.link import IncomingLink
+from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
+from protocols.amqp.publishing import takes_rejected
+from protocols.amqp.session import Session
+from protocols.amqp.transaction import OpenDeliveries, Transaction
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
+TXN_ID_BITS: Final = 64  # nobody guesses them, though nobody else could use them
+
+# Why a transaction was rolled back, as it is counted.
+ASKED: Final = "asked"
+REFUSED: Final = "refused"  # it should have been committed
+LOST: Final = "lost"  # with its coordinator link, session or connection
+TIMED_OUT: Final = "timeout"
+
+
+@final
+class Coordinator:
+    """A link on which a client declares and discharges transactions."""
+
+    def __init__(self, session: Session, link: IncomingLink) -> None:
+        self.session = session
+        self.link = link
+        self.takes_rejected = takes_rejected(link)
+        self.declared: dict[bytes, Transaction] = {}  # and not discharged
+        self.unanswered_count = 0
+
+
+@final
+class _Discharging:
+    """A discharge that waits for its turn."""
+
+    __slots__ = ("coordinator", "delivery_id", "fail", "settled", "transaction")
+
+    def __init__(
+        self, coordinator: Coordinator, delivery_id: int, transaction: Transaction, *, fail: bool, settled: bool
+    ) -> None:
+        self.coordinator = coordinator
+        self.delivery_id = delivery_id
+        self.transaction = transaction
+        self.fail = fail
+        self.settled = settled
+
+
+@final
+class TransactingSide:
+    """What one client does in transactions."""
+
+    def __init__(self, connection: "AmqpConnection") -> None:
+        self.coordinators: dict[IncomingLink, Coordinator] = {}
+        self._connection = connection
+        self._accounts = connection.services.transactions
+        self._limits = connection.services.limits
+        self._open: dict[bytes, Transaction] = {}
+        self._line: deque[_Discharging] = deque()
+        self._is_discharging = False
+
+    # --- coordinators ---
+
+    def attached(self, session: Session, link: IncomingLink) -> None:
+        """Let a coordinator begin."""
+        self.coordinators[link] = Coordinator(session, link)
+        self._connection.engine.sessions.grant(session, link, CONTROL_CREDIT)
+
+    def detached(self, link: IncomingLink) -> None:
+        """Roll back what was declared on a link that is gone."""
+        coordinator = self.coordinators.pop(link, None)
+        if coordinator is not None:
+            self._roll_back_all(coordinator, LOST)
+
+    def session_ended(self, session: Session) -> None:
+        """Roll back what was declared in a session that is gone."""
+        for link in list(self.coordinators):
+            if self.coordinators[link].session is session:
+                self.detached(link)
+
+    def connection_ended(self) -> None:
+        """Roll everything back. What the client has discharged goes on."""
+        for link in list(self.coordinators):
+            self.detached(link)
+
+    def tick(self, now_ms: int) -> None:
+        """End coordinators with a transaction in which nothing was done for too long."""
+        if not self._open:
+            return
+        for coordinator in list(self.coordinators.values()):
+            idle_ms = max([now_ms - each.used_ms for each in coordinator.declared.values()], default=0)
+            if idle_ms > self._limits.transaction_timeout_ms:
+                text = f"nothing was done in a transaction for {idle_ms} ms"
+                self._end(coordinator, AmqpError(conditions.TRANSACTION_TIMEOUT, text), TIMED_OUT)
+
+    def _end(self, coordinator: Coordinator, error: AmqpError, why: str) -> None:
+        """End a coordinator by our own will, and roll back what was declared on it."""
+        self.coordinators.pop(coordinator.link, None)
+        self._roll_back_all(coordinator, why)
+        sessions = self._connection.engine.sessions
+        sessions.detach(coordinator.session, coordinator.link, closed=True, error=error)
+        self._connection.ask_flush()
+
+    def _roll_back_all(self, coordinator: Coordinator, why: str) -> None:
+        for transaction in coordinator.declared.values():
+            del self._open[transaction.txn_id]
+            self._roll_back(transaction, why)
+        coordinator.declared.clear()
+
+    # --- requests ---
+
+    def control(self, event: DeliveriesReceived, now_ms: int) -> None:
+        """Carry out what is said to a coordinator."""
+        coordinator = self.coordinators[event.link]
+        for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
+            coordinator.unanswered_count += 1
+            try:
+                request = read_control(payload)
+            except DecodeError as error:
+                state = rejected(conditions.DECODE_ERROR, str(error))
+                self._answer(coordinator, delivery_id, state, settled=event.settled)
+                continue
+            if isinstance(request, Discharge):
+                self._discharge(coordinator, delivery_id, request, settled=event.settled)
+            elif event.settled:
+                text = "a declare that is settled: nobody would know the transaction"
+                self._end(coordinator, AmqpError(conditions.PRECONDITION_FAILED, text), LOST)
+            else:
+                self._answer(coordinator, delivery_id, self._declare(coordinator, request, now_ms), settled=False)
+            if event.link not in self.coordinators:
+                return  # it was ended
+
+    def _declare(self, coordinator: Coordinator, request: Declare, now_ms: int) -> DeliveryState:
+        if request.has_global_id:
+            return rejected(conditions.NOT_IMPLEMENTED, "there are no distributed transactions here")
+        maximum = self._limits.transactions_max
+        if len(self._open) + len(self._line) >= maximum:
+            return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, f"more than {maximum} transactions on one connection")
+        bits = self._connection.runtime.rng.getrandbits(TXN_ID_BITS)
+        txn_id = (self._accounts.declared_count & 0xFFFF_FFFF).to_bytes(4, "big") + bits.to_bytes(8, "big")
+        transaction = Transaction(txn_id, limits=self._limits, accounts=self._accounts, now_ms=now_ms)
+        self._open[txn_id] = coordinator.declared[txn_id] = transaction
+        return DeliveryState(DECLARED, txn_id=txn_id)
+
+    def _discharge(self, coordinator: Coordinator, delivery_id: int, request: Discharge, *, settled: bool) -> None:
+        transaction = coordinator.declared.pop(request.txn_id, None)
+        if transaction is None:
+            self._answer(coordinator, delivery_id, _unknown(request.txn_id), settled=settled)
+            return
+        del self._open[request.txn_id]
+        self._line.append(_Discharging(coordinator, delivery_id, transaction, fail=request.fail, settled=settled))
+        if not self._is_discharging:
+            self._is_discharging = True
+            self._connection.carry_out(self._discharge_in_turn())
+
+    def _answer(self, coordinator: Coordinator, delivery_id: int, state: DeliveryState, *, settled: bool) -> None:
+        coordinator.unanswered_count -= 1
+        if coordinator.link not in self.coordinators:
+            return
+        if state.error is not None and not coordinator.takes_rejected:
+            self._end(coordinator, state.error, REFUSED)
+            return
+        sessions = self._connection.engine.sessions
+        if not settled:
+            sessions.settle(coordinator.session, delivery_id, delivery_id, state, is_receiver=True)
+        wanted = CONTROL_CREDIT - coordinator.unanswered_count
+        if (wanted - coordinator.link.credit) * 2 >= CONTROL_CREDIT:
+            sessions.grant(coordinator.session, coordinator.link, wanted)
+
+    # --- what is done in transactions ---
+
+    def publish(self, event: DeliveriesReceived, now_ms: int, wall_ms: int) -> None:
+        """Take messages that are published with a transaction's commit."""
+        assert event.txn_id is not None, "the caller has seen to that"
+        transaction = self._open.get(event.txn_id)
+        publishing = self._connection.publishing
+        if transaction is None:
+            publishing.turn_down(event, _unknown(event.txn_id))
+            return
+        transaction.used_ms = now_ms
+        publishing.publish_in(transaction, event, wall_ms)
+
+    def retire(self, session: Session, disposition: Disposition, now_ms: int) -> None:
+        """Note what a client has settled in a transaction; of one that there is not, as if it were rolled back."""
+        state = disposition.state
+        assert state is not None, "the caller has seen to that"
+        consuming = self._connection.consuming
+        settled = disposition.settled
+        if not settled and state.outcome is None:
+            return  # progress is no outcome
+        transaction = self._open.get(state.txn_id)
+        if transaction is None or transaction.failure:
+            if settled:
+                for run in consuming.take(session, disposition.first, disposition.last):
+                    consuming.settle(run, FAILED)
+            return
+        transaction.used_ms = now_ms
+        runs = (
+            consuming.take(session, disposition.first, disposition.last)
+            if settled
+            else consuming.find(session, disposition.first, disposition.last)
+        )
+        for run in runs:
+            outcome = outcome_of(run.source.link, state.outcome)
+            end = run.first_sequence + run.count
+            transaction.settle(run.source, run.first_sequence, end, outcome, by_client=settled)
+        if runs and not settled:
+            transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
+            sessions = self._connection.engine.sessions
+            sessions.say(session, disposition.first, disposition.last, state)
+
+    # --- the end of a transaction ---
+
+    async def _discharge_in_turn(self) -> None:
+        try:
+            while self._line:
+                each = self._line[0]
+                state = ACCEPTED_STATE
+                if each.fail:
+                    self._roll_back(each.transaction, ASKED)
+                else:
+                    reason = await self._commit(each.transaction)
+                    if reason:
+                        state = rejected(conditions.TRANSACTION_ROLLBACK, reason)
+                self._line.popleft()
+                self._answer(each.coordinator, each.delivery_id, state, settled=each.settled)
+                self._connection.ask_flush()
+        finally:
+            self._is_discharging = False
+
+    async def _commit(self, transaction: Transaction) -> str:
+        """Carry out a commit; return why it could not be, with everything rolled back."""
+        connection = self._connection
+        services = connection.services
+        reason = transaction.failure
+        if not reason:
+            commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
+            batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
+            reason = await commit.commit(batch, _accepted_in(transaction))
+            connection.gate.published(commit.pressures, connection.publishing.unanswered_count)
+        if reason:
+            self._roll_back(transaction, REFUSED)
+            return reason
+        self._accounts.committed_count += 1
+        transaction.end()
+        self._tell(transaction)
+        return ""
+
+    def _tell(self, transaction: Transaction) -> None:
+        """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
+        consuming = self._connection.consuming
+        for source, by_outcome in transaction.outcomes.items():
+            for outcome, ranges in by_outcome.items():
+                if outcome != ACCEPTED and ranges.total > 0:
+                    source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), outcome))
+                consuming.give_back(source.link, ranges.total)
+        for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
+            for run in consuming.take(each.session, each.first, each.last):
+                first, last = run.wire_ids()
+                self._connection.engine.sessions.settle(each.session, first, last, each.state, is_receiver=False)
+
+    def _roll_back(self, transaction: Transaction, why: str) -> None:
+        """Undo a transaction: nothing of it was seen but by its client."""
+        self._accounts.count_rolled_back(why)
+        transaction.end()
+        consuming = self._connection.consuming
+        for source, ranges in transaction.settled_by_client.items():
+            source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), FAILED))
+            consuming.give_back(source.link, ranges.total)
+
+
+def _accepted_in(transaction: Transaction) -> list[HeldRanges]:
+    """Return what the commit settles."""
+    accepted: list[HeldRanges] = []
+    for source, by_outcome in transaction.outcomes.items():
+        ranges = by_outcome.get(ACCEPTED)
+        if ranges is not None and ranges.total > 0:
+            accepted.append(HeldRanges(source.partition, source.flow_id, source.epoch, ranges.ranges()))
+    return accepted
+
+
+def _unknown(txn_id: bytes) -> DeliveryState:
+    return rejected(conditions.UNKNOWN_TRANSACTION, f"there is no transaction {txn_id.hex()}")

@@ -1,0 +1,466 @@
+"""Local transactions over AMQP on a whole node (part 4 of the standard): invisible until discharged, then whole."""
+
+import pytest
+
+from inside_client import InsideClient, until
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
+from protocols.amqp.performatives import TRANSFER
+from protocols.amqp.termini import Coordinator
+from protocols.amqp.values import AmqpMap, Described, Symbol, ulong
+from raw_amqp import AmqpClients, RawAmqp, body, in_transaction
+from running_broker import RunningBroker
+
+CONTROL = 9  # the handle of the coordinator
+OUT = 0
+IN = 1
+
+
+async def queue(broker: RunningBroker, name: str = "orders", **attributes: object) -> InsideClient:
+    inside = InsideClient(broker, name)
+    await inside.create(**attributes)
+    return inside
+
+
+async def client(amqp: AmqpClients, container: str = "client") -> RawAmqp:
+    """Return a client with a coordinator on handle 9 and a sender to `orders` on handle 0."""
+    opened = await amqp.connect(container)
+    await opened.coordinator(CONTROL)
+    await opened.sender("out", OUT, "orders")
+    return opened
+
+
+async def bodies_in(broker: RunningBroker, name: str = "orders") -> list[bytes]:
+    """Return what a queue holds, in order."""
+    return list((await InsideClient(broker, name).read())[0].values())
+
+
+async def count_in(inside: InsideClient) -> int:
+    return (await inside.overview()).usage_count
+
+
+async def test_the_coordinator_says_what_it_can(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """4.5.1; reference 18: local transactions, several in a session, and one over several sessions."""
+    await queue(broker)
+    peer = await amqp.connect()
+    answer = await peer.coordinator(CONTROL)
+    assert isinstance(answer.target, Coordinator)
+    assert answer.target.capabilities == [
+        "amqp:local-transactions",
+        "amqp:multi-txns-per-ssn",
+        "amqp:multi-ssns-per-txn",
+    ]
+
+
+async def test_each_declare_gets_an_id_of_its_own_and_transactions_do_not_mix(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """Case 74: declared with an id; two transactions at once are independent."""
+    orders = await queue(broker)
+    peer = await client(amqp)
+    first, second = await peer.declare(CONTROL), await peer.declare(CONTROL)
+    assert first != second
+    assert max(len(first), len(second)) <= 32
+    peer.send(OUT, body("of the first"), state=in_transaction(first, None))
+    peer.send(OUT, body("of the second"), state=in_transaction(second, None))
+    assert (await peer.discharge(CONTROL, first, fail=True)).code == ACCEPTED
+    assert (await peer.discharge(CONTROL, second)).code == ACCEPTED
+    assert await bodies_in(broker) == [b"of the second"]
+    assert await count_in(orders) == 1
+
+
+async def test_what_is_published_is_seen_with_the_commit_and_not_before(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """Case 75: three publishes are invisible; with the commit all are visible."""
+    orders = await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    sent = [peer.send(OUT, body(f"m{number}"), state=in_transaction(txn, None)) for number in range(3)]
+    for delivery_id in sent:
+        assert await peer.outcome(delivery_id) == in_transaction(txn)
+    assert await count_in(orders) == 0
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert await bodies_in(broker) == [b"m0", b"m1", b"m2"]
+    await broker.crash()
+    assert await bodies_in(broker) == [b"m0", b"m1", b"m2"], "what was accepted is on the disk"
+
+
+async def test_what_is_published_and_rolled_back_was_never_there(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Case 75: rolled back, none is visible."""
+    orders = await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    delivery_id = peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    assert await peer.outcome(delivery_id) == in_transaction(txn)
+    assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
+    assert (await peer.discharge(CONTROL, txn)).code == REJECTED, "it is over"
+    assert await count_in(orders) == 0
+    assert broker.node.amqp.transactions.used_bytes == 0
+
+
+async def test_publishes_of_one_transaction_reach_several_queues_and_partitions_as_one(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4: a transaction is one unit of work. DESIGN 5.4: one journal record, all or nothing."""
+    await queue(broker, access_type="non-exclusive", partition_count=4)
+    await queue(broker, "audit", subscriptions=["events/>"])
+    peer = await client(amqp)
+    await peer.sender("topic", 3, "topic://events/done")
+    txn = await peer.declare(CONTROL)
+    for number in range(40):
+        peer.send(OUT, body(f"o{number}"), state=in_transaction(txn, None))
+    peer.send(3, body("done"), state=in_transaction(txn, None))
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    await broker.crash()
+    orders = InsideClient(broker, "orders")
+    found = [each for number in range(4) for each in (await orders.read(partition=number))[0].values()]
+    assert sorted(found) == sorted(b"o%d" % number for number in range(40))
+    assert await bodies_in(broker, "audit") == [b"done"]
+
+
+async def test_what_is_settled_and_committed_is_gone(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Case 76: an acknowledgement in a transaction, committed; 4.4.2 both ways to retire a delivery."""
+    orders = await queue(broker)
+    await orders.publish(b"settled by the client", b"not yet")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders")
+    first, second = await peer.messages(2)
+    txn = await peer.declare(CONTROL)
+    peer.dispose(first.delivery_id, first.delivery_id, in_transaction(txn), settled=True)
+    peer.dispose(second.delivery_id, second.delivery_id, in_transaction(txn), settled=False)
+    assert await peer.said_of(second.delivery_id) == (in_transaction(txn), False)
+    assert await count_in(orders) == 2, "nothing is settled before the commit"
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert await peer.said_of(second.delivery_id) == (in_transaction(txn), True)
+    await until(lambda: _is_empty(orders), "an empty queue")
+    await broker.crash()
+    assert await count_in(orders) == 0, "the settlement was written before the commit was answered"
+    assert broker.node.credit.used == 0
+
+
+async def _is_empty(inside: InsideClient) -> bool:
+    return await count_in(inside) == 0
+
+
+async def test_what_is_settled_and_rolled_back_comes_again_with_a_higher_count(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """Case 76: after a rollback it is delivered to a new consumer, with its count one higher."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders", credit=1)
+    message = await peer.message()
+    txn = await peer.declare(CONTROL)
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
+    assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
+    peer.credit(IN, 1, count=1)
+    again = await peer.message()
+    assert (again.body, again.delivery_count) == (message.body, 1)
+
+
+async def test_what_a_client_has_not_settled_stays_with_it_after_a_rollback(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4.2: the provisional outcome is gone, and the client may say another."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders")
+    message = await peer.message()
+    txn = await peer.declare(CONTROL)
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
+    assert peer.nothing_waits(TRANSFER)
+    assert await count_in(orders) == 1
+    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
+    await until(lambda: _is_empty(orders), "an empty queue")
+
+
+async def test_every_outcome_takes_effect_with_the_commit(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """4.4.2: the outcome of a delivery is applied when the transaction is discharged, whatever it is."""
+    orders = await queue(broker)
+    await orders.publish(b"0", b"1", b"2", b"3")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders", credit=4)
+    messages = await peer.messages(4)
+    txn = await peer.declare(CONTROL)
+    outcomes = [
+        DeliveryState(ACCEPTED),
+        DeliveryState(RELEASED),
+        DeliveryState(MODIFIED, delivery_failed=True),
+        DeliveryState(REJECTED),
+    ]
+    for message, outcome in zip(messages, outcomes, strict=True):
+        peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    peer.credit(IN, 4, count=4)
+    again = await peer.messages(2)
+    assert [(each.body, each.delivery_count) for each in again] == [(b"1", 0), (b"2", 1)]
+    assert await count_in(orders) == 2
+
+
+async def test_consuming_and_publishing_in_one_transaction_survives_a_crash_as_one(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4: what is taken from one queue and put into another is in one of them, in one journal record."""
+    orders = await queue(broker)
+    done = await queue(broker, "done")
+    await orders.publish(b"work")
+    peer = await client(amqp)
+    await peer.sender("to done", 3, "done")
+    await peer.receiver("in", IN, "orders")
+    message = await peer.message()
+    txn = await peer.declare(CONTROL)
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
+    peer.send(3, body("result"), state=in_transaction(txn, None))
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    await broker.crash()
+    assert (await count_in(orders), await count_in(done)) == (0, 1)
+
+
+@pytest.mark.parametrize("ending", ["connection", "session", "link"])
+async def test_what_is_not_discharged_is_rolled_back_with_its_coordinator(
+    broker: RunningBroker, amqp: AmqpClients, ending: str
+) -> None:
+    """Case 77, 4.3: the end of the control link rolls back what was declared on it."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await amqp.connect()
+    await peer.begin(1)
+    await peer.coordinator(CONTROL, channel=1)
+    await peer.sender("out", OUT, "orders")
+    await peer.receiver("in", IN, "orders", credit=1)
+    message = await peer.message()
+    txn = await peer.declare(CONTROL, channel=1)
+    peer.send(OUT, body("never seen"), state=in_transaction(txn, None))
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
+    await peer.round_trip()
+    if ending == "connection":
+        await peer.vanish()
+        peer = await client(amqp)
+        await peer.receiver("in", IN, "orders", credit=1)
+    elif ending == "session":
+        await peer.end(1)
+        peer.credit(IN, 1, count=1)
+    else:
+        await peer.detach(CONTROL, closed=True, channel=1)
+        peer.credit(IN, 1, count=1)
+    again = await peer.message()
+    assert again.delivery_count == 1
+    assert await count_in(orders) == 1
+    assert broker.node.amqp.transactions.rolled_back_counts == {"lost": 1}
+
+
+async def test_an_id_that_was_never_declared_is_unknown(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Case 77, 4.5.8 unknown-id: a discharge and a publish are rejected; what was settled under it comes again."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await client(amqp)
+    state = await peer.discharge(CONTROL, b"nobody's")
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:unknown-id"
+    state = await peer.outcome(peer.send(OUT, body("x"), state=in_transaction(b"nobody's", None)))
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:unknown-id"
+    await peer.receiver("in", IN, "orders", credit=1)
+    message = await peer.message()
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(b"nobody's"))
+    peer.credit(IN, 1, count=1)
+    assert (await peer.message()).delivery_count == 1
+    assert await count_in(orders) == 1
+
+
+async def test_an_id_of_another_connection_is_unknown(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: one scope per connection."""
+    await queue(broker)
+    peer, other = await client(amqp), await client(amqp, "other")
+    txn = await peer.declare(CONTROL)
+    state = await other.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:unknown-id"
+
+
+async def test_a_commit_that_a_queue_refuses_is_rolled_back_whole(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Case 79: over the quota, the commit is rejected with transaction:rollback, and nothing is visible."""
+    orders = await queue(broker, max_msg_size=1000)
+    audit = await queue(broker, "audit")
+    await audit.publish(b"m")
+    peer = await client(amqp)
+    await peer.sender("to audit", 3, "audit")
+    await peer.receiver("in", IN, "audit", credit=1)
+    message = await peer.message()
+    txn = await peer.declare(CONTROL)
+    peer.send(3, body("goes with the others"), state=in_transaction(txn, None))
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    peer.send(OUT, body("x" * 2000), state=in_transaction(txn, None))
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert "larger than the queue takes" in state.error.description
+    assert (await count_in(orders), await count_in(audit)) == (0, 1)
+    overview = await orders.overview()
+    assert sum(overview.refusals.values()) == 1
+    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
+    await until(lambda: _is_empty(audit), "an empty queue: the message had stayed with its consumer")
+
+
+async def test_a_rejected_publish_spoils_its_transaction(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: a transaction of which something was refused cannot be committed."""
+    orders = await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    peer.send(OUT, body("good"), state=in_transaction(txn, None))
+    broken = peer.send(OUT, b"\x00\x53\x70", state=in_transaction(txn, None))
+    state = await peer.outcome(broken)
+    assert state.error is not None
+    assert state.error.condition == "amqp:decode-error"
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert await count_in(orders) == 0
+
+
+async def test_a_message_that_was_taken_away_meanwhile_cannot_be_settled(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """Reference 18: a commit that cannot be made undoes everything."""
+    orders = await queue(broker)
+    await orders.publish(b"m")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders", credit=1)
+    message = await peer.message()
+    txn = await peer.declare(CONTROL)
+    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    peer.send(OUT, body("result"), state=in_transaction(txn, None))
+    await peer.detach(IN, closed=True)
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert await bodies_in(broker) == [b"m"]
+
+
+@pytest.mark.settings("amqp.transaction_timeout_s=2")
+async def test_a_transaction_in_which_nothing_is_done_is_rolled_back(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: the coordinator is detached with transaction:timeout."""
+    orders = await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    await peer.round_trip()
+    broker.clock.forward(3)
+    broker.node.amqp.look_at_the_clock()
+    await peer.is_detached("amqp:transaction:timeout")
+    assert await count_in(orders) == 0
+    assert broker.node.amqp.transactions.rolled_back_counts == {"timeout": 1}
+
+
+@pytest.mark.settings("amqp.max_transactions=2")
+async def test_a_connection_has_so_many_transactions(broker: RunningBroker, amqp: AmqpClients) -> None:
+    await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    await peer.declare(CONTROL)
+    declare = body(Described(ulong(0x31), []))
+    state = await peer.outcome(peer.send(CONTROL, declare))
+    assert state.error is not None
+    assert state.error.condition == "amqp:resource-limit-exceeded"
+    await peer.discharge(CONTROL, txn, fail=True)
+    assert await peer.declare(CONTROL)
+
+
+@pytest.mark.settings("amqp.max_transaction_messages=3", "amqp.max_transaction_size=100KiB")
+@pytest.mark.parametrize("what", ["messages", "bytes"])
+async def test_a_transaction_has_a_size(broker: RunningBroker, amqp: AmqpClients, what: str) -> None:
+    orders = await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    payload = body("m") if what == "messages" else body("x" * 60_000)
+    sent = [peer.send(OUT, payload, state=in_transaction(txn, None)) for _ in range(4 if what == "messages" else 2)]
+    state = await peer.outcome(sent[-1])
+    assert state.error is not None
+    assert state.error.condition == "amqp:resource-limit-exceeded"
+    state = await peer.discharge(CONTROL, txn)
+    assert state.error is not None
+    assert state.error.condition == "amqp:transaction:rollback"
+    assert await count_in(orders) == 0
+
+
+async def test_a_client_that_takes_no_rejected_has_its_coordinator_detached_instead(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4.3: without `rejected` among its outcomes, the error comes with a detach."""
+    await queue(broker)
+    peer = await amqp.connect()
+    await peer.coordinator(CONTROL, outcomes=["amqp:accepted:list", "amqp:declared:list"])
+    peer.ask_discharge(CONTROL, b"nobody's")
+    await peer.is_detached("amqp:transaction:unknown-id")
+
+
+async def test_what_is_no_request_is_rejected(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """4.5: declare and discharge are all that a coordinator takes; global ids are for distributed transactions."""
+    await queue(broker)
+    peer = await client(amqp)
+    for payload, condition in [
+        (body("begin"), "amqp:decode-error"),
+        (body(Described(ulong(0x32), [])), "amqp:decode-error"),
+        (body(Described(ulong(0x31), ["global"])), "amqp:not-implemented"),
+    ]:
+        state = await peer.outcome(peer.send(CONTROL, payload))
+        assert state.error is not None
+        assert state.error.condition == condition
+    peer.send(CONTROL, body(Described(ulong(0x31), [])), settled=True)
+    await peer.is_detached("amqp:precondition-failed")
+
+
+async def test_acquiring_in_a_transaction_is_not_implemented(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """4.4.4; reference 18: the link is detached, so nobody believes it."""
+    await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    await peer.receiver("in", IN, "orders", credit=0)
+    peer.credit(IN, 1, properties=AmqpMap([(Symbol("txn-id"), txn)]))
+    await peer.is_detached("amqp:not-implemented")
+
+
+async def test_a_transaction_spans_sessions(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: amqp:multi-ssns-per-txn."""
+    await queue(broker)
+    peer = await client(amqp)
+    await peer.begin(1)
+    await peer.sender("other", OUT, "orders", channel=1)
+    txn = await peer.declare(CONTROL)
+    peer.send(OUT, body("a"), state=in_transaction(txn, None))
+    delivery_id = peer.send(OUT, body("b"), state=in_transaction(txn, None), channel=1)
+    await peer.outcome(delivery_id, channel=1)
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert await bodies_in(broker) == [b"a", b"b"]
+
+
+async def test_neighbours_outside_of_the_transaction_do_not_wait_for_it(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4: what carries no transactional state takes effect at once."""
+    await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    peer.send(OUT, body("inside"), state=in_transaction(txn, None))
+    assert (await peer.outcome(peer.send(OUT, body("outside")))).code == ACCEPTED
+    assert await bodies_in(broker) == [b"outside"]
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert await bodies_in(broker) == [b"outside", b"inside"]
+
+
+async def test_discharge_and_declare_may_be_sent_without_waiting(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: Qpid JMS declares the next transaction right behind a discharge; commits keep their order."""
+    await queue(broker)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    requests: list[int] = []
+    for number in range(5):
+        peer.send(OUT, body(f"m{number}"), state=in_transaction(txn, None))
+        requests.append(peer.ask_discharge(CONTROL, txn))
+        txn = await peer.declare(CONTROL)
+    for request in requests:
+        assert (await peer.outcome(request)).code == ACCEPTED
+    assert await bodies_in(broker) == [b"m%d" % number for number in range(5)]

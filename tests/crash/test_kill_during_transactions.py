@@ -1,0 +1,120 @@
+"""kill -9 while AMQP clients work in transactions: what one takes from a queue and what it makes of it go together.
+
+Each transaction settles one message of a queue and publishes two others, to two queues. So every number is, after each
+crash, either in the first queue or once in both others; and what was answered is in the others.
+"""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway_process import GatewayProcess, wait_until
+from raw_amqp import RawAmqp, body, in_transaction
+
+MESSAGES = 300
+ROUNDS = 3
+WORKERS = 2
+SEED = 20_261_121
+ROUND_S = 30
+REQUEST_S = 20
+CONTROL, TO_DONE, TO_COPY, FROM_WORK = 0, 1, 2, 3
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+
+class Answered:
+    """The numbers whose transaction was answered, from several threads."""
+
+    def __init__(self) -> None:
+        self._numbers: list[str] = []
+        self._lock = threading.Lock()
+
+    def add(self, number: str) -> None:
+        with self._lock:
+            self._numbers.append(number)
+
+    def all(self) -> list[str]:
+        with self._lock:
+            return list(self._numbers)
+
+
+async def put_work(port: int) -> None:
+    """Publish everything, in one transaction."""
+    client = await RawAmqp.connect(port, "publisher")
+    await client.coordinator(CONTROL)
+    await client.sender("work", TO_DONE, "work")
+    txn = await client.declare(CONTROL)
+    for number in range(MESSAGES):
+        client.send(TO_DONE, body(str(number)), state=in_transaction(txn, None))
+    assert (await client.discharge(CONTROL, txn)).error is None
+    await client.close()
+
+
+def work(port: int, worker: int, answered: Answered) -> None:
+    """Work in transactions until the gateway is gone."""
+    with suppress(ConnectionError, EOFError):  # the gateway is gone
+        asyncio.run(_work(port, worker, answered))
+
+
+async def _work(port: int, worker: int, answered: Answered) -> None:
+    client = await RawAmqp.connect(port, f"worker-{worker}")
+    try:
+        await client.coordinator(CONTROL)
+        await client.sender("done", TO_DONE, "done")
+        await client.sender("copy", TO_COPY, "copy")
+        await client.receiver("work", FROM_WORK, "work", credit=MESSAGES)
+        while len(answered.all()) < MESSAGES:
+            message = await client.message()
+            number = str(message.body)
+            txn = await client.declare(CONTROL)
+            client.send(TO_DONE, body(number), state=in_transaction(txn, None))
+            by_client = message.delivery_id % 2 == 0
+            client.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
+            client.send(TO_COPY, body(number), state=in_transaction(txn, None))
+            assert (await client.discharge(CONTROL, txn)).error is None
+            answered.add(number)
+    finally:
+        await client.vanish()
+
+
+def found(gateway: GatewayProcess, queue: str) -> Counter[str]:
+    """How often each number is in a queue."""
+    answer = httpx.get(f"{gateway.admin_url}/queues/{queue}/messages", params={"limit": 1000}, timeout=REQUEST_S)
+    return Counter(message["payload"] for message in answer.raise_for_status().json()["messages"])
+
+
+@pytest.mark.timeout(240)
+def test_a_transaction_is_whole_or_not_there_after_each_crash(tmp_path: Path) -> None:
+    """Case 78: what was accepted is there with all its effects; what was not, is there whole or not at all."""
+    draw = random.Random(SEED)
+    answered = Answered()
+    with GatewayProcess(tmp_path) as gateway, ThreadPoolExecutor(WORKERS) as threads:
+        gateway.create_queue("work", access_type="non-exclusive", partition_count=2, partition_rebalance_delay_s=0)
+        gateway.create_queue("done", access_type="non-exclusive", partition_count=3)
+        gateway.create_queue("copy")
+        asyncio.run(put_work(gateway.amqp_port))
+        for _ in range(ROUNDS):
+            wanted = min(MESSAGES - 10, len(answered.all()) + draw.randint(1, 50))
+            tasks = [threads.submit(work, gateway.amqp_port, worker, answered) for worker in range(WORKERS)]
+            wait_until(enough(answered, wanted), within_s=ROUND_S, what=f"{wanted} transactions")
+            gateway.kill9()
+            for task in tasks:
+                task.result(ROUND_S)
+            gateway.start()
+            waiting, done, copies = (found(gateway, queue) for queue in ("work", "done", "copy"))
+            for number in map(str, range(MESSAGES)):
+                places = (waiting[number], done[number], copies[number])
+                assert places in {(1, 0, 0), (0, 1, 1)}, f"{number} is torn or doubled: {places}"
+            assert set(answered.all()) <= set(done), "what was answered is there"
+
+
+def enough(answered: Answered, wanted: int) -> Callable[[], bool]:
+    return lambda: len(answered.all()) >= wanted
