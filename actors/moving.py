@@ -13,6 +13,7 @@ from actors.picking import Picked, Picking, ranges_of
 from messaging.batch import MessageBatch
 from messaging.departures import depart, left
 from messaging.headers import Headers
+from messaging.keys import key_hash_in
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSAL_COUNTERS
 from messaging.routing import QueueTarget
@@ -147,7 +148,7 @@ class Moving(Picking):
         target.gate.reserve(batch)
         rows_by_partition: dict[int, list[int]] = {}
         for row in range(batch.count):
-            rows_by_partition.setdefault(self._partition_of(target, batch.headers_of(row)), []).append(row)
+            rows_by_partition.setdefault(self._partition_of(target, batch, row), []).append(row)
         ranges = ranges_of(sequences)
         publication: Publication | None = None
         if target.durable:
@@ -165,12 +166,13 @@ class Moving(Picking):
         if publication is None:
             self._arrived(ranges, batch.count)
 
-    def _partition_of(self, target: QueueTarget, headers: Headers | None) -> int:
+    def _partition_of(self, target: QueueTarget, batch: MessageBatch, row: int) -> int:
         if len(target.partitions) == 1:
             return 0
-        if headers is not None and headers.key_hash >= 0:
-            return target.partition_of(headers.key_hash)
-        number = self.partition_for(target, headers)
+        hashed = key_hash_in(target.key_source, batch, row)
+        if hashed >= 0:
+            return target.partition_of(hashed)
+        number = self.partition_for(target, batch.headers_of(row))
         return number if number != ANY_PARTITION else target.partition_of(self.place.rng.getrandbits(16))
 
     def _arrived(self, ranges: list[tuple[int, int]], count: int) -> None:

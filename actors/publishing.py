@@ -11,6 +11,7 @@ from actors.data_messages import Append, SharedDirect
 from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH
@@ -242,14 +243,20 @@ class Publisher:
     def _by_partition(
         self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
     ) -> list[tuple[QueueTarget, int, list[int] | None, MessageBatch]]:
-        """Split what goes to a queue by partition: by the hash of the key, or at random without one."""
+        """Split what goes to a queue by partition: by the hash of the key, of one the queue finds, or at random."""
         if len(target.partitions) == 1:
             return [(target, 0, rows, part)]
         headers = part.headers()
+        found = None if target.key_source is None else key_hashes(target.key_source, part)
         chosen: dict[int, list[int]] = {}
         for row in range(part.count):
             its = None if headers is None else headers[row]
-            key_hash = its.key_hash if its is not None and its.key_hash >= 0 else self._rng.getrandbits(16)
+            if its is not None and its.key_hash >= 0:
+                key_hash = its.key_hash
+            elif found is not None and found[row] >= 0:
+                key_hash = found[row]
+            else:
+                key_hash = self._rng.getrandbits(16)
             chosen.setdefault(target.partition_of(key_hash), []).append(row)
         if len(chosen) == 1:
             return [(target, number, rows, part) for number in chosen]

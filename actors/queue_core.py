@@ -13,6 +13,7 @@ from actors.queue_expiry import QueueExpiry
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
 from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
+from messaging.key_source import key_source_from
 from messaging.pressure import PressureLimits
 from messaging.queue_attributes import EXCLUSIVE
 from messaging.queue_config import QueueConfig, is_named
@@ -79,6 +80,7 @@ class QueueCore:
         gate.ingress_enabled = config.ingress_enabled
         gate.reject_behavior = REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior]
         _set_rules(rules, config)
+        self.target.key_source = rules.key_source = key_source_from(config.partition_key_source)
         rules.dead_msg_queue = config.dead_msg_queue if self.target.durable and is_named(config.name) else ""
         rules.respects_eligibility = config.respect_dmq_eligible_enabled
         if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given

@@ -35,6 +35,7 @@ class Specimen:
     qos: int = 1
     key: str | None = None
     priority: int = PRIORITY_DEFAULT
+    client_id: str = ""  # of its publisher; empty: nobody said
 
     @property
     def is_guaranteed(self) -> bool:
@@ -157,10 +158,18 @@ def _partition(target: QueueTarget, message: Specimen) -> tuple[int | None, str]
     count = len(target.partitions)
     if count == 1:
         return 0, "the queue has one partition"
-    if message.key is None:
+    key, origin = message.key or "", ""
+    source = target.key_source
+    if not key and source is not None:
+        key = source.key(message.topic, message.client_id)
+        level = source.topic_level
+        origin = f" {key!r} from " + (f"level {level} of the topic" if level else "the publisher's client id")
+        if not key and level == 0:
+            return None, f"one of {count}: the key is the publisher's client id, and none was named"
+    if not key:
         return None, f"any of {count}: without a key the partition is chosen at random"
-    hashed = key_hash(message.key)
-    return target.partition_of(hashed), f"the key's hash 0x{hashed:04x} among {count} partitions"
+    hashed = key_hash(key)
+    return target.partition_of(hashed), f"the key{origin} has hash 0x{hashed:04x} among {count} partitions"
 
 
 def _explanation(

@@ -70,6 +70,8 @@ from gateway.views import (
 )
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.dead_letter import DeadLetter
+from messaging.key_source import KeySource
+from messaging.keys import key_in
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
 from messaging.selectors import Selector
@@ -133,7 +135,7 @@ class NodeView(NodePort):
         _check_partition(handle, partition)
         wanted = self._selector(selector)
         found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
-        return [_message_view(each) for each in found]
+        return [_message_view(each, handle.target.key_source) for each in found]
 
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
@@ -148,7 +150,7 @@ class NodeView(NodePort):
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self._node.following.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
-                yield _message_view(message)
+                yield _message_view(message, handle.target.key_source)
 
     def _selector(self, text: str) -> Selector | None:
         return selector_of(text, self._node.selectors) if text else None
@@ -338,7 +340,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
     )
 
 
-def _message_view(message: BrowsedMessage) -> MessageView:
+def _message_view(message: BrowsedMessage, key_source: KeySource | None) -> MessageView:
     batch = message.batch
     headers = batch.headers_of(message.row)
     payload = batch.payloads()[message.row]
@@ -351,7 +353,7 @@ def _message_view(message: BrowsedMessage) -> MessageView:
         size_bytes=len(payload),
         delivery_count=max(message.delivery_count, 1 if message.redelivered or message.in_flight else 0),
         received_ms=batch.received_ms,
-        key=None if headers is None else headers.partition_key,
+        key=key_in(key_source, batch, message.row),
         payload=text,
         payload_encoding=encoding,
         payload_truncated=truncated,

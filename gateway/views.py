@@ -10,7 +10,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from messaging.queue_attributes import ATTRIBUTES, CHOICE, FLAG, NUMBER, THRESHOLD, Attribute, AttributeValue
+from messaging.key_source import FORM as KEY_SOURCE_FORM
+from messaging.queue_attributes import (
+    ATTRIBUTES,
+    CHOICE,
+    FLAG,
+    KEY_SOURCE,
+    NUMBER,
+    THRESHOLD,
+    Attribute,
+    AttributeValue,
+)
 from messaging.queue_config import QueueConfig, config_from_dict
 from messaging.thresholds import PAIR_FORM
 
@@ -53,6 +63,8 @@ def attribute_schema(attribute: Attribute) -> dict[str, object]:
         return {"type": "string", "enum": list(attribute.choices), **schema}
     if attribute.kind == THRESHOLD:
         return {"type": "string", "pattern": f"^{PAIR_FORM.pattern}$", **schema}
+    if attribute.kind == KEY_SOURCE:
+        return {"type": "string", "pattern": f"^({KEY_SOURCE_FORM.pattern})$", **schema}
     return {"type": "string", "maxLength": attribute.high, **schema}
 
 

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from messaging.address import Address
 from messaging.credit import CreditWindow
+from messaging.key_source import KeySource
 from messaging.locks import Locks
 from messaging.ranges import RangeSet
 
@@ -74,6 +75,7 @@ class DeliveryRules:
         ack_timeout_ms: int = 0,
         by_priority: bool = False,
         last_value_only: bool = False,
+        key_source: KeySource | None = None,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
         self.unacked_count_max = unacked_count_max  # per flow
@@ -92,6 +94,7 @@ class DeliveryRules:
         self.ack_timeout_ms = ack_timeout_ms  # a delivery not settled by then has failed; 0: never
         self.by_priority = by_priority  # higher ones first
         self.last_value_only = last_value_only  # a message replaces those before it
+        self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
         self.generation = 0
 
     def watches_the_clock(self) -> bool:

@@ -10,7 +10,8 @@ Deliberately elsewhere: when a source is drained (messaging.rescale); the delive
 from typing import Final, final
 
 from messaging.batch import MessageBatch
-from messaging.headers import Headers
+from messaging.key_source import KeySource
+from messaging.keys import key_hash_in
 from messaging.ranges import RangeSet
 from messaging.slots import partition_in
 
@@ -66,22 +67,23 @@ class Holds:
         """Return how many messages were passed over and wait for their source."""
         return sum([passed.total for passed in self.passed.values()])
 
-    def free_run(self, batch: MessageBatch, batch_first: int, first: int, end: int) -> tuple[int, int]:
+    def free_run(
+        self, batch: MessageBatch, batch_first: int, first: int, end: int, key_source: KeySource | None
+    ) -> tuple[int, int]:
         """Return the first run of `[first, end)` that may be delivered, and pass over what is held before it.
 
         `batch_first` is the sequence of the batch's first row. With nothing free the run is `(end, end)`.
         """
-        column = batch.headers()
-        if column is None or not self.closed:
+        if not self.closed or (batch.headers() is None and key_source is None):
             return first, end
         while first < end:
-            source = self.source_of(column[first - batch_first])
+            source = self.source_of(key_hash_in(key_source, batch, first - batch_first))
             if source == NOT_HELD:
                 break
             self.passed.setdefault(source, RangeSet()).add(first, first + 1)
             first += 1
         stop = first
-        while stop < end and self.source_of(column[stop - batch_first]) == NOT_HELD:
+        while stop < end and self.source_of(key_hash_in(key_source, batch, stop - batch_first)) == NOT_HELD:
             stop += 1
         return first, stop
 
@@ -90,9 +92,9 @@ class Holds:
         for ranges in self.passed.values():
             ranges.discard(first, end)
 
-    def source_of(self, headers: Headers | None) -> int:
+    def source_of(self, key_hash: int) -> int:
         """Return the source that a message waits for, or NOT_HELD. One without a key has no order to keep."""
-        if headers is None or headers.key_hash < 0:
+        if key_hash < 0:
             return NOT_HELD
-        source = partition_in(self.slots_before, headers.key_hash)
+        source = partition_in(self.slots_before, key_hash)
         return source if source != self.number and source in self.closed else NOT_HELD

@@ -13,6 +13,7 @@ from typing import final
 from messaging.batch import MessageBatch
 from messaging.effects import Delivery
 from messaging.flows import Flow, LedgerFlow, flows_with_room
+from messaging.keys import key_hash_in
 from messaging.ledger_state import LedgerState
 from messaging.locks import Locks
 from messaging.moments import expires_at, hold_undue, note_moments, pass_time
@@ -223,7 +224,7 @@ class Ledger(LedgerState):
                 return None
             segment, first, end = piece
             assert segment.batch is not None
-            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end)
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
             if free_first > first:
                 self.requeued.remove(first, free_first)
             if free_first < free_end:
@@ -263,14 +264,14 @@ class Ledger(LedgerState):
             end = stop_at
         batch = segment.batch
         assert batch is not None
-        column = batch.headers()
-        if column is None:
+        key_source = self.rules.key_source
+        if batch.headers() is None and key_source is None:
             return end
         for sequence in range(first, end):
-            headers = column[sequence - segment.first]
-            if headers is not None and headers.key_hash >= 0 and back_off.holds_up(sequence, headers.key_hash):
+            key_hash = key_hash_in(key_source, batch, sequence - segment.first)
+            if key_hash >= 0 and back_off.holds_up(sequence, key_hash):
                 self.requeued.discard(sequence, sequence + 1)
-                back_off.park(sequence, headers.key_hash)
+                back_off.park(sequence, key_hash)
                 return sequence
         return end
 
@@ -298,7 +299,7 @@ class Ledger(LedgerState):
             if self.holds.is_full():
                 return None
             assert segment.batch is not None
-            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end)
+            free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
             self.undelivered.add(first, free_first)
             if free_first < free_end:
                 return segment, free_first, free_end

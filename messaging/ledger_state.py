@@ -11,6 +11,7 @@ from messaging.effects import Effects
 from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, LedgerFlow
 from messaging.gaps import GapReasons
 from messaging.holds import Holds
+from messaging.keys import key_hash_in
 from messaging.marks import PRIORITY_MAX
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
@@ -182,9 +183,9 @@ class LedgerState:
         assert segment is not None, "what was delivered is in a segment"
         if segment.batch is None:
             return EVERYTHING  # it lies in a page, and its key with it
-        headers = segment.batch.headers_of(sequence - segment.first)
-        if headers is not None and headers.key_hash >= 0:
-            return headers.key_hash
+        key_hash = key_hash_in(self.rules.key_source, segment.batch, sequence - segment.first)
+        if key_hash >= 0:
+            return key_hash
         return EVERYTHING if order == ORDER_OF_ALL else NO_KEY
 
     # --- what goes ---

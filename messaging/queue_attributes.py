@@ -7,6 +7,8 @@ all read this table, so a new attribute is one row here and one field in `QueueC
 
 from typing import Final, final
 
+from messaging.key_source import ALLOWED as KEY_SOURCE_ALLOWED
+from messaging.key_source import PROPERTY, KeySourceInvalid, key_source_from
 from messaging.thresholds import PAIR_ALLOWED, ThresholdInvalid, ThresholdPair
 
 AttributeValue = str | int | bool
@@ -34,6 +36,7 @@ FLAG: Final = "flag"
 NUMBER: Final = "number"
 CHOICE: Final = "choice"
 THRESHOLD: Final = "threshold"  # a pair, as `80/60%` or `1250/900`
+KEY_SOURCE: Final = "key source"  # as `topic-level:2`
 
 
 @final
@@ -54,7 +57,7 @@ class Attribute:
         choices: tuple[str, ...] = (),
     ) -> None:
         self.name = name
-        self.kind = kind  # TEXT, FLAG, NUMBER, CHOICE or THRESHOLD
+        self.kind = kind  # TEXT, FLAG, NUMBER, CHOICE, THRESHOLD or KEY_SOURCE
         self.default = default
         self.meaning = meaning
         self.low = low  # NUMBER: smallest value allowed
@@ -71,6 +74,8 @@ class Attribute:
             return "one of: " + ", ".join(self.choices)
         if self.kind == THRESHOLD:
             return PAIR_ALLOWED
+        if self.kind == KEY_SOURCE:
+            return KEY_SOURCE_ALLOWED
         return f"a text of at most {self.high} characters"
 
     def accepts(self, value: object) -> bool:
@@ -83,6 +88,8 @@ class Attribute:
             return False
         if self.kind == THRESHOLD:
             return _is_pair(value)
+        if self.kind == KEY_SOURCE:
+            return _is_key_source(value)
         return value in self.choices if self.kind == CHOICE else len(value) <= self.high
 
 
@@ -90,6 +97,14 @@ def _is_pair(text: str) -> bool:
     try:
         ThresholdPair(text)
     except ThresholdInvalid:
+        return False
+    return True
+
+
+def _is_key_source(text: str) -> bool:
+    try:
+        key_source_from(text)
+    except KeySourceInvalid:
         return False
     return True
 
@@ -117,6 +132,8 @@ def _threshold(name: str, default: str, meaning: str) -> Attribute:
 ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _choice("access_type", EXCLUSIVE, (EXCLUSIVE, NON_EXCLUSIVE), "who receives: the first flow bound, or all of them"),
     _number("partition_count", 0, 0, PARTITION_COUNT_MAX, "partitions; 0: not partitioned. Non-exclusive queues only"),
+    # Ours: Solace knows keys that publishers give, and MQTT 3.1.1 can give none.
+    Attribute("partition_key_source", KEY_SOURCE, PROPERTY, "where the key of a message without one comes from"),
     # Solace creates queues disabled and lets the operator enable them; a queue somebody declares here is meant to work.
     _flag("ingress_enabled", True, "messages may come in"),
     _flag("egress_enabled", True, "flows may bind and receive"),

@@ -7,6 +7,7 @@ at the moment is the business of its actor; the syntax of subscriptions is the t
 from dataclasses import dataclass
 from typing import Final, final
 
+from messaging.key_source import PROPERTY
 from messaging.queue_attributes import (
     ATTRIBUTE_BY_NAME,
     ATTRIBUTES,
@@ -51,6 +52,7 @@ class QueueConfig:
     name: str
     access_type: str = EXCLUSIVE
     partition_count: int = 0
+    partition_key_source: str = PROPERTY
     ingress_enabled: bool = True
     egress_enabled: bool = True
     max_msg_size: int = 10_000_000
@@ -198,6 +200,7 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             name=name,
             access_type=_text(values, "access_type"),
             partition_count=_number(values, "partition_count"),
+            partition_key_source=_text(values, "partition_key_source"),
             ingress_enabled=_flag(values, "ingress_enabled"),
             egress_enabled=_flag(values, "egress_enabled"),
             max_msg_size=_number(values, "max_msg_size"),

@@ -11,6 +11,7 @@ from typing import Final, final
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
+from messaging.key_source import KeySource
 from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
 from messaging.slots import partition_in
@@ -43,6 +44,7 @@ class QueueTarget:
         self.partitions: list[PartitionTarget] = []
         self.topic_filters: list[TopicFilter] = []  # topics it attracts
         self.slots: bytes | None = None  # of messaging.slots; None: the hash modulo the number of partitions
+        self.key_source: KeySource | None = None  # of the keys that publishers did not give
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
 
     def partition_of(self, key_hash: int) -> int:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final, final
 
 from messaging.holds import NOT_HELD
+from messaging.keys import key_hash_in, key_in
 from messaging.ledger import Ledger
 from messaging.segments import Segment
 
@@ -114,7 +115,7 @@ def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:
     segment = None if holds is None else ledger.segments.at_or_after(sequence)
     if holds is None or segment is None or segment.batch is None:
         return False
-    return holds.source_of(segment.batch.headers_of(sequence - segment.first)) != NOT_HELD
+    return holds.source_of(key_hash_in(ledger.rules.key_source, segment.batch, sequence - segment.first)) != NOT_HELD
 
 
 def _of_key(ledger: Ledger, segment: Segment, key: str) -> list[int]:
@@ -122,11 +123,10 @@ def _of_key(ledger: Ledger, segment: Segment, key: str) -> list[int]:
     batch = segment.batch
     assert batch is not None
     found: list[int] = []
-    headers = batch.headers()
-    if headers is None:
+    source = ledger.rules.key_source
+    if batch.headers() is None and source is None:
         return found
     for sequence in range(max(segment.first, ledger.floor), segment.end):
-        its = headers[sequence - segment.first]
-        if its is not None and its.partition_key == key and sequence not in ledger.settled:
+        if key_in(source, batch, sequence - segment.first) == key and sequence not in ledger.settled:
             found.append(sequence)
     return found

@@ -14,6 +14,7 @@ from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import (
     BROWSE_PARAMETERS,
+    CLIENT_ID_PARAMETER,
     EVENTS_PARAMETERS,
     FOLLOW,
     KEY_PARAMETER,
@@ -128,11 +129,14 @@ class AdminApi:
 
     async def explain_publish(self, request: Request) -> Response:
         """What would become of a message."""
-        topic, queue, key = (_text(request, each) for each in (TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER))
+        asked = (TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, CLIENT_ID_PARAMETER)
+        topic, queue, key, client_id = (_text(request, each) for each in asked)
         if (topic is None) == (queue is None):
             raise QueueInvalid("topic", "a topic or a queue is wanted, and not both", "topic, or queue")
         size, qos, priority = (_whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
-        message = Specimen(topic=topic or "", size_bytes=size, qos=qos, key=key, priority=priority)
+        message = Specimen(
+            topic=topic or "", size_bytes=size, qos=qos, key=key, priority=priority, client_id=client_id or ""
+        )
         explanation = await self._node.explain_publish(message, queue=queue)
         return _json(PUBLISH_EXPLANATION.dump_json(explanation))
 

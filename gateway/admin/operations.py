@@ -85,6 +85,7 @@ TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; none with
 TARGET_PARAMETER: Final = TextParameter("queue", "a queue the message is sent to", 250)
 QUEUE_PARAMETER: Final = TextParameter("queue", "name of the queue", 250, required=True)
 KEY_PARAMETER: Final = TextParameter("key", "partition key", 255)
+CLIENT_ID_PARAMETER: Final = TextParameter("client_id", "the publisher's, for queues that take keys from it", 65_535)
 KEY_WANTED_PARAMETER: Final = TextParameter("key", "partition key", 255, required=True)
 MESSAGE_PARAMETERS: Final = (
     Parameter("size", "payload in bytes", 0, 2**40, 0),
@@ -136,7 +137,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             NOT_FOUND,
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
-        parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, *MESSAGE_PARAMETERS),
+        parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, CLIENT_ID_PARAMETER, *MESSAGE_PARAMETERS),
     ),
     Operation(
         "explain_key",

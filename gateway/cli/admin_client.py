@@ -149,10 +149,18 @@ class AdminClient:
         return _read(_EVENTS, _member(self._ask("GET", f"/events?{query}"), "events"))
 
     def explain_publish(
-        self, *, topic: str | None, queue: str | None, key: str | None, size: int, qos: int, priority: int
+        self,
+        *,
+        topic: str | None,
+        queue: str | None,
+        key: str | None,
+        client_id: str | None,
+        size: int,
+        qos: int,
+        priority: int,
     ) -> PublishExplanation:
         """Return what would become of a message."""
-        texts = {"topic": topic, "queue": queue, "key": key}
+        texts = {"topic": topic, "queue": queue, "key": key, "client_id": client_id}
         query = {name: text for name, text in texts.items() if text is not None}
         numbers = {"size": size, "qos": qos, "priority": priority}
         return _read(_PUBLISH, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))

@@ -41,6 +41,7 @@ def publish(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic; none with --queue.")] = None,
     queue: Annotated[str | None, typer.Option(help="A message that is sent to this queue.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key.")] = None,
+    client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="Client id of the publisher.")] = None,
     size: Annotated[int, typer.Option(min=0, help="Payload in bytes.")] = 0,
     qos: Annotated[int, typer.Option(min=0, max=2, help="0: a direct message.")] = 1,
     priority: Annotated[int, typer.Option(min=0, max=9, help="Below 4 is low.")] = 4,
@@ -50,7 +51,9 @@ def publish(
     """Show where a message would go, which partition it would get, and what each check would say. Publishes nothing."""
     if (topic is None) == (queue is None):
         raise CommandFailed("name a TOPIC, or a queue with --queue", exit_code=USAGE)
-    answer = AdminClient(url).explain_publish(topic=topic, queue=queue, key=key, size=size, qos=qos, priority=priority)
+    answer = AdminClient(url).explain_publish(
+        topic=topic, queue=queue, key=key, client_id=client_id, size=size, qos=qos, priority=priority
+    )
     if as_json:
         print_json(_PUBLISH.dump_python(answer, mode="json"))
         return

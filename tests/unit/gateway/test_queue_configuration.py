@@ -8,6 +8,7 @@ from messaging.queue_attributes import (
     ATTRIBUTES,
     CHOICE,
     FLAG,
+    KEY_SOURCE,
     NON_EXCLUSIVE,
     NUMBER,
     REJECT_ALWAYS,
@@ -72,6 +73,8 @@ def _values(attribute: Attribute) -> st.SearchStrategy[AttributeValue]:
         return st.booleans()
     if attribute.kind == CHOICE:
         return st.sampled_from(attribute.choices)
+    if attribute.kind == KEY_SOURCE:
+        return st.sampled_from(["property", "client-id", "topic-level:1", "topic-level:200"])
     if attribute.kind == THRESHOLD:
         return st.sampled_from(["80/60%", "1/1%", "1250/900"])
     return st.text(max_size=attribute.high)
