@@ -57,6 +57,7 @@ class AmqpEngine:
         self.sessions = Sessions(limits, self._out)
         self._rest = b""  # of the last feed: an unfinished frame, or what waits for an answer
         self._has_opened = False  # our open is written
+        self._open_at = 0  # where it goes among what waits to be written; known when the peer's has come
         self._received_ms = now_ms
         self._sent_ms = now_ms
         self._began_ms = now_ms  # of the step that has a timeout
@@ -137,7 +138,10 @@ class AmqpEngine:
     # --- the connection ---
 
     def open(self, ours: Open) -> None:
-        """Answer the peer's open. One that came with a violation behind it was answered when the violation was."""
+        """Answer the peer's open, before anything else is taken: in the turn in which it came.
+
+        One that came with a violation behind it was answered when the violation was.
+        """
         if self._has_opened:
             return
         ours.max_frame_size = self._limits.frame_bytes_max
@@ -145,7 +149,8 @@ class AmqpEngine:
         # Half of what we bear: a peer that sends at the last moment is not cut off (2.4.5).
         ours.idle_timeout_ms = self._limits.idle_timeout_ms // 2
         self._has_opened = True
-        self._out.append(frame(0, ours.encode()))
+        # A client need not wait for our open (2.4.1), and what came behind its own may have been answered already.
+        self._out.insert(self._open_at, frame(0, ours.encode()))
 
     def close(self, error: AmqpError | None, now_ms: int) -> None:
         """Close the connection; the peer's close, or the end of its patience, brings CloseReceived."""
@@ -154,11 +159,18 @@ class AmqpEngine:
         if self.state == HANDSHAKE:
             self.state = CLOSED
             return
-        assert self._has_opened, "a close follows an open"
+        self._open_anyway()
         self.sessions.write_dispositions()
         self._out.append(frame(0, encode_ending(CLOSE, error)))
         self.state = CLOSING
         self._close_deadline_ms = now_ms + CLOSE_TIMEOUT_MS
+
+    def _open_anyway(self) -> None:
+        """Open before a close: a close alone confuses clients (2.4.1)."""
+        if not self._has_opened:
+            if self.state == OPENING:  # theirs has not come, or cannot be read
+                self._open_at = len(self._out)
+            self.open(Open(self._container_id))
 
     # --- reading ---
 
@@ -240,13 +252,13 @@ class AmqpEngine:
         self.sessions.frame_bytes_max = min(peer.max_frame_size, FRAME_BYTES_OUT_MAX)
         self._heartbeat_ms = peer.idle_timeout_ms // 2
         self.state = OPENED
+        self._open_at = len(self._out)
         events.append(OpenReceived(peer))
 
     def _close_received(self, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
         error = read_ending(read_fields(data, body_at, end))
         self.sessions.write_dispositions()
-        if not self._has_opened:  # it did not wait for our answer
-            self.open(Open(self._container_id))
+        self._open_anyway()
         self._out.append(frame(0, encode_ending(CLOSE, None)))
         self.state = CLOSED
         events.append(CloseReceived(error))
@@ -255,8 +267,7 @@ class AmqpEngine:
         """Say why, if the peer is far enough to understand, and listen no more."""
         if self.state in (OPENING, OPENED):
             self.sessions.write_dispositions()
-            if not self._has_opened:  # a close alone, without an open, confuses clients (2.4.1)
-                self.open(Open(self._container_id))
+            self._open_anyway()
             self._out.append(frame(0, encode_ending(CLOSE, AmqpError(condition, text))))
         self.state = CLOSED
         self._rest = b""

@@ -14,6 +14,7 @@ from protocols.amqp.decoding import decode, skip
 from protocols.amqp.encoding import encode
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.events import CloseReceived, PeerViolated
+from protocols.amqp.frames import AMQP_FRAME
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.message_in import read_message
 from protocols.amqp.message_out import write_message
@@ -38,11 +39,14 @@ def resized(chance: random.Random, frame: bytes) -> bytes:
 
 
 def check_written(stream: bytes) -> None:
-    """Everything we wrote can be read: frames within the peer's size, composites that the specification knows."""
+    """Everything we wrote can be read: composites that the specification knows, and open before all others."""
+    names: list[str] = []
     for frame, data in frames_of(stream):
-        if frame is not None and frame.body_at != frame.end:
+        if frame is not None and frame.kind == AMQP_FRAME and frame.body_at != frame.end:
             value, _ = decode(data, 8, len(data))
-            assert described(value).partition("(")[0] in {composite.name for composite in COMPOSITES.values()}
+            names.append(described(value).partition("(")[0])
+    assert names[:1] in ([], ["open"])
+    assert set(names) <= {composite.name for composite in COMPOSITES.values()}
 
 
 def check_message(data: bytes) -> None:
