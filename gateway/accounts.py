@@ -1,23 +1,45 @@
 """Who may connect, as the configuration says: one authenticator for all protocols."""
 
+from collections.abc import Callable
 from random import Random
 
 from gateway.config import Config
+from gateway.config.oauth import OAuth
 from protocols import scram
-from protocols.authentication import Authenticator
+from protocols.authentication import Authenticator, Mechanism
+from protocols.bearer_tokens import TokenVerifier, read_keys
+from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
-def make_authenticator(config: Config, rng: Random) -> Authenticator:
-    """Return the authenticator of a configuration."""
-    secrets = {user.name: user.secret() for user in config.authentication.users}
+def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) -> Authenticator:
+    """Return the authenticator of a configuration. `wall_ms` is the time by which tokens are valid or not."""
+    authentication = config.authentication
+    secrets = {user.name: user.secret() for user in authentication.users}
     anonymous = [
         name
         for name, listener in config.listeners.enabled().items()
-        if config.authentication.anonymous_allowed_on(listener.host)
+        if authentication.anonymous_allowed_on(listener.host)
     ]
+    mechanisms: dict[str, Mechanism] = {scram.NAME: scram.ScramSha256(secrets, rng.randbytes)}
+    verifier = _token_verifier(authentication.oauth, wall_ms)
+    if verifier is not None:
+        mechanisms |= {name: OAuthMechanism(name, verifier) for name in (OAUTHBEARER, XOAUTH2)}
     return Authenticator(
         secrets=secrets,
         anonymous_listeners=frozenset(anonymous),
-        mechanisms={scram.NAME: scram.ScramSha256(secrets, rng.randbytes)},
+        mechanisms=mechanisms,
         scram_matches=scram.password_matches,
+        token_principal=verifier.principal if verifier is not None and authentication.oauth.token_as_password else None,
+    )
+
+
+def _token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:
+    if oauth.jwks_file is None:
+        return None
+    return TokenVerifier(
+        read_keys(oauth.keys_text()),
+        issuer=oauth.issuer,
+        audience=oauth.audience,
+        user_claim=oauth.user_claim,
+        wall_ms=wall_ms,
     )

@@ -123,7 +123,7 @@ class Node:
         self.following = Following(self.runtime, self.root)
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
-        self.authenticator = make_authenticator(config, rng)
+        self.authenticator = make_authenticator(config, rng, clock.wall_ms)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
         self.http = HttpFront(self)
@@ -179,7 +179,7 @@ class Node:
                 stall_ms=config.backpressure.slow_subscriber_stall_ms,
             )
         )
-        self.authenticator = make_authenticator(config, self.runtime.rng)
+        self.authenticator = make_authenticator(config, self.runtime.rng, self.clock.wall_ms)
         for front in self.fronts:
             front.reload()
 

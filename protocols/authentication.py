@@ -24,6 +24,7 @@ class Principal:
     """Somebody who has been let in."""
 
     user_name: str  # empty: anonymous
+    valid_until_ms: int = 0  # wall clock: the end of the token that was shown. 0: for as long as the connection lasts
 
 
 ANONYMOUS: Final = Principal("")
@@ -58,6 +59,8 @@ class Exchange(Protocol):
 class Mechanism(Protocol):
     """A way to prove who one is in several steps."""
 
+    needs_encryption: bool  # what the client sends is worth stealing
+
     def begin(self) -> Exchange:
         """Begin one exchange."""
 
@@ -72,7 +75,8 @@ class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
     `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
-    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret.
+    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret. With
+    `token_principal` a password of a name that is no account may be a token of that name.
     """
 
     def __init__(
@@ -82,11 +86,13 @@ class Authenticator:
         anonymous_listeners: frozenset[str],
         mechanisms: Mapping[str, Mechanism],
         scram_matches: Callable[[str, bytes], bool],
+        token_principal: Callable[[bytes], Principal] | None = None,
     ) -> None:
         self.mechanisms = mechanisms  # by the name clients ask for
         self._secrets = dict(secrets)
         self._anonymous_listeners = anonymous_listeners
         self._scram_matches = scram_matches
+        self._token_principal = token_principal
         self._hasher = PasswordHasher()
         self._decoy = _decoy()
 
@@ -101,6 +107,8 @@ class Authenticator:
     async def password(self, user_name: str, password: bytes) -> Principal | None:
         """Return who this is, or None."""
         secret = self._secrets.get(user_name)
+        if secret is None and self._token_principal is not None and password.count(b".") == 2:
+            return self._by_token(user_name, password)
         if secret is not None and secret.startswith(SCRAM_PREFIX):
             matches = await asyncio.to_thread(self._scram_matches, secret, password)
             return Principal(user_name) if matches else None
@@ -108,6 +116,15 @@ class Authenticator:
             return Principal(user_name) if hmac.compare_digest(secret.encode(), password) else None
         matches = await asyncio.to_thread(self._verify, secret or self._decoy, password)
         return Principal(user_name) if matches and secret is not None else None
+
+    def _by_token(self, user_name: str, token: bytes) -> Principal | None:
+        """Return whose token came in place of a password; a name beside it may be left empty."""
+        assert self._token_principal is not None, "the caller has seen to that"
+        try:
+            principal = self._token_principal(token)
+        except AuthenticationFailed:
+            return None
+        return principal if user_name in ("", principal.user_name) else None
 
     def certificate(self, name: str) -> Principal | None:
         """Return who a verified client certificate stands for: the user of its common name."""

@@ -35,7 +35,8 @@ class SaslDialogue:
         names: list[str] = []
         if self._peer.certificate_name is not None:
             names.append(EXTERNAL_NAME)
-        names += sorted(self._authenticator.mechanisms)
+        mechanisms = self._authenticator.mechanisms
+        names += [name for name in sorted(mechanisms) if self._allows_plain or not mechanisms[name].needs_encryption]
         if self._allows_plain:
             names.append(PLAIN_NAME)
         if self._authenticator.admits_anonymous(self._peer.listener):

@@ -30,6 +30,7 @@ class ScramSha256:
     """The mechanism, for a set of accounts."""
 
     name = NAME
+    needs_encryption = False
 
     def __init__(self, secrets: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
         self._secrets = dict(secrets)

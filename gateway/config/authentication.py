@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from gateway.config.listeners import is_loopback
+from gateway.config.oauth import OAuth
 from gateway.config.section import Section
 
 ARGON2_PREFIX: Final = "$argon2"
@@ -74,6 +75,7 @@ class Authentication(Section):
         default=ON_LOOPBACK, description="true, false, or on-loopback: only where nobody else can connect"
     )
     users: tuple[User, ...] = ()
+    oauth: OAuth = OAuth()
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

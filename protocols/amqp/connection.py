@@ -39,6 +39,7 @@ from protocols.amqp.services import AmqpServices
 from protocols.amqp.session import Session
 from protocols.amqp.transacting import TransactingSide
 from protocols.amqp.values import AmqpMap, Symbol
+from protocols.authentication import Principal
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
@@ -58,6 +59,7 @@ class AmqpConnection:
         self.peer: PeerInfo | None = None
         self.client = ""  # the container id, from open on
         self.user = ""  # empty: anonymous
+        self._valid_until_ms = 0  # wall clock; 0: for ever
         self.sasl: AmqpSasl | None = None  # None until the transport is there
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
@@ -114,6 +116,9 @@ class AmqpConnection:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
         self.transacting.tick(now_ms)
+        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
+            self._valid_until_ms = 0
+            self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
@@ -245,9 +250,10 @@ class AmqpConnection:
 
     # --- who it is ---
 
-    def authenticated(self, user: str) -> None:
-        """Note who the client is."""
-        self.user = user
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is, and for how long it is let in."""
+        self.user = principal.user_name
+        self._valid_until_ms = principal.valid_until_ms
 
     def refuse(self, why: str) -> None:
         """Count and log that somebody is not let in. The client does not hear why."""

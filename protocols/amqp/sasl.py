@@ -48,7 +48,7 @@ class AmqpSasl:
         if isinstance(answer, Challenge):
             self._connection.challenge(answer.data)
         else:
-            self._connection.authenticated(answer.principal.user_name)
+            self._connection.authenticated(answer.principal)
             self._connection.sasl_outcome(SASL_OK, answer.data or None)
 
     def _fail(self, text: str) -> None:

@@ -68,9 +68,10 @@ class Authenticating:
             self._connect = None
             self._principal = proven.principal
             connection.carry_out(connect(connection, event, proven))
-        elif proven.principal != self._principal:
+        elif self._principal is None or proven.principal.user_name != self._principal.user_name:
             self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
         else:
+            connection.authenticated(proven.principal)
             connection.engine.auth(SUCCESS, self._method, proven.data)
 
     def _fail(self, reason_code: int, text: str) -> None:

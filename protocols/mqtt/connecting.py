@@ -70,7 +70,7 @@ async def _refusal(
         if event.user_name is None:
             return NOT_AUTHORIZED, "this listener wants a user name"
         return BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong"
-    connection.user = principal.user_name
+    connection.authenticated(principal)
     if event.will is not None and event.will.topic.startswith(RESERVED_PREFIXES):
         return TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server"
     return None

@@ -16,6 +16,7 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
+from protocols.authentication import Principal
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
@@ -37,6 +38,7 @@ from protocols.mqtt.flow_control import WritingWatch
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.publishing import PublishRefused
 from protocols.mqtt.reason_codes import (
+    NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
     SERVER_SHUTTING_DOWN,
@@ -65,6 +67,7 @@ class MqttConnection:
         self.peer: PeerInfo | None = None
         self.level = 0
         self.user = ""  # from the accepted CONNECT on; empty: anonymous
+        self._valid_until_ms = 0  # wall clock; 0: for ever
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.gate = ReadingGate(cell.inbox)
         self._clock = cell.runtime.clock
@@ -97,6 +100,8 @@ class MqttConnection:
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
+        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
+            self.end(NOT_AUTHORIZED, "the token has expired")
         if self.gate.stopped:
             self.engine.alive(now_ms)
             return
@@ -381,6 +386,11 @@ class MqttConnection:
                 self.ask_flush()
 
     # --- the end ---
+
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is, and for how long it is let in."""
+        self.user = principal.user_name
+        self._valid_until_ms = principal.valid_until_ms
 
     def end(self, reason_code: int, text: str) -> None:
         """End the connection on our initiative, unless it is ending. The will is due."""

@@ -1,0 +1,39 @@
+"""authentication.oauth: what a node refuses to start with, and what it makes of the rest."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from gateway.accounts import make_authenticator
+from gateway.config import ConfigError, load
+from tokens import TokenServer
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> TokenServer:
+    return TokenServer(tmp_path)
+
+
+def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
+    def mechanisms(*settings: str) -> list[str]:
+        return sorted(make_authenticator(load(settings=settings), random.Random(1), lambda: 0).mechanisms)
+
+    assert mechanisms() == ["SCRAM-SHA-256"]
+    assert mechanisms(*server.settings) == ["OAUTHBEARER", "SCRAM-SHA-256", "XOAUTH2"]
+
+
+def test_what_is_missing_is_named(server: TokenServer, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text("{}")
+    keys, issuer, audience = server.settings
+    broken = {
+        "issuer is required": (keys, audience),
+        "audience is required": (keys, issuer),
+        "token_as_password needs jwks_file": ("authentication.oauth.token_as_password=true",),
+        "No such file": ("authentication.oauth.jwks_file=/nowhere", issuer, audience),
+        "no key set": (f"authentication.oauth.jwks_file={empty}", issuer, audience),
+    }
+    for why, settings in broken.items():
+        with pytest.raises(ConfigError, match=why):
+            load(settings=settings)
