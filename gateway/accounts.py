@@ -29,7 +29,8 @@ def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) 
         anonymous_listeners=frozenset(anonymous),
         mechanisms=mechanisms,
         scram_matches=scram.password_matches,
-        token_principal=verifier.principal if verifier is not None and authentication.oauth.token_as_password else None,
+        token_principal=None if verifier is None else verifier.principal,
+        tokens_as_passwords=authentication.oauth.token_as_password,
     )
 
 

@@ -75,8 +75,9 @@ class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
     `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
-    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret. With
-    `token_principal` a password of a name that is no account may be a token of that name.
+    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret.
+    `token_principal` tells whose bearer token something is; with `tokens_as_passwords` a password of a name that is no
+    account may be a token of that name.
     """
 
     def __init__(
@@ -87,12 +88,14 @@ class Authenticator:
         mechanisms: Mapping[str, Mechanism],
         scram_matches: Callable[[str, bytes], bool],
         token_principal: Callable[[bytes], Principal] | None = None,
+        tokens_as_passwords: bool = False,
     ) -> None:
         self.mechanisms = mechanisms  # by the name clients ask for
         self._secrets = dict(secrets)
         self._anonymous_listeners = anonymous_listeners
         self._scram_matches = scram_matches
         self._token_principal = token_principal
+        self._tokens_as_passwords = tokens_as_passwords
         self._hasher = PasswordHasher()
         self._decoy = _decoy()
 
@@ -107,8 +110,10 @@ class Authenticator:
     async def password(self, user_name: str, password: bytes) -> Principal | None:
         """Return who this is, or None."""
         secret = self._secrets.get(user_name)
-        if secret is None and self._token_principal is not None and password.count(b".") == 2:
-            return self._by_token(user_name, password)
+        if secret is None and self._tokens_as_passwords and password.count(b".") == 2:
+            principal = self.token(password)
+            # A name beside a token may be left empty.
+            return principal if principal is not None and user_name in ("", principal.user_name) else None
         if secret is not None and secret.startswith(SCRAM_PREFIX):
             matches = await asyncio.to_thread(self._scram_matches, secret, password)
             return Principal(user_name) if matches else None
@@ -117,14 +122,14 @@ class Authenticator:
         matches = await asyncio.to_thread(self._verify, secret or self._decoy, password)
         return Principal(user_name) if matches and secret is not None else None
 
-    def _by_token(self, user_name: str, token: bytes) -> Principal | None:
-        """Return whose token came in place of a password; a name beside it may be left empty."""
-        assert self._token_principal is not None, "the caller has seen to that"
+    def token(self, token: bytes) -> Principal | None:
+        """Return whose bearer token this is, or None: it is not believed, or tokens are not taken here."""
+        if self._token_principal is None:
+            return None
         try:
-            principal = self._token_principal(token)
+            return self._token_principal(token)
         except AuthenticationFailed:
             return None
-        return principal if user_name in ("", principal.user_name) else None
 
     def certificate(self, name: str) -> Principal | None:
         """Return who a verified client certificate stands for: the user of its common name."""

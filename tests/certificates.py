@@ -14,16 +14,18 @@ VALID = datetime.timedelta(days=1)
 
 
 class Certificates(NamedTuple):
-    """PEM files: what clients trust, and what the server shows."""
+    """PEM files: what clients trust, what the server shows, and what one client shows, whose name is `device-7`."""
 
     authority: Path
     server: Path
     server_key: Path
+    client: Path
+    client_key: Path
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Make both in a folder. The server's is for localhost and 127.0.0.1."""
-    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    """Make all in a folder. The server's is for localhost and 127.0.0.1."""
+    authority_key, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for tests")])
     authority = (
         _certificate(authority_name, authority_name, authority_key.public_key())
@@ -39,14 +41,22 @@ def make_certificates(folder: Path) -> Certificates:
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    files = Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
-    files.authority.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    files.server.write_bytes(server.public_bytes(serialization.Encoding.PEM))
-    files.server_key.write_bytes(
-        server_key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+    client_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "device-7")])
+    client = (
+        _certificate(client_name, authority_name, client_key.public_key())
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .sign(authority_key, hashes.SHA256())
     )
+    names_of_files = ("authority.pem", "server.pem", "server.key", "client.pem", "client.key")
+    files = Certificates(*[folder / name for name in names_of_files])
+    for file, certificate in ((files.authority, authority), (files.server, server), (files.client, client)):
+        file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    for file, key in ((files.server_key, server_key), (files.client_key, client_key)):
+        file.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
     return files
 
 

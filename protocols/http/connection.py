@@ -57,7 +57,7 @@ class HttpConnection:
         self._counters.connected += 1
         self._since_ms = self._clock.now_ms()
         self._peer_name = f"{peer.host}:{peer.port}"
-        self._sign_in = SignIn(self.services.authenticator, peer)
+        self._sign_in = SignIn(self.services.authenticator, peer, self._clock)
         self._stream = self.services.engine.begin(transport, peer, self._counters, self.serve)
 
     def received(self, data: bytes) -> None:

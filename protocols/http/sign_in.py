@@ -1,45 +1,54 @@
 """Who sends a request: by its Authorization, by the certificate of the connection, or nobody where that is allowed.
 
-Passwords take tens of milliseconds to check, by design; so a connection remembers the last header that was right.
+Passwords take tens of milliseconds to check, by design; so a connection remembers the last header that was right, a
+token's for as long as it is valid.
 """
 
 import base64
 import binascii
 from typing import Final, final
 
+from actors.clock import Clock
 from protocols.authentication import ANONYMOUS, Authenticator, Principal
 from protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
 from protocols.transports import PeerInfo
 
-REALM: Final = b'Basic realm="sluicegate", charset="UTF-8"'
+CHALLENGES: Final = b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'
 
 
 @final
 class SignIn:
     """The identity of one connection's requests."""
 
-    def __init__(self, authenticator: Authenticator, peer: PeerInfo) -> None:
+    def __init__(self, authenticator: Authenticator, peer: PeerInfo, clock: Clock) -> None:
         self._authenticator = authenticator
+        self._clock = clock
         self._peer = peer
         self._proven_header = ""
         self._proven = ANONYMOUS
 
     async def principal(self, authorization: str) -> Principal:
         """Return who sends a request. Raises HttpProblem: 401 without a word of what was wrong."""
-        if authorization and authorization == self._proven_header:
+        if authorization and authorization == self._proven_header and not self._is_over(self._proven):
             return self._proven
         if not authorization:
             return self._without_words()
         scheme, _, value = authorization.partition(" ")
-        if scheme.lower() != "basic":
+        if scheme.lower() == "basic":
+            name, password = _credentials(value.strip())
+            principal = await self._authenticator.password(name, password)
+        elif scheme.lower() == "bearer":
+            principal = self._authenticator.token(value.strip().encode())
+        else:
             raise _unauthorized("the Authorization is of a scheme that is not taken here")
-        name, password = _credentials(value.strip())
-        principal = await self._authenticator.password(name, password)
         if principal is None:
-            raise _unauthorized("user name or password are wrong")
+            raise _unauthorized("the credentials are wrong")
         self._proven_header = authorization
         self._proven = principal
         return principal
+
+    def _is_over(self, principal: Principal) -> bool:
+        return 0 < principal.valid_until_ms < self._clock.wall_ms()
 
     def _without_words(self) -> Principal:
         name = self._peer.certificate_name
@@ -64,4 +73,4 @@ def _credentials(value: str) -> tuple[str, bytes]:
 
 
 def _unauthorized(detail: str) -> HttpProblem:
-    return HttpProblem(UNAUTHORIZED, detail, headers=[(b"www-authenticate", REALM)])
+    return HttpProblem(UNAUTHORIZED, detail, headers=[(b"www-authenticate", CHALLENGES)])

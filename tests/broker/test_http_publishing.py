@@ -5,6 +5,7 @@ import base64
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import orjson
@@ -13,6 +14,7 @@ import pytest
 from gateway.node_port import NodeView
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from tokens import TokenServer
 
 GRANTED_QOS_1 = 1
 PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER_PROPERTY = 1, 2, 3, 8, 9, 38
@@ -262,7 +264,10 @@ async def test_only_users_publish_where_there_are_users(broker: RunningBroker) -
     async with client_of(broker) as client:
         stranger = await client.post("/a")
         assert stranger.status_code == 401
-        assert stranger.headers["www-authenticate"] == 'Basic realm="sluicegate", charset="UTF-8"'
+        assert (
+            stranger.headers["www-authenticate"]
+            == 'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'
+        )
         wrong = [await client.post("/a", auth=pair) for pair in (("anna", "wrong"), ("nobody", "secret"))]
         assert {(each.status_code, each.text) for each in wrong} == {(401, wrong[0].text)}
         assert (await client.post("/a", auth=("anna", "secret"))).status_code == 200
@@ -349,3 +354,18 @@ async def test_a_client_that_leaves_while_its_message_is_stored_harms_nobody(bro
     async with client_of(broker) as client:
         assert (await client.post("/QUEUE/q")).status_code == 200
     assert 1 <= await held(broker, "q") <= 21
+
+
+async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path) -> None:
+    """RFC 6750 2.1; on a connection that stays open, too."""
+    server = TokenServer(tmp_path)
+    settings = (*server.settings, "authentication.allow_anonymous=false")
+    async with RunningBroker(tmp_path / "data", settings) as broker, client_of(broker) as client:
+        soon = broker.clock.wall_ms() // 1000 + 100
+        bearer = {"Authorization": f"Bearer {server.token(exp=soon)}"}
+        assert (await client.post("/a", headers=bearer)).status_code == 200
+        assert (await client.post("/a", headers=bearer)).status_code == 200
+        broker.clock.forward(300)
+        assert (await client.post("/a", headers=bearer)).status_code == 401
+        other = {"Authorization": f"Bearer {server.token(aud='somebody else')}"}
+        assert (await client.post("/a", headers=other)).status_code == 401

@@ -142,7 +142,8 @@ def authenticator(server: TokenServer, *, token_as_password: bool) -> Authentica
         anonymous_listeners=frozenset(),
         mechanisms={OAUTHBEARER: OAuthMechanism(OAUTHBEARER, verifier(server))},
         scram_matches=lambda secret, password: False,
-        token_principal=verifier(server).principal if token_as_password else None,
+        token_principal=verifier(server).principal,
+        tokens_as_passwords=token_as_password,
     )
 
 
