@@ -169,7 +169,7 @@ class SpoolActor(LoopActor):
     def _session_rows(self, message: SessionRows) -> None:
         writes = [TableWrite(Table.SESSIONS, key, value) for key, value in message.rows]
         done = _answer(message.reply_to, message.token)
-        self._planner.write_tables(TableRequest(writes, done, uses_reserve=True))
+        self._planner.write_tables(TableRequest(writes, done, uses_reserve=True, until_done=message.until_done))
 
     def _write_pages(self, message: WritePages) -> None:
         pages = [

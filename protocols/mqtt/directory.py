@@ -10,6 +10,7 @@ from typing import Any, final
 import pykka
 
 from actors.cell import ActorCell
+from actors.data_messages import Confirmed
 from actors.directory_messages import DeleteQueue, FindQueue, QueueHandle
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
@@ -71,6 +72,9 @@ class SessionDirectory(LoopActor):
         self._services = services
         self._entries: dict[str, Entry] = {}
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
+        self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
+        self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
+        self._next_token = 1
         self._publisher = Publisher(
             space=services.space, spool=services.spool, address=cell.inbox, rng=self.runtime.rng
         )
@@ -78,6 +82,7 @@ class SessionDirectory(LoopActor):
             ClaimSession: lambda message: run(self.runtime, self._claim(message)),
             SessionReleased: self._released,
             RestoreSessions: lambda message: run(self.runtime, self._restore(message)),
+            Confirmed: self._rows_deleted,
         }
 
     @property
@@ -86,7 +91,7 @@ class SessionDirectory(LoopActor):
         return len(self._entries)
 
     def on_receive(self, message: Any) -> Any:
-        """Handle a claim, or a session that comes back; confirmations of wills need no answer."""
+        """Handle a claim, or a session that comes back; confirmations of wills, under token 0, need no answer."""
         handler = self._handlers.get(type(message))
         return handler(message) if handler is not None else None
 
@@ -114,6 +119,8 @@ class SessionDirectory(LoopActor):
         if entry is not None and message.clean_start:
             self._end(entry)
             entry = None
+        if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
+            await self._ended[client_id]
         present = entry is not None
         if entry is None:
             entry = self._entries[client_id] = Entry(Session(client_id, expiry_s=message.expiry_s))
@@ -214,8 +221,9 @@ class SessionDirectory(LoopActor):
             if extra.parked is not None:
                 extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
             router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        deletions: list[LoopFuture[Any]] = []
         if session.queue is not None:
-            self._services.queues.inbox.post(DeleteQueue(session.queue.name))
+            deletions.append(self._services.queues.ask(DeleteQueue(session.queue.name)))
         if session.was_stored:
             rows: list[tuple[bytes, bytes | None]] = [
                 (state_key(session.client_id), None),
@@ -223,7 +231,27 @@ class SessionDirectory(LoopActor):
             ]
             for first, end in session.received.ranges():
                 rows += [(received_key(session.client_id, packet_id), None) for packet_id in range(first, end)]
-            self._services.spool.post(SessionRows(rows, None, 0))
+            deletions.append(self._delete(rows))
+        if deletions:
+            self._ended[session.client_id] = run(self.runtime, self._forget(session.client_id, deletions))
+
+    def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
+        """Have rows deleted, however often the store refuses."""
+        token = self._next_token
+        self._next_token += 1
+        deleted = self._deleting[token] = LoopFuture()
+        self._services.spool.post(SessionRows(rows, self.cell.inbox, token, until_done=True))
+        return deleted
+
+    def _rows_deleted(self, message: Confirmed) -> None:
+        if message.token > 0:
+            self._deleting.pop(message.token).set(None)
+
+    async def _forget(self, client_id: str, deletions: list[LoopFuture[Any]]) -> None:
+        """Wait until the store has nothing of a session any more. Until then its client has no other."""
+        for deletion in deletions:
+            await deletion
+        del self._ended[client_id]
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)

@@ -1,6 +1,7 @@
 """Sessions: what is kept when a connection ends, for how long, and for whom (sections 3.1.2.4, 3.1.2.11, 4.1)."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -8,7 +9,9 @@ import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues
 from actors.messages import PurgeQueue
 from mqtt_packets import WillPart
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from storage.interface import CommitJob
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
@@ -205,3 +208,33 @@ async def test_the_packet_id_of_a_message_that_is_gone_is_free_again(broker: Run
     await publisher.publish("t", b"next", qos=qos)
     message = await client.message()
     assert (message.payload, message.packet_id, message.dup) == (b"next", sent.packet_id, False)
+
+
+async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_session(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[3.1.2-4] [3.2.2-2]: a crash behind the CONNACK must not bring it back. Who had none need not wait."""
+    client = await broker.connect_durable("back")
+    await client.subscribe("t", qos=1)
+    await client.leave()
+    store, may_commit = broker.node.store, threading.Event()
+    commit = store.commit
+
+    def commit_later(job: CommitJob) -> None:
+        assert may_commit.wait(DEADLINE_S)
+        commit(job)
+
+    monkeypatch.setattr(store, "commit", commit_later)
+    client = await broker.open(5)
+    answer = asyncio.ensure_future(client.connect("back", clean_start=True))
+    try:
+        for number in range(3):
+            await (await broker.connect(f"new-{number}", 5)).round_trip()
+        assert not answer.done()
+    finally:
+        may_commit.set()
+
+    assert not (await answer).session_present
+    await broker.crash()
+    assert not (await broker.connect_durable("back")).accepted.session_present
+    assert [each.name for each in await broker.node.queues.ask(ListQueues())] == []
