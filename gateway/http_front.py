@@ -50,6 +50,7 @@ class HttpFront(ProtocolFront[HttpConnection]):
         return HttpServices(
             runtime=node.runtime,
             space=node.space,
+            router=node.router,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
             limits=HttpLimits(

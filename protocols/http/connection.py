@@ -7,11 +7,13 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Resume
 from actors.futures import LoopFuture
 from actors.publishing import Publisher
+from messaging.batch import MessageBatch
 from protocols.http.cross_origin import CrossOrigin
 from protocols.http.engine import HttpStream, Receive, Send
 from protocols.http.posting import post
 from protocols.http.problems import INTERNAL, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, UNAUTHORIZED, HttpProblem
 from protocols.http.publishing import PublishingSide, Run
+from protocols.http.replies import ReplyBox
 from protocols.http.requests import ClientLeft, Request
 from protocols.http.services import HttpServices
 from protocols.http.sign_in import SignIn
@@ -40,6 +42,7 @@ class HttpConnection:
         self._publishing = PublishingSide(
             Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng)
         )
+        self.replies = ReplyBox(cell, services.router, services.counters)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._cross_origin = CrossOrigin(services.limits.allowed_origins)
@@ -75,6 +78,7 @@ class HttpConnection:
         if self._stream is not None:
             self._stream.connection_lost(error)
         self._publishing.end()
+        self.replies.end()
         self._let_on()
         self._cell.stop()
 
@@ -166,11 +170,13 @@ class HttpConnection:
     # --- messages of other actors ---
 
     def receive(self, message: Any) -> Any:
-        """Handle confirmations, or the word that a destination can take more."""
+        """Handle confirmations, replies, or the word that a destination can take more."""
         if isinstance(message, Confirmed):
             self._publishing.confirmed(message.token)
         elif isinstance(message, Refused):
             self._publishing.confirmed(message.token, message.reason)
+        elif isinstance(message, MessageBatch):
+            self.replies.take(message)
         else:
             assert isinstance(message, Resume)
             self.gate.resume()
@@ -191,5 +197,6 @@ class HttpConnection:
     def fail(self) -> None:
         """Our own mistake costs this connection."""
         self._publishing.end()
+        self.replies.end()
         if self._stream is not None:
             self._stream.transport.abort()

@@ -9,8 +9,10 @@ from messaging.headers import Headers
 from protocols.http.batches import Entry, read_batch
 from protocols.http.destinations import Destination, destination_of_name, destination_of_path
 from protocols.http.message_in import read_attributes
-from protocols.http.problems import TOO_LARGE, HttpProblem
+from protocols.http.message_out import response_headers
+from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
 from protocols.http.publishing import Run
+from protocols.http.replies import reply_wait_ms
 from protocols.http.requests import OK, Request
 
 if TYPE_CHECKING:
@@ -36,12 +38,26 @@ async def post(connection: "HttpConnection", request: Request, extra: list[tuple
             extra,
         )
         return
+    wait = request.header("solace-reply-wait-time-in-ms")
+    wait_ms = reply_wait_ms(wait) if wait else 0
+    if wait and request.header("solace-reply-to-destination"):
+        raise HttpProblem(
+            BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
+        )
     runs = _Runs(connection)
-    runs.add(destination, request.fields, body)
+    runs.add(destination, request.fields, body, reply_to=await connection.replies.expect() if wait else "")
     problem = (await connection.publish(runs.runs()))[0]
     if problem is not None:
         raise problem
-    await request.answer(OK, headers=extra)
+    if not wait:
+        await request.answer(OK, headers=extra)
+        return
+    reply = await connection.replies.reply(wait_ms)
+    if reply is None:
+        raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
+    connection.services.counters.messages_sent += 1
+    fields = response_headers(reply.headers, connection.runtime.clock.wall_ms())
+    await request.answer(OK, reply.payload, [*fields, *extra])
 
 
 async def _post_batch(
@@ -91,12 +107,16 @@ class _Runs:
         self._payloads: list[bytes] = []
         self._headers: list[Headers | None] = []
 
-    def add(self, destination: Destination, fields: list[tuple[str, str]], payload: bytes) -> None:
-        """Add a message. Raises HttpProblem when it is none."""
+    def add(
+        self, destination: Destination, fields: list[tuple[str, str]], payload: bytes, *, reply_to: str = ""
+    ) -> None:
+        """Add a message; `reply_to` is where its reply is waited for. Raises HttpProblem when it is none."""
         bytes_max = self._connection.services.limits.message_bytes_max
         if len(payload) > bytes_max:
             raise HttpProblem(TOO_LARGE, f"the message is larger than the {bytes_max} bytes that are taken here")
         message = read_attributes(fields, payload, self._wall_ms)
+        if reply_to:
+            message.headers.reply_to = reply_to
         last = self._destination
         if last is None or last.topic != destination.topic or self._qos != message.qos:
             self._close()

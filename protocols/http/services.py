@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.routing import TopicSpace
@@ -28,6 +29,7 @@ class HttpServices:
 
     runtime: Runtime
     space: TopicSpace
+    router: ActorCell
     spool: Address
     authenticator: Authenticator
     limits: HttpLimits

@@ -11,12 +11,14 @@ import httpx
 import orjson
 import pytest
 
+import mqtt_packets as mqtt
 from gateway.node_port import NodeView
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from tokens import TokenServer
 
 GRANTED_QOS_1 = 1
+NO_MATCHING_SUBSCRIBERS = 0x10
 PAYLOAD_FORMAT, MESSAGE_EXPIRY, CONTENT_TYPE, RESPONSE_TOPIC, CORRELATION_DATA, USER_PROPERTY = 1, 2, 3, 8, 9, 38
 
 
@@ -369,3 +371,56 @@ async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path)
         assert (await client.post("/a", headers=bearer)).status_code == 401
         other = {"Authorization": f"Bearer {server.token(aud='somebody else')}"}
         assert (await client.post("/a", headers=other)).status_code == 401
+
+
+async def test_a_request_waits_for_its_reply(broker: RunningBroker) -> None:
+    """Solace 8.5: Solace-Reply-Wait-Time-In-ms; the reply's attributes come as headers, those of the protocol it has."""
+    device = await subscriber(broker, "prices/ask")
+    async with client_of(broker) as client:
+        for number in range(2):
+            headers = {"Solace-Reply-Wait-Time-In-ms": "FOREVER" if number else "60000"}
+            asking = asyncio.create_task(client.post("/TOPIC/prices/ask", content=b"?", headers=headers))
+            asked = await device.message()
+            [reply_topic] = asked.values(RESPONSE_TOPIC)
+            assert str(reply_topic).startswith("$reply/")
+            properties = mqtt.user_property("Unit", "EUR") + mqtt.text_property(CONTENT_TYPE, "text/plain")
+            await device.publish(str(reply_topic), b"%d" % number, qos=number, properties=properties)
+            answer = await asking
+            assert (answer.status_code, answer.content) == (200, b"%d" % number)
+            assert answer.headers["content-type"] == "text/plain"
+            assert answer.headers["solace-user-property-unit"] == "EUR"
+            device.acknowledge(asked)
+        late = await device.publish(str(reply_topic), b"late", qos=1)
+        assert late in (0, NO_MATCHING_SUBSCRIBERS)
+        timed_out = await client.post("/TOPIC/prices/ask", headers={"Solace-Reply-Wait-Time-In-ms": "1"})
+        assert (timed_out.status_code, words(timed_out)) == (504, "no reply within 1 ms")
+    assert broker.node.http.counters.dropped == {"reply_too_late": 1}
+
+
+@pytest.mark.parametrize(
+    ("headers", "detail"),
+    [
+        ({"Solace-Reply-Wait-Time-In-ms": "soon"}, "is not FOREVER or a whole number from 1 to"),
+        (
+            {"Solace-Reply-Wait-Time-In-ms": "1", "Solace-Reply-To-Destination": "/TOPIC/r"},
+            "exclude each other",
+        ),
+    ],
+)
+async def test_a_wait_that_means_nothing_hears_why(broker: RunningBroker, headers: dict[str, str], detail: str) -> None:
+    async with client_of(broker) as client:
+        answer = await client.post("/a", headers=headers)
+    assert answer.status_code == 400
+    assert detail in words(answer)
+
+
+async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(broker: RunningBroker) -> None:
+    before = broker.node.space.subscriptions_count
+    device = await subscriber(broker, "ask")
+    _, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
+    writer.write(b"POST /ask HTTP/1.1\r\nHost: h\r\nSolace-Reply-Wait-Time-In-ms: FOREVER\r\nContent-Length: 0\r\n\r\n")
+    device.acknowledge(await device.message())
+    writer.transport.abort()
+    async with asyncio.timeout(DEADLINE_S):
+        while broker.node.space.subscriptions_count > before + 1 or broker.node.http.open_connections():
+            await asyncio.sleep(0.01)
