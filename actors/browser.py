@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from actors.browser_messages import BindBrowser, Browsed, BrowserCredit, DeleteBrowsed, DeleteMessages, EndBrowse
 from actors.cell import ActorCell
+from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.loop_actor import LoopActor
@@ -48,9 +49,11 @@ class BrowserActor(LoopActor):
         self._asked: set[int] = set()  # partitions that have yet to answer
         self._at_end: set[int] = set()  # partitions that had nothing more; asked again, they wait for something new
         self._gone: set[int] = set()
+        self._drain_number = 0  # of a consumer that waits for the tail; 0: nobody does
         self._handlers: dict[type, Callable[[Any], Any]] = {
             BrowserCredit: self._take_credit,
             DeleteBrowsed: self._delete,
+            DrainFlow: self._drain,
             _Found: self._take_found,
         }
 
@@ -76,6 +79,10 @@ class BrowserActor(LoopActor):
 
     def _take_credit(self, message: BrowserCredit) -> None:
         self._credit = min(self._credit + message.count, WINDOW_MAX)
+        self._show()
+
+    def _drain(self, message: DrainFlow) -> None:
+        self._drain_number = message.number
         self._show()
 
     def _take_found(self, message: _Found) -> None:
@@ -109,6 +116,13 @@ class BrowserActor(LoopActor):
                 self._credit -= 1
         if shown:
             self._request.address.post(Browsed(self._request.flow_id, shown))
+        if self._drain_number and self._is_at_tail():
+            self._request.address.post(FlowDrained(self._request.flow_id, self._drain_number))
+            self._drain_number = 0
+
+    def _is_at_tail(self) -> bool:
+        """Return whether everything that the partitions have had to show was shown."""
+        return not any(self._fetched.values()) and self._at_end.issuperset(self._numbers())
 
     def _take_oldest(self) -> BrowsedMessage | None:
         heads = [fetched[0] for fetched in self._fetched.values() if fetched]

@@ -78,6 +78,29 @@ class Settle:
 
 
 @final
+class SettleDurably:
+    """Consumer -> partition: as Settle. Answered to `reply_to` with Confirmed when it is in force for ever.
+
+    With Refused under an old epoch: then it changes nothing, and the messages are delivered again.
+    """
+
+    def __init__(self, settle: Settle, reply_to: Address) -> None:
+        self.settle = settle
+        self.reply_to = reply_to
+
+
+@final
+class Remark:
+    """Consumer -> partition: put this on messages that I am about to give back. Not under an old epoch."""
+
+    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], remark: bytes) -> None:
+        self.flow_id = flow_id
+        self.epoch = epoch
+        self.ranges = ranges
+        self.remark = remark
+
+
+@final
 class RenewLock:
     """Ask of a partition: begin the time to settle anew for half-open ranges that a flow holds.
 

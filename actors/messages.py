@@ -127,6 +127,7 @@ class PartitionOverview:
     redelivered_count: int
     settled_count: int
     lock_losses_count: int  # deliveries taken back because they were not settled in time
+    remarks_lost_count: int  # what consumers put on messages, and there was no room for
     discards: dict[str, int]  # reason -> messages dropped
     buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]

@@ -9,7 +9,20 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
-from actors.data_messages import WAKE, Append, Deliveries, RenewLock, Settle, Settled, Store, Wake
+from actors.consumer_asks import ConsumerAsks
+from actors.data_messages import (
+    WAKE,
+    Append,
+    Deliveries,
+    Remark,
+    RenewLock,
+    Settle,
+    Settled,
+    SettleDurably,
+    Store,
+    Wake,
+)
+from actors.drain_messages import DrainPartition
 from actors.errands import ErrandAnswer, ErrandPlace
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
@@ -109,6 +122,7 @@ class Partition:
         self._reader = reader
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
+        self._asks = ConsumerAsks()
         self._parking = Parking()
         self._rescale = RescalePart(number, queue)
         self._redelivered_count = 0
@@ -160,6 +174,8 @@ class Partition:
         if self._looks:
             for look in list(self._looks.values()):
                 look.run()
+        if self._asks.is_awaited:
+            self._asks.look(ledger, self._spool)
         # A settlement that makes room for nothing needs no turn: 0.5 us of 8.9 in bench_unbatched at QoS 1.
         self._address.takes_at_once = not self._ledger.has_ready()
 
@@ -169,6 +185,7 @@ class Partition:
         for errand in list(self._errands.under_way.values()):
             errand.abandon()
         self._timer.cancel()
+        self._asks.end()
         spool = self._spool
         if spool is None or not (self._gate.ended or self._rescale.retired):
             return  # what a stopping node, or a partition that failed, holds must stay in the store
@@ -222,8 +239,11 @@ class Partition:
             ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
             if gone is not None:
                 self._wake_the_others(gone.flow)
-        elif isinstance(message, RenewLock):
-            return ledger.renew(message.flow_id, message.epoch, message.ranges, self._clock.wall_ms())
+        elif isinstance(message, SettleDurably):
+            if self._asks.takes(ledger, message):
+                self._settle(message.settle)
+        elif isinstance(message, (Remark, RenewLock, DrainPartition)):
+            return self._asks.receive(ledger, message, self._clock.wall_ms())
         elif isinstance(message, PagesWritten):
             self._memory.written(message)
         elif isinstance(message, PageRead):
@@ -419,6 +439,7 @@ class Partition:
             redelivered_count=self._redelivered_count,
             settled_count=self._settled_count + self._errands.settled_count,
             lock_losses_count=ledger.lock_losses_count,
+            remarks_lost_count=0 if ledger.remarks is None else ledger.remarks.lost_count,
             discards=dict(ledger.effects.discards),
             buried=dict(ledger.effects.buried_counts),
             in_flight_by_flow=in_flight,

@@ -12,6 +12,7 @@ from actors.cell import ActorCell
 from actors.cursor_messages import ReleaseQueue, ReserveQueue
 from actors.data_messages import WAKE
 from actors.directory_messages import QueueExpired
+from actors.drain_messages import DrainFlow
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.gathering import gather
@@ -41,6 +42,7 @@ from actors.messages import (
 from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestoreParked, RestoreParkedFlow, Unpark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
+from actors.queue_draining import drain_flow
 from actors.queue_sight import browse, describe
 from actors.reading_messages import AskPartitions, PrepareReplay, ReplayQueue, ReplayRefused
 from actors.rebalance_told import RebalanceTold
@@ -80,6 +82,7 @@ class QueueActor(LoopActor):
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
+            DrainFlow: lambda message: drain_flow(self._core, message),
             ParkFlow: self._park,
             RestoreParkedFlow: self._restore_parked,
             LookUpSequences: lambda message: self._only_partition().ask(message),

@@ -75,6 +75,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason")),
     Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason")),
     Metric("sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason")),
+    Metric(
+        "sluicegate_queue_annotations_lost_total",
+        COUNTER,
+        "Annotations that consumers gave back with messages, and there was no room for",
+        ("queue",),
+    ),
     Metric("sluicegate_queue_ack_timeouts_total", COUNTER, "Deliveries not settled in time", ("queue",)),
     Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
     Metric(

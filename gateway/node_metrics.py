@@ -102,6 +102,9 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         )
         yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
         yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
+        yield Sample(
+            "sluicegate_queue_annotations_lost_total", sum(each.remarks_lost_count for each in partitions), name
+        )
         yield Sample("sluicegate_queue_ack_timeouts_total", sum(each.lock_losses_count for each in partitions), name)
         yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
         for reason, count in overview.bind_refusals.items():

@@ -19,6 +19,7 @@ class Delivery:
         "flow",
         "publication",
         "redelivered",
+        "remark",
         "start_row",
         "stop_row",
     )
@@ -44,6 +45,7 @@ class Delivery:
         self.redelivered = redelivered  # these messages left the queue before, or may have
         self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
         self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
+        self.remark = b""  # what consumers before put on the message, which then is alone; in a form of theirs
 
     def __repr__(self) -> str:
         last = self.first_sequence + self.stop_row - self.start_row - 1

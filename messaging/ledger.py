@@ -19,6 +19,7 @@ from messaging.locks import Locks
 from messaging.moments import expires_at, hold_undue, note_moments, pass_time
 from messaging.priorities import next_by_priority
 from messaging.publication import Publication
+from messaging.remarks import Remarks
 from messaging.segments import Segment
 from messaging.settlement import (
     ACCEPTED,
@@ -162,9 +163,12 @@ class Ledger(LedgerState):
         flow.in_flight.add(first, end)
         if self.rules.ack_timeout_ms > 0:
             self._lock(flow, first, end, wall_ms)
-        out.append(
-            Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, segment.publication)
+        delivery = Delivery(
+            flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, segment.publication
         )
+        if self.remarks is not None:
+            delivery.remark = self.remarks.by_sequence.get(first, b"")
+        out.append(delivery)
 
     def _deliver_unexpired(
         self,
@@ -205,6 +209,8 @@ class Ledger(LedgerState):
                 end = new_first
             if first < self.suspect_end < end:
                 end = self.suspect_end
+        if self.remarks is not None:
+            end = self.remarks.alike_until(first, end)
         if not self.failures:
             return segment, first, end
         count = self.failures.get(first, 0)  # a delivery says how often it was tried, so it has one count
@@ -332,6 +338,18 @@ class Ledger(LedgerState):
             else:
                 self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count
+
+    def remark(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], remark: bytes) -> None:
+        """Put a remark on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
+        flow = self.flows.get(flow_id)
+        if flow is None or flow.epoch != epoch:
+            return
+        remarks = self.remarks
+        if remarks is None:
+            remarks = self.remarks = Remarks()
+        for first, end in ranges:
+            for start, stop in flow.in_flight.within(first, end):
+                remarks.add(start, stop, remark)
 
     def renew(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], wall_ms: int) -> int:
         """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.

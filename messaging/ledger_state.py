@@ -15,6 +15,7 @@ from messaging.keys import key_hash_in
 from messaging.marks import PRIORITY_MAX
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
+from messaging.remarks import Remarks
 from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
 from messaging.settlement import DEAD_REASONS, DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_PURGED
 from messaging.timetable import Timetable
@@ -51,6 +52,7 @@ class LedgerState:
         self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
+        self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
         self.waiting_count = 0  # unsettled, in flight or not
         self.waiting_bytes = 0
@@ -269,6 +271,8 @@ class LedgerState:
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)
+        if self.remarks is not None:
+            self.remarks.forget(first, end)
         if self.undelivered.total > 0:
             self.undelivered.discard(first, end)
         if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
@@ -355,3 +359,6 @@ class LedgerState:
         assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
         for sequence in self.failures:
             assert sequence in held, "only what was delivered can have failed"
+        if self.remarks is not None:
+            for sequence in self.remarks.by_sequence:
+                assert sequence in held, "what is settled has no remarks"

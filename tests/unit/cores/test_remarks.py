@@ -1,0 +1,78 @@
+"""What consumers put on messages they give back, and whether a partition has more for one of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.remarks import REMARK_BYTES_MAX, Remarks
+from messaging.settlement import ACCEPTED, RELEASED
+from messaging.supply import has_more_for
+from unit.cores.messages import flow_of, numbered
+
+SEQUENCES = st.integers(1, 12)
+STEPS = st.lists(st.tuples(SEQUENCES, st.integers(1, 4), st.sampled_from([b"", b"a", b"b" * 2000])), max_size=30)
+
+
+@given(steps=STEPS)
+def test_remarks_agree_with_a_dictionary(steps: list[tuple[int, int, bytes]]) -> None:
+    """Law: what was added is there in order, until it is forgotten; a run ends before or behind a message with some."""
+    remarks = Remarks()
+    model: dict[int, bytes] = {}
+    lost_count = 0
+    for first, count, remark in steps:
+        if remark:
+            remarks.add(first, first + count, remark)
+        else:
+            remarks.forget(first, first + count)
+        for sequence in range(first, first + count):
+            longer = model.get(sequence, b"") + remark
+            if not remark:
+                model.pop(sequence, None)
+            elif len(longer) > REMARK_BYTES_MAX:
+                lost_count += 1
+            else:
+                model[sequence] = longer
+        assert remarks.by_sequence == model
+        assert remarks.lost_count == lost_count
+        stop = remarks.alike_until(first, 20)
+        assert stop == first + 1 if first in model else not model.keys() & range(first, stop)
+        assert stop == 20 or first in model or stop in model
+
+
+def test_a_message_with_a_remark_is_delivered_alone_and_settled_without_a_trace() -> None:
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    ledger.append(numbered(5), None)
+    ledger.attach(flow_of(1), 1)
+    ledger.deliver(0)
+    ledger.remark(1, 2, [(3, 4)], b"of another epoch")
+    ledger.remark(1, 1, [(3, 4)], b"noted")
+    ledger.settle(1, 1, 6, RELEASED)
+    ledger.check()
+    found = [(each.first_sequence, each.stop_row - each.start_row, each.remark) for each in ledger.deliver(0)]
+    assert found == [(1, 2, b""), (3, 1, b"noted"), (4, 2, b"")]
+    ledger.settle(1, 1, 6, ACCEPTED)
+    ledger.check()
+    assert ledger.remarks is not None
+    assert ledger.remarks.by_sequence == {}
+
+
+def test_a_flow_waits_for_what_is_on_its_way_and_for_nothing_else() -> None:
+    """A page that is read and a socket that is full end; a maximum, a pause and missing credit may not."""
+    ledger = Ledger(durable=True, rules=DeliveryRules(unacked_count_max=3))
+    ledger.append(numbered(5), None)
+    assert not has_more_for(ledger, 1), "it is not attached"
+    window = flow_of(1).window
+    ledger.attach(flow_of(1, window=window), 1)
+    window.is_shut = True
+    assert has_more_for(ledger, 1)
+    window.is_shut = False
+    ledger.deliver(0)
+    assert not has_more_for(ledger, 1), "it holds the most it may"
+    ledger.pause(1)
+    assert not has_more_for(ledger, 1)
+    empty: CreditWindow[Address] = CreditWindow(0)
+    ledger.attach(flow_of(2, window=empty), 2)
+    assert not has_more_for(ledger, 2)
