@@ -9,6 +9,7 @@ from gateway.version import VERSION
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.connection_actor import AmqpConnectionActor
 from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.registry import Registry
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.transaction import TransactionAccounts
 
@@ -26,6 +27,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
 
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
+        self._registry = Registry()
         self.transactions = TransactionAccounts()
         self.services = self._make_services()
 
@@ -73,5 +75,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
             container_id=node.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,
+            registry=self._registry,
+            selectors=node.selectors,
             subscription_queue=subscription_queue,
         )

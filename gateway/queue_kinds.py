@@ -5,6 +5,7 @@ from typing import Final
 
 from messaging.queue_attributes import EXCLUSIVE, NON_EXCLUSIVE
 from messaging.queue_config import QueueConfig, QueueDefinition
+from protocols.amqp.subscriptions import SubscriptionQueue
 
 # What one client that does not read may hold of messages that are never written. Its publishers are slowed down at the
 # high mark; beyond the quota, once they no longer wait for it, messages are dropped for this client only.
@@ -25,9 +26,11 @@ def group_queue(name: str, durable: bool) -> QueueDefinition:
     return QueueDefinition(_config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE))
 
 
-def subscription_queue(name: str, topic: str, durable: bool) -> QueueDefinition:
+def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
     """Return the definition of the queue behind an AMQP subscription to a topic."""
-    return QueueDefinition(_config(name, EXCLUSIVE) if durable else _temporary(name, EXCLUSIVE), (topic,))
+    access_type = NON_EXCLUSIVE if wanted.is_shared else EXCLUSIVE
+    config = _config(wanted.name, access_type) if wanted.durable else _temporary(wanted.name, access_type)
+    return QueueDefinition(replace(config, expires_unbound_s=wanted.expires_s), (wanted.topic,))
 
 
 def _config(name: str, access_type: str) -> QueueConfig:

@@ -8,7 +8,7 @@ from typing import Any
 from actors.cell import ActorCell
 from actors.cursor_messages import AckCursor, BindCursor, CursorBound, CursorPosition, CursorStatus
 from actors.data_messages import WAKE, Confirmed, Deliveries, Refused, Settle
-from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
+from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from actors.loop_actor import LoopActor
 from actors.messages import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
 from actors.publishing import Publisher
@@ -132,6 +132,9 @@ class InsideClient:
     async def create(self, **attributes: object) -> None:
         definition = definition_from_dict({"name": self.queue, "subscriptions": [f"{self.queue}/>"], **attributes})
         await self.broker.node.queues.ask(CreateQueue(definition, NAMED, durable=True))
+
+    async def delete(self) -> None:
+        await self.broker.node.queues.ask(DeleteQueue(self.queue))
 
     async def exists(self) -> bool:
         return await self.broker.node.queues.ask(FindQueue(self.queue)) is not None

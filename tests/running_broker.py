@@ -72,10 +72,15 @@ class RunningBroker(Clients):
     def websocket_port(self) -> int:
         return self.node.mqtt.listeners["mqtt_websocket"].port
 
+    @property
+    def amqp_port(self) -> int:
+        return self.node.amqp.listeners["amqp"].port
+
     def forward(self, seconds: float) -> None:
         """Put the broker's clock forward, and have it see to keep alive and connect timeouts."""
         self.clock.forward(seconds)
         self.node.mqtt.look_at_the_clock()
+        self.node.amqp.look_at_the_clock()
 
     async def has_no_more_than(self, *, sessions: int, queues: int) -> None:
         """Wait until no more than these are left: a client's end is not seen by its peer at once."""

@@ -1,8 +1,9 @@
 """What an address means: from the forms that clients of several brokers write to a queue or a topic.
 
 A capability of the terminus says it outright. Else the form does: `queue://NAME` and `topic://TOPIC` of Solace and
-ActiveMQ, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of Artemis. Azure's clients
-write any of these as the path of a URL. A plain name is a queue: whoever means a topic says so.
+ActiveMQ, `dsub://TOPIC` of Solace, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of
+Artemis. Azure's clients write any of these as the path of a URL. A plain name is a queue: whoever means a topic says
+so.
 """
 
 from typing import Final, final
@@ -22,8 +23,10 @@ _PREFIXES: Final = (
     ("topic://", TOPIC),
     ("temp-queue://", QUEUE),
     ("temp-topic://", TOPIC),
+    ("dsub://", TOPIC),
 )
 _URLS: Final = ("amqp://", "amqps://")  # what is behind the host is the address
+DURABLE_FORM: Final = "dsub://"  # Solace: the durable subscription to a topic that is named by the link
 _RABBIT_QUEUE: Final = "/queues/"
 _RABBIT_TOPIC: Final = "/exchanges/amq.topic/"
 _RABBIT_EXCHANGE: Final = "/exchanges/"
@@ -68,6 +71,11 @@ def resolve(address: str, capabilities: list[str]) -> Node:
     if not name:
         raise AddressRefused(INVALID_FIELD, f"the address {address!r} names nothing")
     return Node(kind or asked or QUEUE, name)
+
+
+def is_durable_form(address: str) -> bool:
+    """Return whether an address is of a durable subscription, whatever else its source says."""
+    return address[: len(DURABLE_FORM)].lower() == DURABLE_FORM
 
 
 def check_topic(name: str) -> None:

@@ -8,13 +8,17 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from actors.drain_messages import FlowDrained
 from actors.messages import FlowGone, FlowState
 from actors.publishing import Publisher
 from protocols.amqp import conditions
-from protocols.amqp.attaching import attach_consumer, attach_publisher, destination_of_message, end_consumer
-from protocols.amqp.consuming import ConsumingSide
+from protocols.amqp.attaching import attach_publisher, destination_of_message
+from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
+from protocols.amqp.browsing import BrowsingSide
+from protocols.amqp.consuming import ConsumingSide, DurableSettlement
 from protocols.amqp.engine import AmqpEngine
 from protocols.amqp.events import (
     AmqpEvent,
@@ -37,8 +41,10 @@ from protocols.amqp.publishing import PublishingSide
 from protocols.amqp.sasl import AmqpSasl
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.session import Session
+from protocols.amqp.subscriptions import end_look_up
+from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.amqp.transacting import TransactingSide
-from protocols.amqp.values import AmqpMap, Symbol
+from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 from protocols.authentication import Principal
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
@@ -46,7 +52,9 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.amqp")
 
-CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY"]
+SOLE_CONNECTION: Final = "sole-connection-for-container"
+CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
+ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"  # a close follows this open
 
 
 class AmqpConnection:
@@ -59,19 +67,22 @@ class AmqpConnection:
         self.peer: PeerInfo | None = None
         self.client = ""  # the container id, from open on
         self.user = ""  # empty: anonymous
+        self.number = cell.runtime.next_urn()
         self._valid_until_ms = 0  # wall clock; 0: for ever
         self.sasl: AmqpSasl | None = None  # None until the transport is there
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
         self.gate = ReadingGate(cell.inbox)
-        self.consuming = ConsumingSide(self.engine.sessions)
+        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
+        self.browsing = BrowsingSide(self.engine.sessions)
         self.publishing = self._publishing_side()
         self.transacting = TransactingSide(self)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._flush_asked = False
-        self._is_released = False
+        self.is_released = False
+        self._is_counted = False  # among the connections of its container
 
     def _publishing_side(self) -> PublishingSide:
         services = self.services
@@ -102,7 +113,8 @@ class AmqpConnection:
             mechanisms=mechanisms,
             allows_bare=ANONYMOUS_NAME in mechanisms,
         )
-        self.consuming = ConsumingSide(self.engine.sessions)
+        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
+        self.browsing = BrowsingSide(self.engine.sessions)
         self.publishing = self._publishing_side()
 
     def received(self, data: bytes) -> None:
@@ -115,6 +127,7 @@ class AmqpConnection:
         if self.gate.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
+        self.services.registry.temporary_nodes.look_after(self)
         self.transacting.tick(now_ms)
         if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
             self._valid_until_ms = 0
@@ -130,10 +143,14 @@ class AmqpConnection:
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.consuming.hold_back(True)
+        self.browsing.hold_back(True, self._clock.wall_ms())
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.consuming.hold_back(False)
+        self._counters.messages_sent += self.browsing.hold_back(False, self._clock.wall_ms())
+        if self.engine.has_output:
+            self.ask_flush()
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""
@@ -161,7 +178,7 @@ class AmqpConnection:
             elif isinstance(event, DispositionReceived):
                 self._disposition(event)
             elif isinstance(event, CreditReceived):
-                self._credit(event.link)
+                self.credit(event.link)
             else:
                 self._handle_rare(event)
         if self.engine.has_output:
@@ -213,35 +230,59 @@ class AmqpConnection:
         else:
             self.consuming.disposition(event.session, event.disposition)
 
-    def _credit(self, link: OutgoingLink) -> None:
+    def credit(self, link: OutgoingLink) -> None:
+        """See to what the client grants. Where its attach is not answered yet, that is done then."""
         consuming = self.consuming.by_link.get(link)
-        if consuming is not None:  # else its attach is not answered yet; the credit is looked at then
+        if consuming is not None:
             self.consuming.credit(consuming)
+            return
+        browsing = self.browsing.by_link.get(link)
+        if browsing is not None:
+            self._counters.messages_sent += self.browsing.credit(browsing, self._clock.wall_ms())
 
     def _open(self, peer: Open) -> None:
         self.client = peer.container_id
+        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
         self.publishing = self._publishing_side()
-        properties = AmqpMap([(Symbol("product"), "sluicegate"), (Symbol("version"), self.services.version)])
-        self.engine.open(Open(self.services.container_id, offered=CAPABILITIES, properties=properties))
+        containers = self.services.registry.containers
+        is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(self.client)
+        containers.opened(self.client)
+        self._is_counted = True
+        about: list[tuple[AmqpValue, AmqpValue]] = [
+            (Symbol("product"), "sluicegate"),
+            (Symbol("version"), self.services.version),
+        ]
+        if is_taken:
+            about.append((Symbol(ESTABLISHMENT_FAILED), True))
+        self.engine.open(Open(self.services.container_id, offered=CAPABILITIES, properties=AmqpMap(about)))
+        if is_taken:
+            field = AmqpMap([(Symbol("invalid-field"), Symbol("container-id"))])
+            self.end(AmqpError(conditions.INVALID_FIELD, f"container {self.client!r} is connected already", field))
 
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
+        """Let go of a link, and of what there is for it alone."""
         if isinstance(link, IncomingLink):
             self.publishing.detached(link)
             self.transacting.detached(link)
-            return
-        consuming = self.consuming.by_link.get(link)
-        if consuming is not None:
-            end_consumer(self, consuming, closed=closed)
+        else:
+            consuming = self.consuming.by_link.get(link)
+            if consuming is not None:
+                end_consumer(self, consuming, closed=closed)
+            browsing = self.browsing.by_link.get(link)
+            if browsing is not None:
+                end_browser(self, browsing)
+            end_look_up(self, link, closed=closed)
+        registry = self.services.registry
+        registry.containers.detached(link)
+        registry.temporary_nodes.detached(link, closed=closed)
 
     def _session_ended(self, session: Session) -> None:
-        self.transacting.session_ended(session)
-        for link in list(self.publishing.links):
-            if self.publishing.links[link].session is session:
-                self.publishing.detached(link)
-        for consuming in list(self.consuming.by_link.values()):
-            if consuming.session is session:
-                end_consumer(self, consuming, closed=False)
+        self._release_links(session)
         self.consuming.forget_session(session)
+
+    def _release_links(self, session: Session) -> None:
+        for link in session.links():
+            self._detached(link, closed=False)
 
     def _violated(self, event: PeerViolated) -> None:
         self._counters.count(self._counters.violated, event.condition or "handshake")
@@ -293,9 +334,7 @@ class AmqpConnection:
     def receive(self, message: Any) -> Any:
         """Handle deliveries, confirmations, or a word of another actor."""
         if isinstance(message, Deliveries):
-            before = self.consuming.sent_count
-            self.consuming.deliver(message, self._clock.wall_ms())
-            self._counters.messages_sent += self.consuming.sent_count - before
+            self._deliver(message)
         elif isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self.gate.answered(self.publishing.unanswered_count)
@@ -306,9 +345,25 @@ class AmqpConnection:
             self.gate.resume()
         elif isinstance(message, FlowGone):
             self._flow_gone(message)
+        elif isinstance(message, FlowDrained):
+            self.consuming.drained(message)
+            self.browsing.drained(message)
+        elif isinstance(message, DurableSettlement):
+            self.consuming.stored(message)
+        elif isinstance(message, Browsed):
+            self._counters.messages_sent += self.browsing.shown(message, self._clock.wall_ms())
         else:
             assert isinstance(message, FlowState)
+            self.consuming.assigned(message)
         return None
+
+    def _deliver(self, message: Deliveries) -> None:
+        consuming, counters = self.consuming, self._counters
+        sent, passed_over = consuming.sent_count, consuming.passed_over_count
+        consuming.deliver(message, self._clock.wall_ms())
+        counters.messages_sent += consuming.sent_count - sent
+        if consuming.passed_over_count > passed_over:
+            counters.count(counters.dropped, "no_local", consuming.passed_over_count - passed_over)
 
     def drained(self) -> None:
         """Have everything of this turn written at its end."""
@@ -316,15 +371,38 @@ class AmqpConnection:
             self.ask_flush()
 
     def _flow_gone(self, message: FlowGone) -> None:
+        condition = conditions.DETACH_FORCED if message.may_return else conditions.RESOURCE_DELETED
+        error = AmqpError(condition, message.reason)
         consuming = self.consuming.by_flow.get(message.flow_id)
         if consuming is not None:
-            self.consuming.remove(consuming)
-            condition = conditions.DETACH_FORCED if message.may_return else conditions.RESOURCE_DELETED
-            self.detach(consuming.session, consuming.link, AmqpError(condition, message.reason))
+            self.end_link(consuming.session, consuming.link, error)
+        browsing = self.browsing.by_flow.get(message.flow_id)
+        if browsing is not None:
+            self.end_link(browsing.session, browsing.link, error)
 
-    def detach(self, session: Session, link: OutgoingLink, error: AmqpError) -> None:
-        """End a link by our own will."""
-        self.engine.sessions.detach(session, link, closed=True, error=error)
+    # --- links ---
+
+    def attach(
+        self,
+        session: Session,
+        link: IncomingLink | OutgoingLink,
+        *,
+        source: Source | None,
+        target: Target | Coordinator | None,
+        can_be_stolen: bool = True,
+    ) -> None:
+        """Answer an attach that still waits with what is in force; what was attached as the same link before ends."""
+        if can_be_stolen:
+            self.services.registry.containers.attach(self, session, link)
+        offered = [each for each in link.attach.desired if each in CAPABILITIES]
+        self.engine.sessions.attach(session, link, source=source, target=target, offered=offered)
+
+    def end_link(
+        self, session: Session, link: IncomingLink | OutgoingLink, error: AmqpError, *, closed: bool = True
+    ) -> None:
+        """End a link by our own will. What it has of its own is kept as if the client had only detached it."""
+        self._detached(link, closed=False)
+        self.engine.sessions.detach(session, link, closed=closed, error=error)
         if self.engine.has_output:
             self.ask_flush()
 
@@ -349,12 +427,14 @@ class AmqpConnection:
 
     def _release(self) -> None:
         """Let go of every link: what was delivered and not settled is delivered to somebody again."""
-        if not self._is_released:
-            self._is_released = True
-            self.transacting.connection_ended()
-            for consuming in list(self.consuming.by_link.values()):
-                end_consumer(self, consuming, closed=False)
-            self.publishing.links.clear()
+        if not self.is_released:
+            self.is_released = True
+            for session in self.engine.sessions.by_channel.values():
+                self._release_links(session)
+            registry = self.services.registry
+            registry.temporary_nodes.end_of(self)
+            if self._is_counted:
+                registry.containers.closed(self.client)
 
     def fail(self) -> None:
         """Our own mistake: the client gets its messages again over another connection."""

@@ -1,30 +1,38 @@
 """The way out to one client: deliveries of its flows as transfers, and what the client says of them.
 
 A receiving link is a flow of a queue. Its credit is the flow's window: what the peer grants may be delivered. A
-settlement makes no room, for in AMQP only the receiver raises credit; so the window's limit falls with what it holds.
+settlement makes no room, for in AMQP only the receiver raises credit; so the window's limit is what the peer holds and
+what it may still get. What is on its way from a partition to here is in neither: it uses up credit already.
 """
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.cell import ActorCell
-from actors.data_messages import WAKE, Deliveries, Settle
+from actors.data_messages import WAKE, Deliveries, Refused, Remark, Settle, SettleDurably
+from actors.directory_messages import QueueHandle
+from actors.drain_messages import DrainFlow, FlowDrained
+from actors.messages import FlowState
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
+from messaging.queue_attributes import EXCLUSIVE
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from protocols.amqp import outcomes
+from protocols.amqp.annotations import noted, with_notes
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.link import ATTACHED, OutgoingLink
 from protocols.amqp.message_out import write_message
-from protocols.amqp.outcomes import DeliveryState
+from protocols.amqp.outcomes import RELEASED_STATE, DeliveryState
 from protocols.amqp.session import Session
 from protocols.amqp.unsettled import DeliverySource, Unsettled, UnsettledRun
+from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
 
-NO_OUTCOME: Final = -1
+# Properties of the flows that we send to receivers.
+ACTIVE: Final = "x-active"
+PARTITIONS: Final = "x-partitions"
 
 
 @final
@@ -36,19 +44,35 @@ class ConsumingLink:
         session: Session,
         link: OutgoingLink,
         flow_id: int,
-        queue: ActorCell,
-        queue_name: str,
+        queue: QueueHandle,
         window: CreditWindow[Address],
     ) -> None:
         self.session = session
         self.link = link
         self.flow_id = flow_id
-        self.queue = queue  # the queue's actor
-        self.queue_name = queue_name
+        self.queue = queue.cell  # the queue's actor
+        self.queue_name = queue.name
         self.window = window
-        self.deletes_queue = False  # the queue is the link's own, and goes when the link is closed
-        self.keeps_queue_on_detach = False  # a durable subscription: a detach that does not close only suspends it
+        self.held_count = 0  # messages that the peer has and has not settled
+        self.drain_number = 0  # of the last time that the peer wanted its credit back
+        self.is_subscription = False  # the queue is that of a subscription to a topic, and goes with its last link
+        self.keeps_queue_on_detach = False  # but a detach that does not close the link only suspends it
+        config = queue.definition.config
+        self.tells_partitions = config.partitioned()
+        self.tells_activity = self.tells_partitions or config.access_type == EXCLUSIVE
+        self.is_no_local = False  # what its own container has published is not for it
+        self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
         self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
+        self._gate = queue.target.gate
+        link.depth = self.waiting_count
+
+    def set_limit(self) -> None:
+        """Let the flow have what the peer's credit allows."""
+        self.window.limit = self.held_count + self.link.credit
+
+    def waiting_count(self) -> int:
+        """Return how many messages wait in the queue, or are with other consumers: what is shown as available."""
+        return max(0, self._gate.usage_count - self.held_count)
 
     def __repr__(self) -> str:
         return f"ConsumingLink({self.link!r} of {self.queue_name!r})"
@@ -58,10 +82,13 @@ class ConsumingLink:
 class ConsumingSide:
     """What one client receives, over all its links."""
 
-    def __init__(self, sessions: "Sessions") -> None:
+    def __init__(self, sessions: "Sessions", address: Address, client: str) -> None:
         self.by_link: dict[OutgoingLink, ConsumingLink] = {}
         self.by_flow: dict[int, ConsumingLink] = {}
         self.sent_count = 0
+        self.passed_over_count = 0  # messages that were delivered to links they are not for
+        self._address = address  # of the connection
+        self._client = client
         self._sessions = sessions
         self._unsettled: dict[Session, Unsettled] = {}
         self._is_shut = False  # the socket takes no more
@@ -89,10 +116,24 @@ class ConsumingSide:
     # --- credit ---
 
     def credit(self, consuming: ConsumingLink) -> None:
-        """Take over the credit that the peer grants."""
-        window = consuming.window
-        window.limit = window.used + consuming.link.credit
-        self._wake(window)
+        """Take over the credit that the peer grants, and have the flow drained if it wants what is left of it back."""
+        consuming.set_limit()
+        self._wake(consuming.window)
+        if consuming.link.drain:
+            consuming.drain_number += 1
+            consuming.queue.inbox.post(DrainFlow(consuming.flow_id, consuming.drain_number))
+
+    def drained(self, message: FlowDrained) -> None:
+        """Give credit back: the flow has what there was for it. Not if the peer has said something else since."""
+        consuming = self.by_flow.get(message.flow_id)
+        if consuming is None or not consuming.link.drain or message.number != consuming.drain_number:
+            return
+        if consuming.has_passed_over:  # it could have had others instead
+            consuming.has_passed_over = False
+            self.credit(consuming)
+            return
+        self._sessions.drained(consuming.session, consuming.link)
+        consuming.set_limit()
 
     def hold_back(self, is_full: bool) -> None:
         """Take no deliveries while the socket is full."""
@@ -106,6 +147,16 @@ class ConsumingSide:
         for waiter in window.next_waiters():
             waiter.post(WAKE)
 
+    def assigned(self, message: FlowState) -> None:
+        """Tell the peer whether its flow gets messages, and of which partitions, where that is not always so."""
+        consuming = self.by_flow.get(message.flow_id)
+        if consuming is None or not consuming.tells_activity or consuming.is_subscription:
+            return
+        about: list[tuple[AmqpValue, AmqpValue]] = [(Symbol(ACTIVE), message.active)]
+        if consuming.tells_partitions:
+            about.append((Symbol(PARTITIONS), [uint(each) for each in message.partitions]))
+        self._sessions.tell(consuming.session, consuming.link, AmqpMap(about))
+
     # --- deliveries ---
 
     def deliver(self, message: Deliveries, wall_ms: int) -> None:
@@ -115,7 +166,10 @@ class ConsumingSide:
             return  # unbound meanwhile: the partition has them back
         for delivery in message.deliveries:
             source = self._source(consuming, message, delivery.epoch)
-            self._send(consuming, source, delivery, wall_ms)
+            if consuming.is_no_local and delivery.batch.publisher == self._client:
+                self._pass_over(consuming, source, delivery)
+            else:
+                self._send(consuming, source, delivery, wall_ms)
 
     def _source(self, consuming: ConsumingLink, message: Deliveries, epoch: int) -> DeliverySource:
         key = (message.partition_number, epoch)
@@ -137,12 +191,10 @@ class ConsumingSide:
         unsettled = self._unsettled.get(session)
         if unsettled is None:
             unsettled = self._unsettled[session] = Unsettled()
-        sequence = delivery.first_sequence
+        first = sequence = delivery.first_sequence
+        end = first + delivery.stop_row - delivery.start_row
         for row in range(delivery.start_row, delivery.stop_row):
             if link.credit <= 0:  # the peer has taken credit back meanwhile
-                end = delivery.first_sequence + delivery.stop_row - delivery.start_row
-                source.partition.post(Settle(source.flow_id, source.epoch, [(sequence, end)], RELEASED))
-                self._give_back(consuming, end - sequence)
                 break
             data = write_message(
                 payloads[row],
@@ -152,27 +204,43 @@ class ConsumingSide:
                 delivery_count=tried_count,
                 wall_ms=wall_ms,
             )
+            if delivery.remark:
+                data = with_notes(data, delivery.remark)
             delivery_id = self._sessions.send(session, link, data, 0)
             if not link.is_settled_by_us:
                 unsettled.add(delivery_id, sequence, source)
             sequence += 1
-        self.sent_count += sequence - delivery.first_sequence
-        if link.is_settled_by_us and sequence > delivery.first_sequence:
-            ranges = [(delivery.first_sequence, sequence)]
-            source.partition.post(Settle(source.flow_id, source.epoch, ranges, ACCEPTED))
-            self._give_back(consuming, sequence - delivery.first_sequence)
+        self.sent_count += sequence - first
+        if not link.is_settled_by_us:
+            consuming.held_count += sequence - first
+        elif sequence > first:
+            source.partition.post(Settle(source.flow_id, source.epoch, [(first, sequence)], ACCEPTED))
+            self._give_back(consuming, sequence - first)
+        if sequence < end:
+            source.partition.post(Settle(source.flow_id, source.epoch, [(sequence, end)], RELEASED))
+            self._give_back(consuming, end - sequence)
+
+    def _pass_over(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
+        """Settle what is not for the link; its credit goes on."""
+        count = delivery.stop_row - delivery.start_row
+        ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
+        source.partition.post(Settle(source.flow_id, source.epoch, ranges, ACCEPTED))
+        consuming.has_passed_over = True
+        self.passed_over_count += count
+        self._give_back(consuming, count)
 
     def _give_back(self, consuming: ConsumingLink, count: int) -> None:
-        """Note that the client holds less; how much it may get does not change with that."""
+        """Note that the flow holds less; how much it may get does not change with that."""
         window = consuming.window
         window.give(count)
-        window.limit -= count
+        consuming.set_limit()
         self._wake(window)  # consumers of other clients that wait for the node's maximum
 
     def give_back(self, link: OutgoingLink, count: int) -> None:
         """Note that the client holds less of what a link brought; a link that is gone held nothing any more."""
         consuming = self.by_link.get(link)
         if consuming is not None and count > 0:
+            consuming.held_count -= count
             self._give_back(consuming, count)
 
     # --- what the client says ---
@@ -183,9 +251,17 @@ class ConsumingSide:
         state = disposition.state
         if unsettled is None or (not disposition.settled and (state is None or state.code == outcomes.RECEIVED)):
             return  # progress is no outcome
-        for run in unsettled.take(disposition.first, disposition.last):
-            self.settle(run, outcome_of(run.source.link, state))
-        if not disposition.settled:
+        runs = unsettled.take(disposition.first, disposition.last)
+        is_second = not disposition.settled and any(run.source.link.is_second for run in runs)
+        for run in runs:
+            self._note(run, state)
+            if is_second and run.source.link.is_second:
+                self._settle_durably(session, run, state)
+            else:
+                self.settle(run, outcome_of(run.source.link, state))
+                if is_second:
+                    self.stored(DurableSettlement(self._address, session, run, state))
+        if not disposition.settled and not is_second:
             self._sessions.settle(session, disposition.first, disposition.last, state, is_receiver=False)
 
     def take(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
@@ -204,6 +280,45 @@ class ConsumingSide:
         self.give_back(source.link, run.count)
         ranges = [(run.first_sequence, run.first_sequence + run.count)]
         source.partition.post(Settle(source.flow_id, source.epoch, ranges, outcome))
+
+    def _note(self, run: UnsettledRun, state: DeliveryState | None) -> None:
+        """Have a queue keep the annotations that come with an outcome."""
+        notes = b"" if state is None or state.annotations is None else noted(state.annotations)
+        if notes:
+            source = run.source
+            ranges = [(run.first_sequence, run.first_sequence + run.count)]
+            source.partition.post(Remark(source.flow_id, source.epoch, ranges, notes))
+
+    def _settle_durably(self, session: Session, run: UnsettledRun, state: DeliveryState | None) -> None:
+        """Tell a queue the outcome of deliveries, and have it say when the store knows."""
+        source = run.source
+        self.give_back(source.link, run.count)
+        ranges = [(run.first_sequence, run.first_sequence + run.count)]
+        settle = Settle(source.flow_id, source.epoch, ranges, outcome_of(source.link, state))
+        source.partition.post(SettleDurably(settle, DurableSettlement(self._address, session, run, state)))
+
+    def stored(self, settlement: "DurableSettlement") -> None:
+        """Settle what the client spoke of and left to us to settle first: the store knows."""
+        self._sessions.settle(
+            settlement.session, settlement.first, settlement.last, settlement.state, is_receiver=False
+        )
+
+
+@final
+class DurableSettlement(Address):
+    """A run of deliveries that the client settles after us (2.8.3): it waits for the store, and then comes back."""
+
+    def __init__(self, connection: Address, session: Session, run: UnsettledRun, state: DeliveryState | None) -> None:
+        self._connection = connection
+        self.session = session
+        self.first, self.last = run.wire_ids()
+        self.state = state
+
+    def post(self, message: object) -> None:
+        """Take the partition's refusal, or the word that the store has it."""
+        if isinstance(message, Refused):
+            self.state = RELEASED_STATE  # it is delivered to somebody again
+        self._connection.post(self)
 
 
 def outcome_of(link: OutgoingLink, state: DeliveryState | None) -> int:

@@ -3,9 +3,10 @@
 They hold counters and what is half done; which messages travel, and where to, is the connection's matter.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
-from protocols.amqp.performatives import Attach
+from protocols.amqp.performatives import RECEIVER_SECOND, SENDER_SETTLED, Attach
 from protocols.amqp.transfers import handle_bytes
 
 # How far a link is. The peer's attach makes it; ours answers; either side's detach ends it.
@@ -63,9 +64,11 @@ class OutgoingLink:
         self.delivery_count = 0
         self.credit = 0  # deliveries we may still send
         self.drain = False  # use the credit up at once, or give it back
-        self.available = 0  # what we say waits here
+        self.is_drained = False  # the credit that is left goes back behind the deliveries that wait for the window
+        self.depth: Callable[[], int] | None = None  # how many messages wait here; None: nobody knows
         self.next_tag = 0
-        self.is_settled_by_us = False  # deliveries go out settled
+        self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
+        self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
 
     def take_tag(self) -> bytes:
         """Return a delivery tag that no other delivery of this link has."""

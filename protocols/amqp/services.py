@@ -9,7 +9,10 @@ from messaging.address import Address
 from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
+from messaging.selectors import Selectors
 from protocols.amqp.limits import AmqpLimits
+from protocols.amqp.registry import Registry
+from protocols.amqp.subscriptions import SubscriptionQueue
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
@@ -32,4 +35,6 @@ class AmqpServices:
     container_id: str  # ours
     version: str
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
-    subscription_queue: Callable[[str, str, bool], QueueDefinition]  # name, topic, durability -> its declaration
+    registry: Registry
+    selectors: Selectors
+    subscription_queue: Callable[[SubscriptionQueue], QueueDefinition]  # how it is declared

@@ -14,6 +14,9 @@ from protocols.amqp.errors import SESSION, PeerViolation
 from protocols.amqp.limits import OUTGOING_WINDOW
 from protocols.amqp.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
 from protocols.amqp.performatives import ABSENT, Begin, Flow
+from protocols.amqp.values import AmqpMap
+
+AVAILABLE_MAX: Final = 0xFFFF_FFFF  # what the field holds
 
 MAPPED: Final = 0
 ENDING: Final = 1  # we sent end; whatever comes before the peer's is dropped
@@ -92,7 +95,7 @@ class Session:
         self.next_delivery_id = (delivery_id + 1) & SERIAL_MASK
         return delivery_id
 
-    def flow(self, link: IncomingLink | OutgoingLink | None = None) -> bytes:
+    def flow(self, link: IncomingLink | OutgoingLink | None = None, properties: AmqpMap | None = None) -> bytes:
         """Return a flow that says how things stand; the incoming window opens to its full width with it."""
         self.incoming_window = self.incoming_window_max
         flow = Flow(
@@ -106,9 +109,14 @@ class Session:
             flow.delivery_count = link.delivery_count
             flow.link_credit = link.credit
             if isinstance(link, OutgoingLink):
-                flow.available = link.available
+                flow.available = 0 if link.depth is None else min(link.depth(), AVAILABLE_MAX)
                 flow.drain = link.drain
+            flow.properties = properties
         return flow.encode()
+
+    def links(self) -> list[IncomingLink | OutgoingLink]:
+        """Return all links there are."""
+        return [*self.incoming.values(), *self.outgoing.values()]
 
     def drop_link(self, link: IncomingLink | OutgoingLink) -> None:
         """Forget a link: its handle is free."""
@@ -121,6 +129,10 @@ class Session:
         """Drop what of a link waits for the peer's window."""
         if self.pending:
             self.pending = deque([each for each in self.pending if each.link is not link])
+
+    def has_pending(self, link: OutgoingLink) -> bool:
+        """Return whether deliveries of a link wait for the peer's window."""
+        return any(each.link is link for each in self.pending)
 
     def __repr__(self) -> str:
         return f"Session({self.channel}, {len(self.incoming)} links in, {len(self.outgoing)} out)"

@@ -59,7 +59,7 @@ from protocols.amqp.sending import abort_begun, send_delivery, send_pending
 from protocols.amqp.session import ENDING, MAPPED, Session
 from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.amqp.transfers import read_transfer
-from protocols.amqp.values import AmqpValue
+from protocols.amqp.values import AmqpMap, AmqpValue
 
 
 @final
@@ -200,6 +200,7 @@ class Sessions:
         session.apply_flow(flow)
         if session.pending:
             send_pending(session, self._out, self.frame_bytes_max)
+            self._drain_on(session, events)
         if flow.handle == ABSENT:
             if flow.echo:
                 self._out.append(frame(session.channel, session.flow()))
@@ -220,12 +221,20 @@ class Sessions:
         if flow.echo and link.state == ATTACHED and not (isinstance(link, OutgoingLink) and link.drain):
             self._out.append(frame(session.channel, session.flow(link)))
 
+    def _drain_on(self, session: Session, events: list[AmqpEvent]) -> None:
+        """Give back the credit of links whose last delivery has gone out with the peer's new window."""
+        for link in session.outgoing.values():
+            if link.is_drained and not session.has_pending(link):
+                self.drained(session, link)
+                events.append(CreditReceived(session, link))
+
     def _take_credit(self, link: OutgoingLink, flow: Flow) -> None:
         """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""
         if flow.link_credit != ABSENT:
             seen = 0 if flow.delivery_count == ABSENT else flow.delivery_count
             link.credit = max(0, flow.link_credit - serial_difference(link.delivery_count, seen))
         link.drain = flow.drain
+        link.is_drained = False
 
     def _take_delivery_count(self, link: IncomingLink, flow: Flow) -> None:
         """Follow a sender that used its credit up without sending."""
@@ -284,8 +293,6 @@ class Sessions:
             return
         if isinstance(link, IncomingLink):
             link.message_bytes_max = self._limits.message_bytes_max
-        else:
-            link.is_settled_by_us = link.attach.sender_settle_mode == SENDER_SETTLED
         self._write_attach(session, link, source, target, offered)
 
     def _write_attach(
@@ -298,8 +305,10 @@ class Sessions:
     ) -> None:
         we_receive = isinstance(link, IncomingLink)
         mode = link.attach.sender_settle_mode
-        if not we_receive:
-            mode = SENDER_SETTLED if mode == SENDER_SETTLED else SENDER_UNSETTLED
+        receiver_mode = RECEIVER_FIRST
+        if isinstance(link, OutgoingLink):
+            mode = SENDER_SETTLED if link.is_settled_by_us else SENDER_UNSETTLED
+            receiver_mode = link.attach.receiver_settle_mode
         answer = Attach(
             link.name,
             handle=link.handle,
@@ -307,7 +316,7 @@ class Sessions:
             source=source,
             target=target,
             sender_settle_mode=mode,
-            receiver_settle_mode=RECEIVER_FIRST,
+            receiver_settle_mode=receiver_mode,
             initial_delivery_count=ABSENT if we_receive else 0,
             max_message_size=self._limits.message_bytes_max if we_receive else 0,
             offered=offered,
@@ -353,13 +362,25 @@ class Sessions:
         self._out.append(frame(session.channel, session.flow(link)))
 
     def drained(self, session: Session, link: OutgoingLink) -> None:
-        """Give back the credit that is left: nothing more waits here (2.6.7). Answered even when none is left."""
+        """Give back the credit that is left: nothing more waits here (2.6.7). Answered even when none is left.
+
+        Behind deliveries that wait for the peer's window it is done once they are sent, and a CreditReceived says so.
+        """
         if link.state != ATTACHED or session.state != MAPPED:
+            return
+        if session.has_pending(link):
+            link.is_drained = True
             return
         link.delivery_count = (link.delivery_count + link.credit) & SERIAL_MASK
         link.credit = 0
         self._out.append(frame(session.channel, session.flow(link)))
         link.drain = False
+        link.is_drained = False
+
+    def tell(self, session: Session, link: OutgoingLink, properties: AmqpMap) -> None:
+        """Say something of a link, with a flow that says how it stands (2.7.4)."""
+        if link.state == ATTACHED and session.state == MAPPED:
+            self._out.append(frame(session.channel, session.flow(link, properties)))
 
     # --- messages ---
 

@@ -16,6 +16,7 @@ DURABLE_CONFIGURATION: Final = 1
 DURABLE_UNSETTLED_STATE: Final = 2
 
 SESSION_END: Final = "session-end"
+LINK_DETACH: Final = "link-detach"
 NEVER: Final = "never"
 
 MOVE: Final = "move"

@@ -122,9 +122,7 @@ class TransactingSide:
         """End a coordinator by our own will, and roll back what was declared on it."""
         self.coordinators.pop(coordinator.link, None)
         self._roll_back_all(coordinator, why)
-        sessions = self._connection.engine.sessions
-        sessions.detach(coordinator.session, coordinator.link, closed=True, error=error)
-        self._connection.ask_flush()
+        self._connection.end_link(coordinator.session, coordinator.link, error)
 
     def _roll_back_all(self, coordinator: Coordinator, why: str) -> None:
         for transaction in coordinator.declared.values():

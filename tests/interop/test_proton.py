@@ -1,13 +1,14 @@
 """Apache Qpid Proton for Python as publisher and consumer: AMQP 1.0 as somebody else reads it."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from proton import Message, SSLDomain, symbol, ulong
-from proton.reactor import AtMostOnce
-from proton.utils import BlockingConnection, LinkDetached, SendException
+from proton.reactor import AtMostOnce, Copy
+from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
 from certificates import Certificates
 from gateway_process import GatewayProcess, wait_until
@@ -201,3 +202,35 @@ def test_a_deleted_queue_ends_its_links(node: GatewayProcess, connection: Blocki
     assert node.command("queue", "delete", name, "--yes").returncode == 0
     with pytest.raises(LinkDetached, match="amqp:resource-deleted"):
         receiver.receive(timeout=ANSWER_S)
+
+
+def test_an_answer_comes_back_to_the_requesters_own_queue(
+    node: GatewayProcess, connection: BlockingConnection, queue: str
+) -> None:
+    """3.5.3: the pattern of proton's example `sync_client`: a receiver on a dynamic source, its address as reply-to."""
+
+    def answer_one() -> None:
+        served = connect(node)
+        request = served.create_receiver(queue, credit=1).receive(timeout=ANSWER_S)
+        answer = Message(
+            address=request.reply_to, body=str(request.body).upper(), correlation_id=request.correlation_id
+        )
+        served.create_sender(None).send(answer)
+        served.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        served = pool.submit(answer_one)
+        client = SyncRequestResponse(connection, queue)
+        assert client.call(Message(body="twas brillig")).body == "TWAS BRILLIG"
+        served.result(ANSWER_S)
+
+
+def test_a_browser_sees_what_a_consumer_then_gets(connection: BlockingConnection, queue: str) -> None:
+    """3.5.3: distribution-mode copy."""
+    sender = connection.create_sender(queue)
+    for number in range(3):
+        sender.send(Message(body=number))
+    for options in (Copy(), Copy(), None):
+        receiver = connection.create_receiver(queue, credit=10, name=f"l-{uuid4().hex}", options=options)
+        assert [receiver.receive(timeout=ANSWER_S).body for _ in range(3)] == [0, 1, 2]
+        receiver.close()  # type: ignore[no-untyped-call]  # proton's

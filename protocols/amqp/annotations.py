@@ -1,0 +1,47 @@
+"""Message annotations that a consumer gave with the outcome modified (3.4.5), and their way into the message.
+
+They are kept as encoded maps, one behind another, oldest first. Of a key the last value counts, and null takes it away.
+"""
+
+from typing import Final
+
+from protocols.amqp.decoding import decode
+from protocols.amqp.encoding import encode
+from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
+from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
+
+FREE_PREFIX: Final = "x-"  # keys with other beginnings are the standard's own (3.2.10)
+
+
+def noted(annotations: AmqpMap) -> bytes:
+    """Return the annotations that a consumer may give, as they are kept; nothing when there are none."""
+    pairs = [(key, value) for key, value in annotations.pairs if isinstance(key, Symbol) and _is_free(key)]
+    return encode(AmqpMap(pairs)) if pairs else b""
+
+
+def with_notes(message: bytes, notes: bytes) -> bytes:
+    """Return a message with what consumers have noted among its annotations. The bare message stays as it is."""
+    sections = find_sections(message)
+    merged: dict[Symbol, AmqpValue] = {}
+    if sections.annotations_at != NOWHERE:
+        _merge(merged, message, sections.annotations_at)
+    pos = 0
+    while pos < len(notes):
+        pos = _merge(merged, notes, pos)
+    kept = AmqpMap([(key, value) for key, value in merged.items() if value is not None])
+    section = bytes((0x00, 0x53, MESSAGE_ANNOTATIONS)) + encode(kept) if kept.pairs else b""
+    return message[: sections.travels_at] + section + message[sections.bare_at :]
+
+
+def _merge(merged: dict[Symbol, AmqpValue], data: bytes, pos: int) -> int:
+    """Merge the map at `pos`; return where it ends."""
+    annotations, end = decode(data, pos, len(data))
+    assert isinstance(annotations, AmqpMap), "what is kept was checked when it came"
+    for key, value in annotations.pairs:
+        if isinstance(key, Symbol):
+            merged[key] = value
+    return end
+
+
+def _is_free(key: Symbol) -> bool:
+    return key.text.startswith(FREE_PREFIX)

@@ -1,0 +1,226 @@
+"""What a client's attach to receive leads to: a flow of a queue, a look at one, or a subscription to a topic."""
+
+from typing import TYPE_CHECKING, Final
+
+from actors.browser_messages import BindBrowser, BrowserBound
+from actors.directory_messages import QueueHandle
+from actors.messages import (
+    ENDPOINT_DISABLED,
+    MAX_BIND_COUNT_EXCEEDED,
+    NO_SUCH_PARTITION,
+    PERMISSION_DENIED,
+    BindFlow,
+    BindRefused,
+    UnbindFlow,
+)
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from protocols.amqp import conditions
+from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
+from protocols.amqp.attaching import find_queue
+from protocols.amqp.browsing import BrowsingLink
+from protocols.amqp.consuming import ConsumingLink
+from protocols.amqp.filters import BROWSER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
+from protocols.amqp.link import PENDING, OutgoingLink
+from protocols.amqp.outcomes import AmqpError
+from protocols.amqp.session import Session
+from protocols.amqp.subscriptions import (
+    GLOBAL,
+    SHARED,
+    end_look_up,
+    leave_subscription,
+    look_up,
+    subscription_queue,
+    wanted_queue,
+)
+from protocols.amqp.temporary_nodes import policy_properties, read_policy
+from protocols.amqp.termini import (
+    COPY,
+    DURABLE_CONFIGURATION,
+    LINK_DETACH,
+    MOVE,
+    NEVER,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+PROTOCOL: Final = "amqp"
+NODE_CAPABILITIES: Final = (*QUEUE_CAPABILITIES, *TOPIC_CAPABILITIES)  # that a source may have whatever it is
+
+_BIND_CONDITIONS: Final[dict[str, str]] = {
+    PERMISSION_DENIED: conditions.UNAUTHORIZED_ACCESS,
+    ENDPOINT_DISABLED: conditions.NOT_ALLOWED,
+    MAX_BIND_COUNT_EXCEEDED: conditions.RESOURCE_LIMIT_EXCEEDED,
+    NO_SUCH_PARTITION: conditions.NOT_FOUND,
+}
+
+
+async def attach_consumer(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+    """Answer the attach of a link on which the client receives."""
+    source = link.attach.source
+    nodes = connection.services.registry.temporary_nodes
+    try:
+        if source is None:
+            await _look_up(connection, session, link)
+            return
+        if source.address is None and not source.dynamic:
+            raise AddressRefused(conditions.INVALID_FIELD, "an attach to receive without an address")
+        if source.address is None:
+            node = await _new_node(connection, session, link, source)
+        elif source.dynamic:
+            raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic source with the address {source.address!r}")
+        else:
+            node = resolve(source.address, source.capabilities)
+            nodes.check_consumer(connection, node)
+        nodes.attached(connection, session, link, node)
+        if node.kind != QUEUE:
+            await _subscribe(connection, session, link, source, node.name)
+        elif source.distribution_mode == COPY:
+            await _browse(connection, session, link, source, await find_queue(connection, node.name))
+        else:
+            await _consume(connection, session, link, source, await find_queue(connection, node.name))
+    except AddressRefused as refusal:
+        nodes.detached(link, closed=True)
+        connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+
+
+async def _new_node(connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source) -> Node:
+    """Make the temporary node that a source asks for, and let the source say what was made."""
+    policy = read_policy(source.dynamic_properties)
+    nodes = connection.services.registry.temporary_nodes
+    made = await nodes.make(connection, session, link, source.capabilities, policy)
+    if link.state != PENDING:
+        nodes.detached(link, closed=True)  # the client detached meanwhile
+    source.address = made.address
+    source.dynamic_properties = policy_properties(policy)
+    return made.node
+
+
+async def _consume(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
+) -> None:
+    granted = _granted(source, MOVE)
+    await _bind(connection, _consuming_link(connection, session, link, queue), granted)
+
+
+async def _browse(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
+) -> None:
+    """Show the client a queue: copies go out settled, whatever it asked for."""
+    chosen = read_filters(source.filters, BROWSER_FILTERS, connection.services.selectors)
+    if link.state != PENDING or connection.is_released:
+        return  # the client went meanwhile
+    browsing = BrowsingLink(session, link, connection.runtime.next_urn(), queue)
+    link.is_settled_by_us = True
+    granted = _granted(source, COPY)
+    granted.filters = chosen.in_force()
+    connection.attach(session, link, source=granted, target=link.attach.target)
+    connection.browsing.add(browsing)
+    request = BindBrowser(
+        browsing.flow_id,
+        connection.client,
+        PROTOCOL,
+        connection.user,
+        connection.cell.inbox,
+        window=0,
+        partition_number=chosen.partition,
+        after=max(0, chosen.start_sequence - 1),
+        selector=chosen.selector,
+    )
+    try:
+        bound: BrowserBound = await queue.cell.ask(request)
+    except BindRefused as refusal:
+        _refuse_bind(connection, session, link, refusal)
+        return
+    browsing.browser = bound.browser
+    connection.credit(link)
+
+
+async def _subscribe(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, topic: str
+) -> None:
+    chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
+    wanted = wanted_queue(connection, link, source, topic)
+    queue = await subscription_queue(connection, link, wanted)
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.is_subscription = True
+    consuming.keeps_queue_on_detach = wanted.is_kept
+    consuming.is_no_local = chosen.is_no_local
+    granted = _granted(source, COPY)
+    granted.filters = chosen.in_force()
+    granted.capabilities += [each for each in (SHARED, GLOBAL) if wanted.is_shared and each in source.capabilities]
+    if wanted.durable:
+        granted.durable = DURABLE_CONFIGURATION
+    if wanted.is_kept:
+        granted.expiry_policy = LINK_DETACH if wanted.expires_s else NEVER
+        granted.timeout_s = wanted.expires_s
+    await _bind(connection, consuming, granted)
+
+
+async def _look_up(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
+    """Show a subscription to a client that says no source: it wants to end it (3.5.3)."""
+    found = await look_up(connection, link)
+    if link.state != PENDING or connection.is_released:
+        end_look_up(connection, link, closed=False)  # the client went meanwhile
+        return
+    connection.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
+
+
+def _granted(source: Source, distribution_mode: str) -> Source:
+    """Return a source with what is in force of what was asked for."""
+    return Source(
+        source.address,
+        dynamic=source.dynamic,
+        dynamic_properties=source.dynamic_properties if source.dynamic else None,
+        distribution_mode=distribution_mode,
+        capabilities=[each for each in source.capabilities if each in NODE_CAPABILITIES],
+    )
+
+
+def _consuming_link(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, queue: QueueHandle
+) -> ConsumingLink:
+    window: CreditWindow[Address] = CreditWindow(0, connection.services.credit)
+    return ConsumingLink(session, link, connection.runtime.next_urn(), queue, window)
+
+
+async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted: Source) -> None:
+    """Attach a link to its queue, as `granted` says, and bind its flow."""
+    session, link = consuming.session, consuming.link
+    if link.state != PENDING or connection.is_released:
+        end_consumer(connection, consuming, closed=False)  # the client went meanwhile
+        return
+    is_shared = SHARED in granted.capabilities  # then the name is the subscription's, and others may have it too
+    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=not is_shared)
+    consuming_side = connection.consuming
+    consuming_side.add(consuming)
+    consuming_side.credit(consuming)
+    request = BindFlow(
+        consuming.flow_id, connection.client, connection.user, connection.cell.inbox, consuming.window, PROTOCOL
+    )
+    try:
+        await consuming.queue.ask(request)
+    except BindRefused as refusal:
+        _refuse_bind(connection, session, link, refusal)
+
+
+def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
+    condition = _BIND_CONDITIONS.get(refusal.code, conditions.NOT_ALLOWED)
+    connection.end_link(session, link, AmqpError(condition, str(refusal)))
+
+
+def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, closed: bool) -> None:
+    """Let go of a receiving link; its queue goes with it when it was the link's own."""
+    connection.consuming.remove(consuming)
+    consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
+    if consuming.is_subscription:
+        is_over = closed or not consuming.keeps_queue_on_detach
+        leave_subscription(connection, consuming.link, consuming.queue_name, is_over=is_over)
+
+
+def end_browser(connection: "AmqpConnection", browsing: BrowsingLink) -> None:
+    """Let go of a link that looks at a queue."""
+    connection.browsing.remove(browsing)
+    browsing.queue.inbox.post(UnbindFlow(browsing.flow_id))

@@ -1,0 +1,17 @@
+"""What the AMQP connections of one gateway know of each other."""
+
+from typing import final
+
+from protocols.amqp.containers import Containers
+from protocols.amqp.subscriptions import Subscriptions
+from protocols.amqp.temporary_nodes import TemporaryNodes
+
+
+@final
+class Registry:
+    """One for all connections; it outlives changes of the configuration."""
+
+    def __init__(self) -> None:
+        self.containers = Containers()
+        self.temporary_nodes = TemporaryNodes()
+        self.subscriptions = Subscriptions()

@@ -1,0 +1,185 @@
+"""Subscriptions to topics: each has a queue behind it, known by container id and link name (3.5.3) or, where it is
+shared over containers, by its own name alone.
+
+A client that names a subscription to share it attaches its further links under names of their own, `NAME|2` and so on:
+the part before the bar is the subscription's.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, final
+from urllib.parse import quote
+
+from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, UpdateQueue
+from messaging.queue_config import QueueInvalid
+from messaging.topics import TopicError
+from protocols.amqp import conditions
+from protocols.amqp.addresses import AddressRefused, is_durable_form
+from protocols.amqp.link import OutgoingLink
+from protocols.amqp.termini import (
+    COPY,
+    DURABLE_CONFIGURATION,
+    DURABLE_NONE,
+    LINK_DETACH,
+    NEVER,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+SUBSCRIPTION_KIND: Final = "amqp-subscription"
+SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,
+GLOBAL: Final = "global"  # and those of other containers too
+
+_PREFIX: Final = "#amqp/"
+_EVERYBODY: Final = "#global"  # in place of a container id, in which `#` would be escaped
+_VOLATILE: Final = "/volatile"
+_LINK_NAME_END: Final = "|"
+
+
+@dataclass(frozen=True)
+class SubscriptionQueue:
+    """What a subscription wants its queue to be."""
+
+    name: str
+    topic: str
+    durable: bool  # its messages are written
+    is_shared: bool
+    is_kept: bool  # while no link is attached; it ends when the last one is closed
+    expires_s: int  # of that time without a link; 0: never
+
+
+@final
+class Subscriptions:
+    """The subscriptions of a gateway that have links, and the links that only look one up."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, dict[OutgoingLink, AmqpConnection]] = {}  # by the name of the queue
+        self.looked_up: dict[OutgoingLink, str] = {}
+
+    def enter(self, name: str, link: OutgoingLink, connection: "AmqpConnection") -> None:
+        """Note a link of a subscription; from now on nobody ends the subscription as its last one."""
+        self._links.setdefault(name, {})[link] = connection
+
+    def leave(self, name: str, link: OutgoingLink) -> bool:
+        """Forget a link; return whether it was the last."""
+        links = self._links.get(name)
+        if links is None:
+            return True
+        links.pop(link, None)
+        if links:
+            return False
+        del self._links[name]
+        return True
+
+    def others(self, name: str, link: OutgoingLink) -> list["AmqpConnection"]:
+        """Return the connections of the other links of a subscription."""
+        return [its for each, its in self._links.get(name, {}).items() if each is not link]
+
+    def is_active(self, name: str) -> bool:
+        """Return whether a subscription has a link."""
+        return name in self._links
+
+
+def wanted_queue(connection: "AmqpConnection", link: OutgoingLink, source: Source, topic: str) -> SubscriptionQueue:
+    """Return what the queue behind a link has to be. Raises AddressRefused."""
+    address = source.address or ""
+    is_never = source.expiry_policy == NEVER or is_durable_form(address)
+    durable = (source.durable > DURABLE_NONE and (is_never or source.timeout_s > 0)) or is_durable_form(address)
+    expires_s = 0 if is_never else source.timeout_s
+    is_shared = SHARED in source.capabilities
+    is_kept = durable or expires_s > 0
+    if is_shared or is_kept:
+        name = _name_of(connection, link, source.capabilities)
+        if not is_kept:
+            name += _VOLATILE
+    else:
+        name = f"{_PREFIX}{connection.runtime.next_urn()}"
+    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s)
+
+
+def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: list[str]) -> str:
+    is_shared = SHARED in capabilities
+    is_global = is_shared and GLOBAL in capabilities
+    if not is_global and not connection.client:
+        raise AddressRefused(conditions.INVALID_FIELD, "a subscription with a name needs a container id")
+    owner = _EVERYBODY if is_global else quote(connection.client, safe="")
+    name = link.name.partition(_LINK_NAME_END)[0] if is_shared else link.name
+    return f"{_PREFIX}{owner}/{quote(name, safe='')}"
+
+
+async def subscription_queue(
+    connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue
+) -> QueueHandle:
+    """Make or find the queue behind a subscription, of which the link is one from now on. Raises AddressRefused."""
+    subscriptions = connection.services.registry.subscriptions
+    others = subscriptions.others(wanted.name, link)
+    if not wanted.is_shared and any(other.user != connection.user for other in others):
+        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} is another user's")
+    subscriptions.enter(wanted.name, link, connection)
+    try:
+        return await _queue(connection, wanted, is_in_use=bool(others))
+    except AddressRefused:
+        leave_subscription(connection, link, wanted.name, is_over=not wanted.is_kept)
+        raise
+
+
+async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_in_use: bool) -> QueueHandle:
+    queues = connection.services.queues
+    try:
+        definition = connection.services.subscription_queue(wanted)
+        found: QueueHandle = await queues.ask(
+            CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False)
+        )
+    except (TopicError, QueueInvalid) as error:
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
+    present = found.definition
+    is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
+    if present.subscriptions != definition.subscriptions or not is_same:
+        if is_in_use:
+            text = f"the subscription is in use with the topic {present.subscriptions[0]!r}, or shared otherwise"
+            raise AddressRefused(conditions.ILLEGAL_STATE, text)
+        await queues.ask(DeleteQueue(wanted.name))  # JMS wants another topic to begin anew
+        return await _queue(connection, wanted, is_in_use=False)
+    if present.config.expires_unbound_s != wanted.expires_s:
+        config = replace(present.config, expires_unbound_s=wanted.expires_s)
+        await queues.ask(UpdateQueue(replace(present, config=config)))
+    return found
+
+
+def leave_subscription(connection: "AmqpConnection", link: OutgoingLink, name: str, *, is_over: bool) -> None:
+    """Let a link go; the subscription ends with the last one where `is_over` says so."""
+    if connection.services.registry.subscriptions.leave(name, link) and is_over:
+        connection.services.queues.inbox.post(DeleteQueue(name))
+
+
+async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
+    """Return the source of a subscription, for a client that attaches to it without saying one; it wants to end it.
+
+    The link's desired capabilities say whether it is shared. Raises AddressRefused.
+    """
+    name = _name_of(connection, link, link.attach.desired)
+    found: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
+    if found is None:
+        raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r}")
+    subscriptions = connection.services.registry.subscriptions
+    if subscriptions.is_active(name):
+        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} has consumers")
+    subscriptions.looked_up[link] = name
+    expires_s = found.definition.config.expires_unbound_s
+    return Source(
+        found.definition.subscriptions[0],
+        durable=DURABLE_CONFIGURATION if found.durable else DURABLE_NONE,
+        expiry_policy=LINK_DETACH if expires_s else NEVER,
+        timeout_s=expires_s,
+        distribution_mode=COPY,
+        capabilities=["topic", *[each for each in (SHARED, GLOBAL) if each in link.attach.desired]],
+    )
+
+
+def end_look_up(connection: "AmqpConnection", link: OutgoingLink, *, closed: bool) -> None:
+    """End a subscription with the closing of a link that looked it up, unless somebody uses it by now."""
+    subscriptions = connection.services.registry.subscriptions
+    name = subscriptions.looked_up.pop(link, None)
+    if name is not None and closed and not subscriptions.is_active(name):
+        connection.services.queues.inbox.post(DeleteQueue(name))

@@ -1,0 +1,100 @@
+"""AMQP's outcome modified: what a consumer notes on a message that it gives back."""
+
+from amqp_client import AmqpClient, Received
+from inside_client import InsideClient
+from messaging.remarks import REMARK_BYTES_MAX
+from protocols.amqp.decoding import decode
+from protocols.amqp.encoding import encode
+from protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from protocols.amqp.outcomes import MODIFIED, DeliveryState
+from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
+from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
+from running_broker import RunningBroker
+
+
+def annotations(**values: AmqpValue) -> AmqpMap:
+    return AmqpMap([(Symbol(name.replace("_", "-")), value) for name, value in values.items()])
+
+
+def modified(noted: AmqpMap, *, failed: bool = False) -> DeliveryState:
+    return DeliveryState(MODIFIED, delivery_failed=failed, annotations=noted)
+
+
+def annotations_of(received: Received) -> AmqpValue:
+    at = find_sections(received.message).annotations_at
+    return None if at == NOWHERE else decode(received.message, at, len(received.message))[0]
+
+
+def bare(message: bytes) -> bytes:
+    return message[find_sections(message).bare_at :]
+
+
+async def test_annotations_of_modified_are_merged_and_the_bare_message_stays(broker: RunningBroker) -> None:
+    """AMQP 3.4.5, test case 48: the last value of a key counts, null takes it away; only `x-` keys are free."""
+    inside = InsideClient(broker, "q")
+    await inside.create()
+    sent = (
+        bytes((0x00, 0x53, MESSAGE_ANNOTATIONS))
+        + encode(annotations(x_opt_mine="kept", x_gone=1))
+        + bytes((0x00, 0x53, PROPERTIES))
+        + encode(["m1"])
+        + body_bytes_of(BODY_DATA, b"body")
+    )
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.sender("s", "q")
+    client.transfer(9, sent)
+    client.transfer(9, body_bytes_of(BODY_DATA, b"the next"))
+    await client.confirmed()
+    await client.receiver("l", "q", credit=10)
+    first, following = await client.deliveries(2)
+    assert annotations_of(first) == annotations(x_opt_mine="kept", x_gone=1)
+
+    client.settle(first.delivery_id, state=modified(annotations(x_a=1, x_gone=None, other="no"), failed=True))
+    (second,) = await client.deliveries(1)
+    assert annotations_of(second) == annotations(x_opt_mine="kept", x_a=1)
+    client.settle(second.delivery_id, state=modified(annotations(x_a=2, x_b=["list"]), failed=True))
+    (third,) = await client.deliveries(1)
+    assert annotations_of(third) == annotations(x_opt_mine="kept", x_a=2, x_b=["list"])
+    assert bare(third.message) == bare(first.message) == bare(sent)
+
+    client.settle(third.delivery_id)
+    client.settle(following.delivery_id, state=modified(annotations(x_c="new")))
+    (again,) = await client.deliveries(1)
+    assert annotations_of(again) == annotations(x_c="new")
+    assert bare(again.message) == bare(following.message)
+    await client.close()
+
+
+async def test_notes_of_a_whole_range_are_on_each_of_its_messages(broker: RunningBroker) -> None:
+    """AMQP 2.6.12: a disposition is for every delivery in its range; neighbours without notes stay without."""
+    inside = InsideClient(broker, "q")
+    await inside.create()
+    await inside.publish(*[b"%d" % number for number in range(6)])
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.receiver("l", "q", credit=6)
+    held = await client.deliveries(6)
+    client.settle(held[1].delivery_id, held[3].delivery_id, state=modified(annotations(x_a=True)))
+    client.flow(0, 10, delivery_count=6)
+    again = await client.deliveries(3)
+    assert [each.payload for each in again] == [b"1", b"2", b"3"]
+    assert [annotations_of(each) for each in again] == [annotations(x_a=True)] * 3
+    client.vanish()
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.receiver("l", "q", credit=6)
+    noted = [annotations_of(each) for each in await client.deliveries(6)]
+    assert noted == [None, *[annotations(x_a=True)] * 3, None, None]
+    await client.close()
+
+
+async def test_notes_that_are_too_long_are_counted_and_not_kept(broker: RunningBroker) -> None:
+    inside = InsideClient(broker, "q")
+    await inside.create()
+    await inside.publish(b"m")
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.receiver("l", "q", credit=6)
+    (held,) = await client.deliveries(1)
+    client.settle(held.delivery_id, state=modified(annotations(x_a="a" * REMARK_BYTES_MAX)))
+    (again,) = await client.deliveries(1)
+    assert annotations_of(again) is None
+    assert (await inside.overview()).partitions[0].remarks_lost_count == 1
+    await client.close()

@@ -1,0 +1,214 @@
+"""AMQP subscriptions to topics: durable ones, those that several links share, and how they end."""
+
+import pytest
+
+from actors.directory_messages import ListQueues, QueueHandle
+from amqp_client import AmqpClient, Received
+from inside_client import until
+from protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from protocols.amqp.performatives import Attach, Detach
+from protocols.amqp.termini import COPY, NEVER, Source
+from running_broker import RunningBroker
+
+TOPIC = "topic://news/eu"
+SHARED_DURABLE = ["topic", "shared"]
+GLOBAL_DURABLE = ["topic", "shared", "global"]
+
+
+def durable(address: str = TOPIC, capabilities: list[str] | None = None) -> Source:
+    return Source(address, durable=2, expiry_policy=NEVER, distribution_mode=COPY, capabilities=capabilities)
+
+
+async def publish(broker: RunningBroker, *payloads: bytes, topic: str = TOPIC) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "publisher")
+    await client.sender("s", topic)
+    for payload in payloads:
+        client.transfer(9, body_bytes_of(BODY_DATA, payload))
+    await client.confirmed()
+    await client.close()
+
+
+async def subscriptions(broker: RunningBroker) -> list[QueueHandle]:
+    return [each for each in await broker.node.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
+
+
+async def count_becomes(broker: RunningBroker, count: int) -> None:
+    async def is_so() -> bool:
+        return len(await subscriptions(broker)) == count
+
+    await until(is_so, f"{count} subscriptions")
+
+
+async def refused_with(client: AmqpClient, answer: Attach) -> str:
+    assert answer.source is None
+    detach = await client.awaited(Detach)
+    assert detach.closed
+    assert detach.error is not None
+    return detach.error.condition
+
+
+def payloads(deliveries: list[Received]) -> list[bytes]:
+    return [each.payload for each in deliveries]
+
+
+async def test_a_durable_subscription_collects_while_its_client_is_away(broker: RunningBroker) -> None:
+    """AMQP 3.5.3, test cases 32 and 68: the same container id and name is the same subscription."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    answer = await client.receiver("mine", durable())
+    assert answer.source is not None
+    assert (answer.source.durable, answer.source.expiry_policy) == (1, NEVER)
+    client.vanish()
+    await publish(broker, b"1", b"2", b"3")
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable(), credit=10)
+    assert payloads(await client.deliveries(3)) == [b"1", b"2", b"3"]
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    await client.receiver("mine", durable(), handle=1, credit=10)
+    assert payloads(await client.deliveries(3)) == [b"1", b"2", b"3"]
+    await client.close()
+
+
+async def test_a_durable_subscription_ends_when_its_link_is_closed(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+    client.detach(0)
+    await client.awaited(Detach)
+    await count_becomes(broker, 0)
+    await client.close()
+
+
+async def test_looking_a_subscription_up_shows_its_source_and_closing_that_ends_it(broker: RunningBroker) -> None:
+    """Test case 69, as JMS unsubscribes: an attach without a source, then a detach that closes."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+    assert await refused_with(client, await client.receiver("mine", None, handle=1)) == "amqp:resource-locked"
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    for handle, closed in ((2, False), (3, True)):
+        answer = await client.receiver("mine", None, handle=handle)
+        assert answer.source is not None
+        assert (answer.source.address, answer.source.durable) == ("news/eu", 1)
+        assert (answer.source.expiry_policy, answer.source.distribution_mode) == (NEVER, COPY)
+        client.detach(handle, closed=closed)
+        await client.awaited(Detach)
+    await count_becomes(broker, 0)
+    assert await refused_with(client, await client.receiver("mine", None, handle=4)) == "amqp:not-found"
+    await client.close()
+
+
+async def test_a_shared_durable_subscription_gives_each_message_to_one(broker: RunningBroker) -> None:
+    """Test case 70: the part of the link's name before the bar is the subscription, known to its container."""
+    clients = [await AmqpClient.open(broker.amqp_port, "team") for _ in range(2)]
+    for client, name in zip(clients, ("work", "work|2"), strict=True):
+        answer = await client.receiver(name, durable(capabilities=SHARED_DURABLE), credit=5)
+        assert answer.source is not None
+        assert answer.source.capabilities == SHARED_DURABLE
+    assert len(await subscriptions(broker)) == 1
+    await publish(broker, *[b"%d" % number for number in range(10)])
+    got = [payloads(await client.deliveries(5)) for client in clients]
+    assert sorted(got[0] + got[1]) == [b"%d" % number for number in range(10)]
+
+    clients[0].detach(0)  # closed, but not the last
+    await clients[0].awaited(Detach)
+    assert len(await subscriptions(broker)) == 1
+    clients[1].flow(0, 5, delivery_count=5)
+    assert sorted(payloads(await clients[1].deliveries(5))) == sorted(got[0])
+    clients[1].detach(0)
+    await count_becomes(broker, 0)
+    for client in clients:
+        await client.close()
+
+
+async def test_a_global_subscription_is_one_for_all_containers(broker: RunningBroker) -> None:
+    """Test case 71; a lookup says with desired capabilities which one it means."""
+    clients = [await AmqpClient.open(broker.amqp_port, container) for container in ("a", "b", "")]
+    for client in clients:
+        await client.receiver("work|global", durable(capabilities=GLOBAL_DURABLE), credit=1)
+    await publish(broker, b"1", b"2", b"3")
+    assert sorted(payloads([(await client.deliveries(1))[0] for client in clients])) == [b"1", b"2", b"3"]
+    assert len(await subscriptions(broker)) == 1
+    for client in clients:
+        await client.close()
+    last = await AmqpClient.open(broker.amqp_port, "c")
+    answer = await last.receiver("work", None, desired=["shared", "global"])
+    assert answer.source is not None
+    assert answer.source.capabilities == GLOBAL_DURABLE
+    last.detach(0)
+    await count_becomes(broker, 0)
+    await last.close()
+
+
+async def test_a_shared_subscription_that_is_not_durable_goes_with_its_last_link(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "team")
+    source = Source(TOPIC, capabilities=["shared"])
+    for handle, name in enumerate(("work|volatile1", "work|volatile2")):
+        answer = await client.receiver(name, source, handle=handle, credit=1)
+        assert answer.source is not None
+        assert answer.source.durable == 0
+    await publish(broker, b"1", b"2")
+    assert sorted(payloads(await client.deliveries(2))) == [b"1", b"2"]
+    assert len(await subscriptions(broker)) == 1
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    assert len(await subscriptions(broker)) == 1
+    client.detach(1, closed=False)
+    await count_becomes(broker, 0)
+    await client.close()
+
+
+async def test_another_topic_begins_anew_unless_the_subscription_is_in_use(broker: RunningBroker) -> None:
+    """Test case 72: with another topic JMS makes the subscription anew; while it is used, that is refused."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+    other = durable("topic://news/us")
+    assert await refused_with(client, await client.receiver("mine", other, handle=1)) == "amqp:illegal-state"
+    shared = durable(capabilities=SHARED_DURABLE)
+    assert await refused_with(client, await client.receiver("mine", shared, handle=2)) == "amqp:illegal-state"
+    await publish(broker, b"old")
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    await client.receiver("mine", other, handle=3)
+    await publish(broker, b"new", topic="topic://news/us")
+    client.flow(3, 10)
+    assert payloads(await client.deliveries(1)) == [b"new"]
+    await client.is_quiet()
+    await client.close()
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+async def test_a_subscription_with_a_timeout_outlives_its_link_for_that_time(
+    broker: RunningBroker, is_durable: bool
+) -> None:
+    """AMQP 3.5.6, test case 73: expiry begins when the link goes, and attaching again in time stops it."""
+    source = Source(TOPIC, durable=1 if is_durable else 0, expiry_policy="link-detach", timeout_s=1)
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    answer = await client.receiver("mine", source)
+    assert answer.source is not None
+    assert (answer.source.expiry_policy, answer.source.timeout_s) == ("link-detach", 1)
+    client.detach(0, closed=False)
+    await client.awaited(Detach)
+    await count_becomes(broker, 0)
+    await client.close()
+
+
+async def test_dsub_addresses_are_durable_subscriptions(broker: RunningBroker) -> None:
+    """As Solace has it: the link names the subscription, whatever durability its source asks for."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    answer = await client.receiver("mine", "dsub://news/>")
+    assert answer.source is not None
+    assert (answer.source.durable, answer.source.expiry_policy) == (1, NEVER)
+    client.vanish()
+    await publish(broker, b"1")
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", "dsub://news/>", credit=1)
+    assert payloads(await client.deliveries(1)) == [b"1"]
+    refused = await client.sender("s", "dsub://news/eu")
+    assert refused.target is None
+    await client.close()
+
+
+async def test_a_durable_subscription_needs_a_container_id(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "")
+    assert await refused_with(client, await client.receiver("mine", durable())) == "amqp:invalid-field"
+    await client.close()

@@ -1,0 +1,170 @@
+"""AMQP clients that have the broker make a node for them: temporary queues and topics, and when they go."""
+
+import pytest
+
+from actors.directory_messages import FindQueue
+from amqp_client import AmqpClient
+from inside_client import until
+from protocols.amqp.message_in import body_bytes_of
+from protocols.amqp.performatives import Attach, Detach
+from protocols.amqp.temporary_nodes import (
+    DELETE_ON_CLOSE,
+    DELETE_ON_NO_LINKS,
+    DELETE_ON_NO_LINKS_OR_MESSAGES,
+    DELETE_ON_NO_MESSAGES,
+    policy_properties,
+)
+from protocols.amqp.termini import Source, Target
+from running_broker import RunningBroker
+
+BODY = 1  # of protocols.amqp.message_in: a data section
+
+
+def message(payload: bytes) -> bytes:
+    return body_bytes_of(BODY, payload)
+
+
+async def made_queue(client: AmqpClient, policy: int = DELETE_ON_CLOSE, *, handle: int = 0) -> str:
+    source = Source(None, dynamic=True, dynamic_properties=policy_properties(policy))
+    answer = await client.receiver(f"maker-{handle}", source, handle=handle)
+    assert answer.source is not None
+    assert answer.source.dynamic
+    assert answer.source.dynamic_properties == policy_properties(policy)
+    assert answer.source.address is not None
+    return answer.source.address
+
+
+async def queue_is_gone(broker: RunningBroker, name: str) -> None:
+    async def gone() -> bool:
+        return await broker.node.queues.ask(FindQueue(name)) is None
+
+    await until(gone, f"{name} is gone")
+
+
+async def test_a_dynamic_source_is_a_queue_that_anybody_may_send_to(broker: RunningBroker) -> None:
+    """AMQP 3.5.3, test case 63: an address comes back, what is sent there arrives, and it goes with its connection."""
+    asking = await AmqpClient.open(broker.amqp_port, "asking")
+    address = await made_queue(asking)
+    asking.flow(0, 10)
+    answering = await AmqpClient.open(broker.amqp_port, "answering")
+    await answering.sender("s", address)
+    answering.transfer(9, message(b"the answer"))
+    (answer,) = await asking.deliveries(1)
+    assert answer.payload == b"the answer"
+
+    asking.vanish()
+    detach = await answering.awaited(Detach)
+    assert detach.error is not None
+    assert (detach.closed, detach.error.condition) == (True, "amqp:resource-deleted")
+    await queue_is_gone(broker, address)
+    await answering.close()
+
+
+async def test_nobody_else_receives_from_a_temporary_queue(broker: RunningBroker) -> None:
+    """JMS 6.2.2; another connection under the same container id is another connection."""
+    first = await AmqpClient.open(broker.amqp_port, "c")
+    address = await made_queue(first)
+    for container in ("c", "other"):
+        second = await AmqpClient.open(broker.amqp_port, container)
+        answer = await second.receiver("l", address)
+        assert answer.source is None
+        detach = await second.awaited(Detach)
+        assert detach.error is not None
+        assert detach.error.condition == "amqp:resource-locked"
+        await second.close()
+    answer = await first.receiver("again", address, handle=1)
+    assert answer.source is not None
+    await first.close()
+
+
+async def test_a_dynamic_target_makes_a_topic_for_the_links_of_its_connection(broker: RunningBroker) -> None:
+    """Test case 64, as JMS makes a TemporaryTopic: by a link to send on."""
+    client = await AmqpClient.open(broker.amqp_port)
+    target = Target(None, dynamic=True, capabilities=["temporary-topic"])
+    made = await client.sender("maker", target, handle=0)
+    assert isinstance(made.target, Target)
+    assert made.target.capabilities == ["temporary-topic"]
+    address = made.target.address
+    assert address is not None
+    assert made.target.dynamic_properties == policy_properties(DELETE_ON_CLOSE)
+
+    for handle in (1, 2):
+        source = Source(address, capabilities=["temporary-topic"] if handle == 1 else None)
+        await client.receiver(f"r{handle}", source, handle=handle, credit=10)
+    other = await AmqpClient.open(broker.amqp_port, "other")
+    assert (await other.receiver("l", address)).source is None
+    assert (await other.awaited(Detach)).closed
+    await other.sender("s", address)
+    other.transfer(9, message(b"m"))
+    copies = await client.deliveries(2)
+    assert {(each.handle, each.payload) for each in copies} == {(1, b"m"), (2, b"m")}
+
+    client.detach(0)
+    ended = {(await client.awaited(Detach)).handle for _ in range(3)}
+    assert ended == {0, 1, 2}
+    assert (await other.awaited(Detach)).handle == 9
+    await client.close()
+    await other.close()
+
+
+async def test_a_dynamic_target_is_a_queue_unless_it_says_otherwise(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port)
+    made = await client.sender("maker", Target(None, dynamic=True), handle=0)
+    assert isinstance(made.target, Target)
+    assert made.target.address is not None
+    client.transfer(0, message(b"kept until it is read"))
+    await client.receiver("l", made.target.address, handle=1, credit=1)
+    assert [each.payload for each in await client.deliveries(1)] == [b"kept until it is read"]
+    await client.close()
+    await queue_is_gone(broker, made.target.address)
+
+
+async def test_without_links_a_node_goes_where_that_is_its_policy(broker: RunningBroker) -> None:
+    """AMQP 3.5.11: the link that made it may close before the last one does."""
+    client = await AmqpClient.open(broker.amqp_port)
+    address = await made_queue(client, DELETE_ON_NO_LINKS)
+    await client.sender("s", address)
+    client.detach(0)
+    await client.awaited(Detach)
+    assert await broker.node.queues.ask(FindQueue(address)) is not None
+    client.detach(9)
+    await client.awaited(Detach)
+    await queue_is_gone(broker, address)
+    await client.close()
+
+
+@pytest.mark.parametrize("policy", [DELETE_ON_NO_MESSAGES, DELETE_ON_NO_LINKS_OR_MESSAGES])
+async def test_without_messages_a_node_goes_where_that_is_its_policy(broker: RunningBroker, policy: int) -> None:
+    """AMQP 3.5.12, 3.5.13: what holds a message stays when its maker closes, until somebody has taken it."""
+    client = await AmqpClient.open(broker.amqp_port)
+    address = await made_queue(client, policy)
+    await client.sender("s", address)
+    client.transfer(9, message(b"m"))
+    for handle in (0, 9):
+        client.detach(handle)
+        await client.awaited(Detach)
+    assert await broker.node.queues.ask(FindQueue(address)) is not None
+    await client.receiver("l", address, handle=1, credit=1)
+    (held,) = await client.deliveries(1)
+    client.settle(held.delivery_id)
+    client.detach(1)
+    await queue_is_gone(broker, address)
+    await client.close()
+
+
+async def test_what_makes_no_sense_of_a_dynamic_node_is_refused(broker: RunningBroker) -> None:
+    """AMQP 3.5.3: no address goes with dynamic; a lifetime policy is one of the four."""
+    client = await AmqpClient.open(broker.amqp_port)
+    bad_policy = policy_properties(0x2F)
+    for handle, terminus in enumerate(
+        (Source("named", dynamic=True), Source(None, dynamic=True, dynamic_properties=bad_policy))
+    ):
+        answer = await client.receiver(f"l{handle}", terminus, handle=handle)
+        assert answer.source is None
+        detach = await client.awaited(Detach)
+        assert detach.error is not None
+        assert detach.error.condition == "amqp:invalid-field"
+    refused = await client.sender("s", Target("named", dynamic=True))
+    assert isinstance(refused, Attach)
+    assert refused.target is None
+    await client.close()
