@@ -20,10 +20,16 @@ from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
 from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections
 from protocols.amqp.text_forms import json_form, text_form, user_value
-from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar
+from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
 
 PRIORITY_MAX: Final = 9  # JMS; what is above counts as 9
 PARTITION_KEY_PROPERTY: Final = "JMSXGroupID"
+# What has no field of its own in `Headers`: consumers of other protocols get it as a user property of this name.
+SUBJECT_PROPERTY: Final = "subject"
+ENCODING_PROPERTY: Final = "content-encoding"
+GROUP_SEQUENCE_PROPERTY: Final = "JMSXGroupSeq"
+ANNOTATION_PREFIX: Final = "x-"  # of annotations that are for everybody (3.2.10)
+_UNDERSTOOD: Final = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-partition-key")
 CONTENT_JSON: Final = "application/json"
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
@@ -55,12 +61,15 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     """Return a message of format 0. Raises DecodeError."""
     sections = find_sections(data)
     headers = Headers(dmq_eligible=True)  # AMQP has no way to say no
+    beside: list[tuple[str, UserPropertyValue]] = []  # what becomes a user property only for other protocols
     durable = _read_header(data, sections, headers, wall_ms)
     if sections.annotations_at != NOWHERE:
-        _read_annotations(data, sections.annotations_at, headers, wall_ms)
-    to = None if sections.properties_at == NOWHERE else _read_properties(data, sections.properties_at, headers)
+        _read_annotations(data, sections.annotations_at, headers, beside, wall_ms)
+    to = None if sections.properties_at == NOWHERE else _read_properties(data, sections.properties_at, headers, beside)
     if sections.application_at != NOWHERE:
         _read_application_properties(data, sections.application_at, headers)
+    if beside:
+        _add_beside(headers, beside)
     form, payload = _read_body(data, sections, headers)
     if headers.partition_key is not None:
         if len(headers.partition_key.encode()) > PARTITION_KEY_BYTES_MAX:
@@ -123,7 +132,9 @@ def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int
     return fields.flag(0, "durable", default=False)
 
 
-def _read_annotations(data: bytes, pos: int, headers: Headers, wall_ms: int) -> None:
+def _read_annotations(
+    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]], wall_ms: int
+) -> None:
     annotations, _ = decode(data, pos, len(data))
     if not isinstance(annotations, AmqpMap):
         raise DecodeError("message-annotations are no map")
@@ -136,9 +147,14 @@ def _read_annotations(data: bytes, pos: int, headers: Headers, wall_ms: int) -> 
     key = annotations.symbol("x-opt-partition-key")
     if isinstance(key, str) and key:
         headers.partition_key = key
+    for name, value in annotations.pairs:
+        if isinstance(name, Symbol) and name.text.startswith(ANNOTATION_PREFIX) and name.text not in _UNDERSTOOD:
+            beside.append((name.text, user_value(value)))
 
 
-def _read_properties(data: bytes, pos: int, headers: Headers) -> str | None:
+def _read_properties(
+    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]]
+) -> str | None:
     """Take over the properties section; return the address in it."""
     items, _ = decode_list(data, pos, len(data))
     fields = Fields("properties", items)
@@ -157,6 +173,14 @@ def _read_properties(data: bytes, pos: int, headers: Headers) -> str | None:
     group_id = fields.text(10, "group-id")
     if group_id:
         headers.partition_key = group_id
+    subject = fields.text(3, "subject")
+    if subject is not None:
+        beside.append((SUBJECT_PROPERTY, subject))
+    encoding = fields.symbol(7, "content-encoding")
+    if encoding is not None:
+        beside.append((ENCODING_PROPERTY, encoding))
+    if group_id and fields.value(11) is not None:  # without a group some clients send 0
+        beside.append((GROUP_SEQUENCE_PROPERTY, fields.uint(11, "group-sequence", 0)))
     return fields.text(2, "to")
 
 
@@ -172,6 +196,16 @@ def _read_application_properties(data: bytes, pos: int, headers: Headers) -> Non
         if key == PARTITION_KEY_PROPERTY and headers.partition_key is None and isinstance(value, str) and value:
             headers.partition_key = value
     headers.user_properties = pairs or None
+
+
+def _add_beside(headers: Headers, beside: list[tuple[str, UserPropertyValue]]) -> None:
+    """Add what has no field of its own behind the publisher's properties, which keep their names."""
+    pairs = headers.user_properties
+    if pairs is None:
+        headers.user_properties = beside
+        return
+    taken = {name for name, _ in pairs}
+    pairs += [(name, value) for name, value in beside if name not in taken]
 
 
 def _read_body(data: bytes, sections: Sections, headers: Headers) -> tuple[int, bytes]:

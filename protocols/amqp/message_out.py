@@ -4,16 +4,43 @@ A message that came by AMQP goes out with the very bytes it came with; only the 
 belongs to the hop (3.2.1). A message of another protocol is written from its normalised fields.
 """
 
-from typing import Final
+from typing import Final, final
 
-from messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, Headers
+from messaging.dead_letter import DeadLetter
+from messaging.headers import NATIVE_AMQP, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.message_in import BODY_DATA, BODY_STRING, PARTITION_KEY_PROPERTY, body_bytes_of, native_sections
-from protocols.amqp.sections import APPLICATION_PROPERTIES, HEADER, PROPERTIES
+from protocols.amqp.message_in import (
+    ANNOTATION_PREFIX,
+    BODY_DATA,
+    BODY_STRING,
+    ENCODING_PROPERTY,
+    GROUP_SEQUENCE_PROPERTY,
+    PARTITION_KEY_PROPERTY,
+    SUBJECT_PROPERTY,
+    body_bytes_of,
+    native_sections,
+)
+from protocols.amqp.sections import (
+    APPLICATION_PROPERTIES,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    NOWHERE,
+    PROPERTIES,
+    find_sections,
+)
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
 
 TTL_MS_MAX: Final = 0xFFFF_FFFF
+UINT_MAX: Final = 0xFFFF_FFFF
+_UINT_DIGITS_MAX: Final = 10
 
+# Names under which protocols without such fields carry them (the cross-protocol table).
+MESSAGE_ID_NAME: Final = "message-id"
+PRIORITY_NAME: Final = "priority"
+TIMESTAMP_NAME: Final = "timestamp"
+
+DEATH_PREFIX: Final = "x-opt-"  # of the annotations that say why a message is dead
 
 # Headers of most messages: never delivered before, and durable or not.
 _FIRST: Final = b"\x00\x53\x70\xc0\x05\x04\x40\x40\x40\x41"
@@ -28,8 +55,10 @@ def write_message(
     if headers is None:
         return head + _address_section(topic) + body_bytes_of(BODY_DATA, payload)
     if headers.native_format == NATIVE_AMQP:
-        return head + native_sections(headers.native, payload)
-    return head + _foreign_sections(payload, headers, topic)
+        sections = native_sections(headers.native, payload)
+    else:
+        sections = _foreign_sections(payload, headers, topic)
+    return head + (sections if headers.dead is None else _with_death(sections, headers.dead))
 
 
 def header_section(headers: Headers | None, *, durable: bool, delivery_count: int, wall_ms: int) -> bytes:
@@ -56,36 +85,107 @@ def _address_section(topic: str) -> bytes:
 
 
 def _foreign_sections(payload: bytes, headers: Headers, topic: str) -> bytes:
+    given = _Given(headers)
     fields: list[AmqpValue] = [
         headers.message_id,
         None,
         topic,
-        None,
+        given.subject,
         headers.reply_to,
         _correlation(headers.correlation),
         _ascii_symbol(headers.content_type),
-        None,
+        _ascii_symbol(given.content_encoding),
         timestamp(headers.expires_at_ms) if headers.expires_at_ms else None,
         timestamp(headers.timestamp_ms) if headers.timestamp_ms else None,
         headers.partition_key,
+        None if given.group_sequence < 0 else uint(given.group_sequence),
     ]
     form = BODY_STRING if headers.payload_is_text else BODY_DATA
-    return encode_composite(PROPERTIES, fields) + _application_properties(headers) + body_bytes_of(form, payload)
+    sections = encode_composite(PROPERTIES, fields)
+    if given.annotations:
+        sections = _map_section(MESSAGE_ANNOTATIONS, given.annotations) + sections
+    if given.application:
+        sections += _map_section(APPLICATION_PROPERTIES, given.application)
+    return sections + body_bytes_of(form, payload)
 
 
-def _application_properties(headers: Headers) -> bytes:
-    """Return the user properties: of a name that was given twice AMQP can hold the first only."""
-    given = headers.user_properties
-    if not given:
-        return b""
-    seen: set[str] = set()
+@final
+class _Given:
+    """The user properties of a message of another protocol, by where AMQP has a place for them.
+
+    Of a name that was given twice AMQP can hold the first only.
+    """
+
+    __slots__ = ("annotations", "application", "content_encoding", "group_sequence", "subject")
+
+    def __init__(self, headers: Headers) -> None:
+        self.subject: str | None = None
+        self.content_encoding: str | None = None
+        self.group_sequence = -1  # -1: none
+        self.annotations: list[tuple[AmqpValue, AmqpValue]] = []
+        self.application: list[tuple[AmqpValue, AmqpValue]] = []
+        seen: set[str] = set()
+        for name, value in headers.user_properties or ():
+            if name in seen:
+                continue
+            seen.add(name)
+            if not self._has_place(name, value) and not _is_field(headers, name, value):
+                self.application.append((name, value))
+
+    def _has_place(self, name: str, value: UserPropertyValue) -> bool:
+        if name == SUBJECT_PROPERTY and isinstance(value, str):
+            self.subject = value
+        elif name == ENCODING_PROPERTY and isinstance(value, str) and value.isascii():
+            self.content_encoding = value
+        elif name == GROUP_SEQUENCE_PROPERTY and _sequence(value) >= 0:
+            self.group_sequence = _sequence(value)
+        elif name.startswith(ANNOTATION_PREFIX) and name.isascii():
+            self.annotations.append((Symbol(name), value))
+        else:
+            return False
+        return True
+
+
+def _is_field(headers: Headers, name: str, value: UserPropertyValue) -> bool:
+    """Return whether a user property is how another protocol writes a field, which has gone out as that field."""
+    if name == PARTITION_KEY_PROPERTY:
+        return headers.partition_key is not None
+    if name == MESSAGE_ID_NAME:
+        return headers.message_id == value
+    if name == PRIORITY_NAME:
+        return str(headers.priority) == str(value)
+    return name == TIMESTAMP_NAME and headers.timestamp_ms != 0 and str(headers.timestamp_ms) == str(value)
+
+
+def _sequence(value: UserPropertyValue) -> int:
+    """Return a group sequence, -1 for what is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return -1
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and len(text) <= _UINT_DIGITS_MAX):
+        return -1
+    number = int(text)
+    return number if number <= UINT_MAX else -1
+
+
+def _map_section(code: int, pairs: list[tuple[AmqpValue, AmqpValue]]) -> bytes:
+    return bytes((0x00, 0x53, code)) + encode(AmqpMap(pairs))
+
+
+def _with_death(sections: bytes, dead: DeadLetter) -> bytes:
+    """Return a dead message with the reasons among its annotations, as brokers of AMQP do; the bare message stays."""
+    found = find_sections(sections)
     pairs: list[tuple[AmqpValue, AmqpValue]] = []
-    for name, value in given:
-        if name in seen or (name == PARTITION_KEY_PROPERTY and headers.partition_key is not None):
-            continue
-        seen.add(name)
-        pairs.append((name, value))
-    return bytes((0x00, 0x53, APPLICATION_PROPERTIES)) + encode(AmqpMap(pairs)) if pairs else b""
+    rest_at = 0
+    if found.annotations_at != NOWHERE:
+        annotations, rest_at = decode(sections, found.annotations_at, len(sections))
+        assert isinstance(annotations, AmqpMap), "what came in was a map"
+        pairs += annotations.pairs
+    for name, value in dead.properties():
+        symbol = Symbol(DEATH_PREFIX + name)
+        if not any(key == symbol for key, _ in pairs):  # of several queues that it went through, the first
+            pairs.append((symbol, value))
+    return _map_section(MESSAGE_ANNOTATIONS, pairs) + sections[rest_at:]
 
 
 def _correlation(data: bytes | None) -> AmqpValue:

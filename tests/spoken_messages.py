@@ -1,0 +1,235 @@
+"""One message as clients of every protocol can say and see it: what the conformance matrix sends over every pair.
+
+A protocol joins with one adapter: how it says a message, how it shows one, and which fields it has a way to say at all.
+Values are in the words of the cross-protocol table: what a protocol has only as text comes back as text.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, Protocol
+
+from paho.mqtt.packettypes import PacketTypes
+from proton import Message, symbol
+from proton.utils import BlockingConnection
+
+from gateway_process import GatewayProcess
+from paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties
+
+ANSWER_S: Final = 20
+FIELDS_OF_ITS_OWN: Final = frozenset({"body", "durable"})  # what even MQTT 3.1.1 can say
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A message. What is at its default was not said."""
+
+    body: bytes | str | dict[str, Any] = b""
+    durable: bool = True
+    priority: int = 4
+    ttl_s: int = 0
+    message_id: str = ""
+    correlation: str = ""
+    reply_to: str = ""
+    content_type: str = ""
+    content_encoding: str = ""
+    subject: str = ""
+    created_ms: int = 0
+    key: str = ""
+    group_sequence: int = 0
+    annotations: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, Any] = field(default_factory=dict)
+
+    def only(self, names: frozenset[str]) -> "Spoken":
+        """Return what is left of it for whoever knows these fields only."""
+        default = Spoken()
+        return replace(
+            self, **{each.name: getattr(default, each.name) for each in fields(self) if each.name not in names}
+        )
+
+
+EVERY_FIELD: Final = frozenset(each.name for each in fields(Spoken))
+
+
+class Adapter(Protocol):
+    """A client of one protocol."""
+
+    name: str
+    can_say: frozenset[str]  # fields
+    keeps_types: bool  # of properties; else they are texts
+
+    def send(self, topic: str, message: Spoken) -> None:
+        """Publish, and wait until the gateway has confirmed it."""
+
+    def receive(self, queue: str) -> Spoken:
+        """Consume one message of a queue."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+class Mqtt3:
+    """MQTT 3.1.1: a topic and bytes."""
+
+    name = "mqtt-3.1.1"
+    can_say = FIELDS_OF_ITS_OWN
+    keeps_types = False
+    version = MQTT_3_1_1
+
+    def __init__(self, node: GatewayProcess) -> None:
+        self.client = PahoClient(f"matrix-{self.name}", version=self.version)
+        self.client.connect(node.mqtt_port)
+
+    def send(self, topic: str, message: Spoken) -> None:
+        self.client.publish(topic, _bytes(message.body), 1)
+
+    def receive(self, queue: str) -> Spoken:
+        self.client.subscribe(f"$queue/{queue}", 1)
+        return Spoken(body=bytes(self.client.next().payload))
+
+    def close(self) -> None:
+        self.client.disconnect()
+
+
+class Mqtt5(Mqtt3):
+    """MQTT 5.0: what has no property of its own is a user property."""
+
+    name = "mqtt-5.0"
+    can_say = EVERY_FIELD
+    version = MQTT_5
+
+    # The user properties that stand for fields, by the names of the cross-protocol table.
+    named: Final = {
+        "priority": "priority",
+        "message-id": "message_id",
+        "timestamp": "created_ms",
+        "subject": "subject",
+        "content-encoding": "content_encoding",
+        "JMSXGroupID": "key",
+        "JMSXGroupSeq": "group_sequence",
+    }
+
+    def send(self, topic: str, message: Spoken) -> None:
+        said: dict[str, Any] = {}
+        if message.ttl_s:
+            said["MessageExpiryInterval"] = message.ttl_s
+        if message.correlation:
+            said["CorrelationData"] = message.correlation.encode()
+        if message.reply_to:
+            said["ResponseTopic"] = message.reply_to
+        if message.content_type:
+            said["ContentType"] = message.content_type
+        if isinstance(message.body, str):
+            said["PayloadFormatIndicator"] = 1
+        default = Spoken()
+        pairs = [
+            (name, str(getattr(message, its)))
+            for name, its in self.named.items()
+            if getattr(message, its) != getattr(default, its)
+        ]
+        pairs += [(name, str(value)) for name, value in (message.annotations | message.properties).items()]
+        if pairs:
+            said["UserProperty"] = pairs
+        self.client.publish(topic, _bytes(message.body), 1, properties=properties(PacketTypes.PUBLISH, **said))
+
+    def receive(self, queue: str) -> Spoken:
+        self.client.subscribe(f"$queue/{queue}", 1)
+        message = self.client.next()
+        shown = message.properties
+        values: dict[str, Any] = {}
+        annotations: dict[str, str] = {}
+        others: dict[str, Any] = {}
+        for name, text in getattr(shown, "UserProperty", []):
+            if name in self.named:
+                default = getattr(Spoken(), self.named[name])
+                values[self.named[name]] = int(text) if isinstance(default, int) else text
+            elif name.startswith("x-"):
+                annotations[name] = text
+            elif not name.startswith("sluicegate-"):  # what the gateway says of the delivery
+                others[name] = text
+        is_text = getattr(shown, "PayloadFormatIndicator", 0) == 1
+        body = bytes(message.payload)
+        return Spoken(
+            body=body.decode() if is_text else body,
+            ttl_s=getattr(shown, "MessageExpiryInterval", 0),
+            correlation=getattr(shown, "CorrelationData", b"").decode(),
+            reply_to=getattr(shown, "ResponseTopic", ""),
+            content_type=getattr(shown, "ContentType", ""),
+            annotations=annotations,
+            properties=others,
+            **values,
+        )
+
+
+class Amqp:
+    """AMQP 1.0, by proton."""
+
+    name = "amqp"
+    can_say = EVERY_FIELD
+    keeps_types = True
+
+    def __init__(self, node: GatewayProcess) -> None:
+        address = f"amqp://127.0.0.1:{node.amqp_port}"
+        self._connection = BlockingConnection(address, timeout=ANSWER_S, allowed_mechs="ANONYMOUS")
+
+    def send(self, topic: str, message: Spoken) -> None:
+        said: Any = Message(body=message.body, durable=message.durable, priority=message.priority)
+        said.inferred = isinstance(message.body, bytes)
+        said.ttl = message.ttl_s
+        for name, its in (
+            ("id", message.message_id),
+            ("correlation_id", message.correlation),
+            ("reply_to", message.reply_to),
+            ("content_type", symbol(message.content_type)),
+            ("content_encoding", symbol(message.content_encoding)),
+            ("subject", message.subject),
+            ("group_id", message.key),
+        ):
+            if its:
+                setattr(said, name, its)
+        if message.created_ms:
+            said.creation_time = message.created_ms / 1000
+        said.group_sequence = message.group_sequence
+        said.annotations = {symbol(name): value for name, value in message.annotations.items()} or None
+        said.properties = message.properties or None
+        sender: Any = self._connection.create_sender(f"topic://{topic}")
+        sender.send(said)
+        sender.close()
+
+    def receive(self, queue: str) -> Spoken:
+        receiver: Any = self._connection.create_receiver(queue, credit=1)
+        message = receiver.receive(timeout=ANSWER_S)
+        receiver.accept()
+        receiver.close()
+        body = bytes(message.body) if isinstance(message.body, memoryview) else message.body
+        return Spoken(
+            body=body,
+            durable=message.durable,
+            priority=message.priority,
+            ttl_s=round(message.ttl),
+            message_id=message.id or "",
+            correlation=message.correlation_id or "",
+            reply_to=message.reply_to or "",
+            content_type=_text(message.content_type),
+            content_encoding=_text(message.content_encoding),
+            subject=message.subject or "",
+            created_ms=round((message.creation_time or 0) * 1000),
+            key=message.group_id or "",
+            group_sequence=message.group_sequence,
+            annotations={str(name): value for name, value in (message.annotations or {}).items()},
+            properties=dict(message.properties or {}),
+        )
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+ADAPTERS: Final = (Mqtt3, Mqtt5, Amqp)
+
+
+def _text(name: symbol) -> str:
+    """Return a symbol's text; proton shows one that is not there as a symbol of its own making."""
+    return "" if name in (None, "None") else str(name)
+
+
+def _bytes(body: bytes | str | dict[str, Any]) -> bytes:
+    assert not isinstance(body, dict), "only AMQP says maps"
+    return body.encode() if isinstance(body, str) else body
