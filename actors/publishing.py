@@ -56,13 +56,19 @@ class Publisher:
         if batch.retain:
             result.confirmations_pending += self._retain(batch, token)
         topics = batch.topics
-        if topics is None:
-            self._publish_by(self._space.route(batch.topic), batch, None, token, result)
-            return result
         rows_by_route: dict[Route, list[int]] = {}
-        route_of = self._space.route
-        for row in range(batch.count):
-            rows_by_route.setdefault(route_of(topics[row]), []).append(row)
+        if topics is None:
+            route = self._space.route(batch.topic)
+            if route.choices is None:
+                self._publish_by(route, batch, None, token, result)
+                return result
+            rows_by_route[route] = list(range(batch.count))
+        else:
+            route_of = self._space.route
+            for row in range(batch.count):
+                rows_by_route.setdefault(route_of(topics[row]), []).append(row)
+        if self._space.selects:
+            rows_by_route = _chosen(batch, rows_by_route)
         if len(rows_by_route) == 1:
             self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
             return result
@@ -288,6 +294,19 @@ class Publisher:
             return 0
         self._spool.post(WriteTables(writes, self._address, token))
         return 1
+
+
+def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:
+    """Return the rows by the routes they take where selectors have a say."""
+    chosen: dict[Route, list[int]] = {}
+    for route, rows in rows_by_route.items():
+        choices = route.choices
+        if choices is None:
+            chosen[route] = rows
+            continue
+        for row in rows:
+            chosen.setdefault(choices.route(batch, row), []).append(row)
+    return chosen
 
 
 def _not_taken(target: QueueTarget, verdict: int, batch: MessageBatch, result: PublishResult) -> None:

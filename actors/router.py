@@ -55,7 +55,8 @@ class RouterActor(LoopActor):
 
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
-        new = self._space.subscribe(message.topic_filter, subscriber.client, Subscription(subscriber, message.qos))
+        subscription = Subscription(subscriber, message.qos, message.selector)
+        new = self._space.subscribe(message.topic_filter, subscriber.client, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
         return SubscriptionAdded(new, retained)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from actors.directory_messages import QueueHandle
 from messaging.retained import RetainedScan
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
+from messaging.selectors import Selector
 from messaging.topics import TopicFilter
 
 
@@ -17,6 +18,7 @@ class AddSubscription:
     qos: int
     retained_if_new: bool  # bring the retained messages when the subscription is new
     retained_if_known: bool  # and when it replaces one
+    selector: Selector | None = None  # None: every message
 
     def wants_retained(self, new: bool) -> bool:
         """Return whether the answer is to bring the retained messages."""

@@ -129,7 +129,7 @@ class StagedCommit:
         """Return which queues get which rows of a batch."""
         rows_by_target: dict[QueueTarget, list[int]] = {}
         for row in range(batch.count):
-            route = self._space.route(batch.topic_of(row))
+            route = self._space.route_of_row(batch, row)
             targets = dict.fromkeys(route.queues)
             targets |= dict.fromkeys([each.queue for each in route.guaranteed if each.queue is not None])
             targets |= dict.fromkeys([each.queue for each in route.groups if each.queue is not None])
@@ -141,7 +141,7 @@ class StagedCommit:
         ]
 
     def _rows_with_somebody(self, batch: MessageBatch) -> list[int]:
-        return [row for row in range(batch.count) if not self._space.route(batch.topic_of(row)).is_empty]
+        return [row for row in range(batch.count) if not self._space.route_of_row(batch, row).is_empty]
 
     async def _publish_batch(self, first: int, batch: MessageBatch, end: int) -> LoopFuture[None]:
         """Hand a batch to its queues; the future is done when it is safe."""

@@ -5,7 +5,7 @@ gates are `messaging.admission`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.explanations import CheckView, DestinationView, PublishExplanation
 from messaging.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
@@ -23,6 +23,7 @@ from messaging.refusals import (
     refusal_text,
 )
 from messaging.routing import QueueTarget, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.selectors import Selector
 from messaging.topics import matches
 
 
@@ -96,12 +97,13 @@ def _check(gate: QueueGate, verdict: int, usage: int, limit: int, more: int, uni
 
 
 def _destinations(space: TopicSpace, message: Specimen) -> Iterator[DestinationView]:
-    best: dict[Subscriber, tuple[int, str]] = {}
+    best: dict[Subscriber, tuple[int, str, Selector | None]] = {}
     queues: dict[QueueTarget, None] = {}
     for filter_text, found in space.trace(message.topic):
         if isinstance(found, Subscription):
-            if found.qos > best.get(found.subscriber, (-1, ""))[0]:
-                best[found.subscriber] = (found.qos, filter_text)
+            qos, _, selector = best.get(found.subscriber, (-1, "", None))
+            if found.qos > qos or (found.qos == qos and selector is not None):
+                best[found.subscriber] = (found.qos, filter_text, found.selector)
         elif isinstance(found, ShareGroup):
             yield _group(found, message)
         else:
@@ -109,11 +111,14 @@ def _destinations(space: TopicSpace, message: Specimen) -> Iterator[DestinationV
     for target in queues:
         matching = next(each.text for each in target.topic_filters if matches(each, message.topic))
         yield _queue(target, "queue", target.name, matching, message)
-    for subscriber, (qos, filter_text) in best.items():
+    for subscriber, (qos, filter_text, selector) in best.items():
         if message.is_guaranteed and qos > 0 and subscriber.queue is not None:
-            yield _queue(subscriber.queue, "client", subscriber.client, filter_text, message)
+            view = _queue(subscriber.queue, "client", subscriber.client, filter_text, message)
         else:
-            yield _direct("client", subscriber.client, filter_text, subscriber.address is not None)
+            view = _direct("client", subscriber.client, filter_text, subscriber.address is not None)
+        if selector is not None and not view.reason:
+            view = replace(view, reason=f"if its selector selects the message: {selector.text}")
+        yield view
 
 
 def _group(group: ShareGroup, message: Specimen) -> DestinationView:

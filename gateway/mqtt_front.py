@@ -93,6 +93,7 @@ class MqttFront(ProtocolFront[MqttConnection]):
                 refuse_control_characters=mqtt.reject_control_characters,
             ),
             counters=self.counters,
+            selectors=node.selectors,
             credit=node.credit,
             window_v3=mqtt.unacknowledged_window_v3,
             session_expiry_s_max=mqtt.session_expiry_s_max,

@@ -14,10 +14,12 @@ from messaging.batch import MessageBatch
 from messaging.key_source import KeySource
 from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
+from messaging.selectors import Selector
 from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter, matches
 
+CHOICES_CACHED_MAX: Final = 256  # of one topic
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
 
 
@@ -78,11 +80,12 @@ class Subscriber:
 class Subscription:
     """One subscription of a client."""
 
-    __slots__ = ("qos", "subscriber")
+    __slots__ = ("qos", "selector", "subscriber")
 
-    def __init__(self, subscriber: Subscriber, qos: int) -> None:
+    def __init__(self, subscriber: Subscriber, qos: int, selector: Selector | None = None) -> None:
         self.subscriber = subscriber
         self.qos = qos
+        self.selector = selector  # None: it wants every message
 
 
 @final
@@ -115,9 +118,12 @@ Destination = Subscription | QueueTarget | ShareGroup
 
 @final
 class Route:
-    """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once."""
+    """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once.
 
-    __slots__ = ("direct", "groups", "guaranteed", "is_empty", "only_queue", "queues")
+    Where somebody selects among the messages it is nobody's route: `choices` has that of each message.
+    """
+
+    __slots__ = ("choices", "direct", "groups", "guaranteed", "is_empty", "only_queue", "queues")
 
     def __init__(
         self,
@@ -125,12 +131,14 @@ class Route:
         guaranteed: list[Subscriber],
         queues: list[QueueTarget],
         groups: list[ShareGroup],
+        choices: "RouteChoices | None" = None,
     ) -> None:
+        self.choices = choices  # None: nobody selects
         self.direct = direct  # clients that subscribed for direct messages only
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
-        self.is_empty = not (direct or guaranteed or queues or groups)
+        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None)
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
         if not direct and not groups and len(guaranteed) + len(queues) == 1:
@@ -138,6 +146,53 @@ class Route:
 
     def __repr__(self) -> str:
         return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"
+
+
+@final
+class RouteChoices:
+    """The routes of a topic where subscriptions have selectors: one for each set of selectors that a message meets."""
+
+    def __init__(
+        self,
+        granted: dict[Subscriber, int],
+        selecting: list[Subscription],
+        queues: list[QueueTarget],
+        groups: list[ShareGroup],
+    ) -> None:
+        self._granted = granted  # by subscriptions without a selector
+        self._queues = queues
+        self._groups = groups
+        self._selectors: list[Selector] = []  # each once
+        self._asking: list[tuple[int, Subscription]] = []  # each with the bit of its selector
+        for subscription in selecting:
+            selector = subscription.selector
+            assert selector is not None, "it selects"
+            if selector not in self._selectors:
+                self._selectors.append(selector)
+            self._asking.append((1 << self._selectors.index(selector), subscription))
+        self._routes: dict[int, Route] = {}
+
+    def route(self, batch: MessageBatch, row: int) -> Route:
+        """Return who gets the message in a row of a batch."""
+        met = 0
+        bit = 1
+        for selector in self._selectors:
+            if selector.matches(batch, row):
+                met |= bit
+            bit <<= 1
+        route = self._routes.get(met)
+        if route is None:
+            if len(self._routes) >= CHOICES_CACHED_MAX:
+                self._routes.clear()
+            route = self._routes[met] = self._route_of(met)
+        return route
+
+    def _route_of(self, met: int) -> Route:
+        granted = dict(self._granted)
+        for bit, subscription in self._asking:
+            if met & bit and subscription.qos > granted.get(subscription.subscriber, -1):
+                granted[subscription.subscriber] = subscription.qos
+        return _route(granted, self._queues, self._groups)
 
 
 @final
@@ -160,6 +215,7 @@ class TopicSpace:
         self.offline_count = 0  # direct messages dropped because their client, or their whole group, was away
         self.unmatched_count = 0  # messages dropped because nobody subscribes to their topic
         self.unmatched_refused_count = 0  # and refused
+        self.selects = False  # some client has, or had, a subscription with a selector
         self.generation = 0  # rises with every change of a subscription
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
@@ -172,6 +228,8 @@ class TopicSpace:
     def subscribe(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> bool:
         """Add or replace a subscription; return whether it is new."""
         self._changed()
+        if isinstance(destination, Subscription) and destination.selector is not None:
+            self.selects = True
         return self._index.add(topic_filter, key, destination)
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
@@ -180,7 +238,7 @@ class TopicSpace:
         return self._index.discard(topic_filter, key)
 
     def route(self, topic: str) -> Route:
-        """Return who gets messages on a topic."""
+        """Return who gets messages on a topic: with `choices`, who may get them."""
         route = self._routes.get(topic)
         if route is None:
             if len(self._routes) >= ROUTES_CACHED_MAX:
@@ -188,6 +246,12 @@ class TopicSpace:
             route = self._resolve(topic)
             self._routes[topic] = route
         return route
+
+    def route_of_row(self, batch: MessageBatch, row: int) -> Route:
+        """Return who gets the message in a row of a batch."""
+        route = self.route(batch.topic_of(row))
+        choices = route.choices
+        return route if choices is None else choices.route(batch, row)
 
     def trace(self, topic: str) -> list[tuple[str, Destination]]:
         """Return every subscription that matches a topic with its filter, those that exceptions keep out too."""
@@ -200,20 +264,30 @@ class TopicSpace:
 
     def _resolve(self, topic: str) -> Route:
         granted: dict[Subscriber, int] = {}
+        selecting: list[Subscription] = []
         queues: dict[QueueTarget, None] = {}
         groups: dict[ShareGroup, None] = {}
         for found in self._index.match(topic):
             if isinstance(found, Subscription):
-                if found.qos > granted.get(found.subscriber, -1):
+                if found.selector is not None:
+                    selecting.append(found)
+                elif found.qos > granted.get(found.subscriber, -1):
                     granted[found.subscriber] = found.qos
             elif isinstance(found, QueueTarget):
                 if not found.excludes(topic):
                     queues[found] = None
             else:
                 groups[found] = None
-        return Route(
-            [subscriber for subscriber, qos in granted.items() if qos == 0],
-            [subscriber for subscriber, qos in granted.items() if qos > 0],
-            list(queues),
-            list(groups),
-        )
+        if selecting:
+            return Route([], [], [], [], RouteChoices(granted, selecting, list(queues), list(groups)))
+        return _route(granted, list(queues), list(groups))
+
+
+def _route(granted: dict[Subscriber, int], queues: list[QueueTarget], groups: list[ShareGroup]) -> Route:
+    """Return the route to clients, each with the highest QoS that it was granted, to queues and groups."""
+    return Route(
+        [subscriber for subscriber, qos in granted.items() if qos == 0],
+        [subscriber for subscriber, qos in granted.items() if qos > 0],
+        queues,
+        groups,
+    )

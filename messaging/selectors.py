@@ -30,10 +30,6 @@ class Selector:
         """Return whether the message in a row is wanted: whether the condition is true, not false or unknown."""
         return self._condition.truth(batch, row, batch.headers_of(row)) == TRUE
 
-    def rows(self, batch: MessageBatch) -> list[int]:
-        """Return the rows of a batch that are wanted."""
-        return [row for row in range(batch.count) if self.matches(batch, row)]
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Selector) and other.normal_text == self.normal_text
 

@@ -272,7 +272,8 @@ class SessionDirectory(LoopActor):
                 continue
             client_id = key[len(STATE_ROW) :].decode()
             ids = message.rows.get(ids_key(client_id))
-            stored = StoredSession(client_id, state, ids, received.get(client_id, []))
+            its_received = received.get(client_id, [])
+            stored = StoredSession(client_id, state, ids, its_received, self._services.selectors)
             await self._bring_back(stored, wall_ms)
         return len(self._entries)
 
@@ -285,7 +286,9 @@ class SessionDirectory(LoopActor):
             await self._match_queue(session.queue, stored)
         router = self._services.router
         for granted in session.table.by_filter.values():
-            added = AddSubscription(session.subscriber, granted.topic_filter, granted.qos, False, False)
+            added = AddSubscription(
+                session.subscriber, granted.topic_filter, granted.qos, False, False, granted.selector
+            )
             await router.ask(added)
         for extra in stored.extras:
             shared = parse_shared(extra.filter_text, Syntax.MQTT)

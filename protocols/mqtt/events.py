@@ -101,6 +101,7 @@ class SubscribeReceived(NamedTuple):
     packet_id: int
     requests: list[SubscriptionRequest]
     subscription_identifier: int  # 0: none
+    selectors: list[str]  # the User Properties `selector`: one of them is in force for all filters
 
 
 @final

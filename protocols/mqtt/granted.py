@@ -8,6 +8,7 @@ is looked up here, once per topic.
 from typing import Final, NamedTuple, final
 
 from messaging.batch import MessageBatch
+from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter
 
@@ -23,6 +24,7 @@ class GrantedSubscription(NamedTuple):
     retain_as_published: bool
     retain_handling: int
     identifier: int  # 0: none
+    selector: Selector | None  # None: every message
 
 
 class DeliveryOptions(NamedTuple):
@@ -40,14 +42,15 @@ NOT_WANTED: Final = DeliveryOptions(-1, False, None)
 class SubscriptionTable:
     """Subscriptions of one session, without the shared ones and those of named queues.
 
-    `uniform_qos` is the QoS of every subscription when they all agree and none has an option or an identifier: then
-    every message is treated alike, and nothing has to be looked up. It is -1 otherwise.
+    `uniform_qos` is the QoS of every subscription when they all agree and none has an option, an identifier or a
+    selector: then every message is treated alike, and nothing has to be looked up. It is -1 otherwise.
     """
 
     def __init__(self) -> None:
         self.by_filter: dict[str, GrantedSubscription] = {}
         self.uniform_qos = -1
         self.uniform_options = NOT_WANTED  # of `uniform_qos`
+        self._selects = False  # a subscription has a selector
         self._index: SubscriptionIndex[GrantedSubscription] = SubscriptionIndex()
         self._cache: dict[str, DeliveryOptions] = {}
         self._own_cache: dict[str, DeliveryOptions] = {}
@@ -66,25 +69,25 @@ class SubscriptionTable:
             self._changed()
         return subscription
 
-    def options(self, topic: str, *, own: bool) -> DeliveryOptions:
-        """Return what to do with a message on a topic; `own` when this client published it [3.8.3-3]."""
+    def _options(self, topic: str, own: bool) -> DeliveryOptions:
+        """Return what to do with a message on a topic, where nothing selects; `own`: this client sent it [3.8.3-3]."""
         cache = self._own_cache if own else self._cache
         found = cache.get(topic)
         if found is None:
             if len(cache) >= TOPICS_CACHED_MAX:
                 cache.clear()
-            found = cache[topic] = self._resolve(topic, own)
+            found = cache[topic] = _combined(self._index.match(topic), own)
         return found
 
     def runs(self, batch: MessageBatch, start: int, stop: int, *, own: bool) -> list[tuple[int, int, DeliveryOptions]]:
-        """Cut the rows `[start, stop)` of a batch into runs of equal options."""
-        if batch.topics is None:
-            return [(start, stop, self.options(batch.topic, own=own))]
+        """Cut the rows `[start, stop)` of a batch into runs of equal options; `own`: this client published it."""
+        if batch.topics is None and not self._selects:
+            return [(start, stop, self._options(batch.topic, own))]
         runs: list[tuple[int, int, DeliveryOptions]] = []
         first = start
-        options = self.options(batch.topic_of(start), own=own)
+        options = self._options_of_row(batch, start, own)
         for row in range(start + 1, stop):
-            its = self.options(batch.topic_of(row), own=own)
+            its = self._options_of_row(batch, row, own)
             if its != options:
                 runs.append((first, row, options))
                 first = row
@@ -92,28 +95,40 @@ class SubscriptionTable:
         runs.append((first, stop, options))
         return runs
 
-    def _resolve(self, topic: str, own: bool) -> DeliveryOptions:
-        qos = -1
-        retain_as_published = False
-        identifiers: list[int] = []
-        for each in self._index.match(topic):
-            if own and each.no_local:
-                continue
-            if each.qos > qos:
-                qos = each.qos
-            retain_as_published = retain_as_published or each.retain_as_published
-            if each.identifier and each.identifier not in identifiers:
-                identifiers.append(each.identifier)
-        if qos < 0:
-            return NOT_WANTED
-        return DeliveryOptions(qos, retain_as_published, identifiers or None)
+    def _options_of_row(self, batch: MessageBatch, row: int, own: bool) -> DeliveryOptions:
+        topic = batch.topic_of(row)
+        if not self._selects:
+            return self._options(topic, own)
+        asking = [
+            each for each in self._index.match(topic) if each.selector is None or each.selector.matches(batch, row)
+        ]
+        return _combined(asking, own)
 
     def _changed(self) -> None:
         self._cache.clear()
         self._own_cache.clear()
         levels = {each.qos for each in self.by_filter.values()}
-        plain = not any(
+        self._selects = any(each.selector is not None for each in self.by_filter.values())
+        plain = not self._selects and not any(
             each.no_local or each.retain_as_published or each.identifier for each in self.by_filter.values()
         )
         self.uniform_qos = levels.pop() if plain and len(levels) == 1 else -1
         self.uniform_options = DeliveryOptions(self.uniform_qos, False, None)
+
+
+def _combined(asking: list[GrantedSubscription], own: bool) -> DeliveryOptions:
+    """Return what subscriptions that want a message ask of it together."""
+    qos = -1
+    retain_as_published = False
+    identifiers: list[int] = []
+    for each in asking:
+        if own and each.no_local:
+            continue
+        if each.qos > qos:
+            qos = each.qos
+        retain_as_published = retain_as_published or each.retain_as_published
+        if each.identifier and each.identifier not in identifiers:
+            identifiers.append(each.identifier)
+    if qos < 0:
+        return NOT_WANTED
+    return DeliveryOptions(qos, retain_as_published, identifiers or None)

@@ -136,8 +136,10 @@ class RetainedOut:
 
 
 def _is_for(batch: MessageBatch, granted: GrantedSubscription, client_id: str, wall_ms: int) -> bool:
-    """Return whether a message has not expired, and is not the client's own where it wants none of those."""
+    """Return whether a message is neither expired nor passed over, and not the client's own where it wants none."""
     headers = batch.headers_of(0)
     if headers is not None and 0 < headers.expires_at_ms <= wall_ms:
+        return False
+    if granted.selector is not None and not granted.selector.matches(batch, 0):
         return False
     return not (granted.no_local and batch.publisher == client_id)

@@ -9,6 +9,7 @@ from messaging.address import Address
 from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
+from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.limits import MqttLimits
@@ -25,6 +26,7 @@ class MqttServices:
     spool: Address
     authenticator: Authenticator
     limits: MqttLimits
+    selectors: Selectors
     credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together
     counters: ProtocolCounters
     window_v3: int  # unacknowledged messages towards a 3.x client, which cannot say what it takes

@@ -15,6 +15,7 @@ from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage, Subscriber
+from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds
@@ -130,7 +131,10 @@ class Session:
         """Return the form that is stored. `closed_wall_ms` is 0 while the client is connected."""
         self.was_stored = True
         subscriptions = [
-            [text, each.qos, each.no_local, each.retain_as_published, each.retain_handling, each.identifier]
+            [
+                *(text, each.qos, each.no_local, each.retain_as_published, each.retain_handling, each.identifier),
+                None if each.selector is None else each.selector.text,
+            ]
             for text, each in self.table.by_filter.items()
         ]
         extras = [
@@ -163,18 +167,28 @@ class Session:
 class StoredSession:
     """What the store held of a session."""
 
-    def __init__(self, client_id: str, state: bytes, ids: bytes | None, received: list[int]) -> None:
+    def __init__(
+        self, client_id: str, state: bytes, ids: bytes | None, received: list[int], selectors: Selectors
+    ) -> None:
         row = orjson.loads(state)
         self.session = Session(client_id, expiry_s=row["expiry_s"])
         self.session.was_stored = True
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]
         self.extras: list[ExtraSubscription] = [ExtraSubscription(*extra) for extra in row["extras"]]
-        for text, qos, no_local, retain_as_published, retain_handling, identifier in row["subscriptions"]:
-            topic_filter = parse_filter(text, Syntax.MQTT)
+        for text, qos, no_local, retain_as_published, retain_handling, identifier, *more in row["subscriptions"]:
+            selector = selectors.compile(more[0]) if more and more[0] is not None else None
             self.session.table.grant(
                 text,
-                GrantedSubscription(topic_filter, qos, no_local, retain_as_published, retain_handling, identifier),
+                GrantedSubscription(
+                    parse_filter(text, Syntax.MQTT),
+                    qos,
+                    no_local,
+                    retain_as_published,
+                    retain_handling,
+                    identifier,
+                    selector,
+                ),
             )
         self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
         if ids is not None:

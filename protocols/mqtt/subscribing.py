@@ -17,11 +17,14 @@ from actors.router_messages import (
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
+from messaging.selector_words import SelectorError
+from messaging.selectors import Selector
 from messaging.topics import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
 from protocols.mqtt.binding import bind_flow
 from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.reason_codes import (
+    IMPLEMENTATION_SPECIFIC_ERROR,
     NO_SUBSCRIPTION_EXISTED,
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
@@ -64,7 +67,9 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         if attached is None:
             return
         try:
-            code, found = await _subscribe(connection, attached.session, request, event.subscription_identifier)
+            selector = _selector(connection, event.selectors)
+            identifier = event.subscription_identifier
+            code, found = await _subscribe(connection, attached.session, request, identifier, selector)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -105,14 +110,22 @@ async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) 
 
 
 async def _subscribe(
-    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int
+    connection: "MqttConnection",
+    session: Session,
+    request: SubscriptionRequest,
+    identifier: int,
+    selector: Selector | None,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
-    if text.startswith(SHARE_PREFIX):
+    queue_name = parse_queue_address(text)
+    is_shared = text.startswith(SHARE_PREFIX)
+    if selector is not None and (is_shared or queue_name is not None):
+        reason = "a selector on a queue or shared subscription; allowed: on a topic filter"
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    if is_shared:
         if request.no_local:
             return PROTOCOL_ERROR, None
         return await _subscribe_shared(connection, session, request, identifier), None
-    queue_name = parse_queue_address(text)
     if queue_name is not None:
         return await _subscribe_queue(connection, session, request, identifier, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
@@ -125,6 +138,7 @@ async def _subscribe(
         request.retain_as_published,
         request.retain_handling,
         identifier,
+        selector,
     )
     # In the table first: a message may be routed here as soon as the router has answered.
     session.table.grant(text, granted)
@@ -135,9 +149,22 @@ async def _subscribe(
             request.qos,
             retained_if_new=request.retain_handling <= SEND_IF_NEW,
             retained_if_known=request.retain_handling == SEND_ALWAYS,
+            selector=selector,
         )
     )
     return request.qos, None if added.retained is None else (granted, added.retained)
+
+
+def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None:
+    """Return the selector of a SUBSCRIBE, None where it has none or a blank one. Raises _Refused."""
+    if len(texts) > 1:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, f"{len(texts)} selectors; allowed: one for all filters")
+    if not texts or not texts[0].strip():
+        return None
+    try:
+        return connection.services.selectors.compile(texts[0])
+    except SelectorError as error:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
 async def _make_queue(connection: "MqttConnection", session: Session) -> None:

@@ -7,7 +7,9 @@ from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.pressure import Pressure
 from messaging.routing import QueueTarget, Route, ShareGroup, Subscriber, Subscription, TopicSpace
+from messaging.selectors import Selectors
 from messaging.topics import Syntax, TopicFilter, matches, parse_filter
+from unit.cores.messages import batch_of, with_priority
 
 FILTERS = ["a/b", "a/+", "a/#", "#", "b/+"]
 TOPICS = ["a/b", "a/c", "b/c", "a", "a/b/c"]
@@ -120,3 +122,41 @@ def test_cached_routes_are_what_a_look_at_every_subscription_says(steps: list[tu
             direct, guaranteed = names(space.route(topic))
             assert sorted(direct) == sorted(name for name, granted in best.items() if granted == 0)
             assert sorted(guaranteed) == sorted(name for name, granted in best.items() if granted > 0)
+
+
+CHOSEN = st.lists(
+    st.tuples(
+        st.sampled_from(FILTERS), st.integers(0, 2), st.integers(0, 2), st.sampled_from([None, 0, 4])
+    ),  # filter, client, QoS, and the priority that it selects
+    max_size=12,
+)
+
+
+@given(subscriptions=CHOSEN, topic=st.sampled_from(TOPICS))
+def test_a_message_goes_to_those_whose_selectors_select_it(
+    subscriptions: list[tuple[str, int, int, int | None]], topic: str
+) -> None:
+    """Goal: a client gets it once, at the highest QoS of its subscriptions that want it. Method: a plain scan."""
+    space = TopicSpace()
+    target, group = queue(), ShareGroup("g", "#")
+    space.subscribe(mqtt("#"), target, target)
+    space.subscribe(mqtt("#"), group, group)
+    clients = [Subscriber(f"c{number}") for number in range(3)]
+    plain: dict[tuple[str, int], tuple[int, int | None]] = {}
+    for text, number, qos, priority in subscriptions:
+        selector = None if priority is None else Selectors({}).compile(f"JMSPriority = {priority}")
+        space.subscribe(mqtt(text), clients[number].client, Subscription(clients[number], qos, selector))
+        plain[text, number] = (qos, priority)
+    batch = with_priority(batch_of([b"m"], topic=topic), 4)
+    best: dict[str, int] = {}
+    for (text, number), (qos, priority) in plain.items():
+        if matches(mqtt(text), topic) and priority in (None, 4):
+            best[f"c{number}"] = max(qos, best.get(f"c{number}", 0))
+
+    route = space.route_of_row(batch, 0)
+
+    direct, guaranteed = names(route)
+    assert sorted(direct) == sorted(name for name, granted in best.items() if granted == 0)
+    assert sorted(guaranteed) == sorted(name for name, granted in best.items() if granted > 0)
+    assert (route.queues, route.groups, route.choices) == ([target], [group], None)
+    assert space.route_of_row(batch, 0) is route
