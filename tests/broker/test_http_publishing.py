@@ -374,7 +374,7 @@ async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path)
 
 
 async def test_a_request_waits_for_its_reply(broker: RunningBroker) -> None:
-    """Solace 8.5: Solace-Reply-Wait-Time-In-ms; the reply's attributes come as headers, those of the protocol it has."""
+    """Solace 8.5: Solace-Reply-Wait-Time-In-ms; the reply's attributes come as headers."""
     device = await subscriber(broker, "prices/ask")
     async with client_of(broker) as client:
         for number in range(2):
