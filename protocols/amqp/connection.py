@@ -6,7 +6,7 @@ other actors, `publishing` and `consuming` are the two directions of the data pa
 
 import logging
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
 from actors.browser_messages import Browsed
 from actors.cell import ActorCell
@@ -35,6 +35,7 @@ from protocols.amqp.events import (
     SessionEnded,
 )
 from protocols.amqp.link import IncomingLink, OutgoingLink
+from protocols.amqp.opening import CAPABILITIES, answer_open
 from protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
 from protocols.amqp.performatives import Open
 from protocols.amqp.publishing import PublishingSide
@@ -44,17 +45,12 @@ from protocols.amqp.session import Session
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.amqp.transacting import TransactingSide
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 from protocols.authentication import Principal
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.amqp")
-
-SOLE_CONNECTION: Final = "sole-connection-for-container"
-CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
-ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"  # a close follows this open
 
 
 class AmqpConnection:
@@ -82,7 +78,6 @@ class AmqpConnection:
         self._transport: ByteTransport | None = None
         self._flush_asked = False
         self.is_released = False
-        self._is_counted = False  # among the connections of its container
 
     def _publishing_side(self) -> PublishingSide:
         services = self.services
@@ -244,20 +239,9 @@ class AmqpConnection:
         self.client = peer.container_id
         self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
         self.publishing = self._publishing_side()
-        containers = self.services.registry.containers
-        is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(self.client)
-        containers.opened(self.client)
-        self._is_counted = True
-        about: list[tuple[AmqpValue, AmqpValue]] = [
-            (Symbol("product"), "sluicegate"),
-            (Symbol("version"), self.services.version),
-        ]
-        if is_taken:
-            about.append((Symbol(ESTABLISHMENT_FAILED), True))
-        self.engine.open(Open(self.services.container_id, offered=CAPABILITIES, properties=AmqpMap(about)))
-        if is_taken:
-            field = AmqpMap([(Symbol("invalid-field"), Symbol("container-id"))])
-            self.end(AmqpError(conditions.INVALID_FIELD, f"container {self.client!r} is connected already", field))
+        error = answer_open(self, peer)
+        if error is not None:
+            self.end(error)
 
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
         """Let go of a link, and of what there is for it alone."""
@@ -433,8 +417,7 @@ class AmqpConnection:
                 self._release_links(session)
             registry = self.services.registry
             registry.temporary_nodes.end_of(self)
-            if self._is_counted:
-                registry.containers.closed(self.client)
+            registry.containers.closed(self)
 
     def fail(self) -> None:
         """Our own mistake: the client gets its messages again over another connection."""

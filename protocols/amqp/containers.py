@@ -38,6 +38,7 @@ class Containers:
     """All of a gateway's AMQP clients."""
 
     def __init__(self) -> None:
+        self._names: dict[AmqpConnection, str] = {}  # of those that are open
         self._connection_counts: dict[str, int] = {}  # by container id
         self._places: dict[LinkKey, _Place] = {}
         self._keys: dict[Link, LinkKey] = {}
@@ -46,12 +47,16 @@ class Containers:
         """Return whether a container has a connection."""
         return container in self._connection_counts
 
-    def opened(self, container: str) -> None:
-        """Count a connection that was opened."""
+    def opened(self, connection: "AmqpConnection") -> None:
+        """Note a connection that was opened."""
+        container = self._names[connection] = connection.client
         self._connection_counts[container] = self._connection_counts.get(container, 0) + 1
 
-    def closed(self, container: str) -> None:
-        """Count a connection out."""
+    def closed(self, connection: "AmqpConnection") -> None:
+        """Forget a connection, if it was opened."""
+        container = self._names.pop(connection, None)
+        if container is None:
+            return
         left = self._connection_counts[container] - 1
         if left:
             self._connection_counts[container] = left
