@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import brokers
+from bench.amqp_wire import AmqpError
 from bench.cases import CASES, Case, Effort
 from bench.load_processes import LoadError
 from bench.mqtt_wire import WireError
@@ -49,7 +50,7 @@ def main() -> int:
         try:
             with _running(case, labels[label], broker_cores, options.sluicegate) as broker:
                 outcome = case.run(broker, effort)
-        except (brokers.BrokerError, LoadError, WireError, OSError) as error:
+        except (brokers.BrokerError, LoadError, WireError, AmqpError, OSError) as error:
             failures += 1
             console.print(f"{title}: {type(error).__name__}: {error}", highlight=False, markup=False)
             continue

@@ -21,6 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, final
 
+from bench.load_plan import AMQP
 from bench.mqtt_load import Address
 from bench.placement import Cores, on_cores
 
@@ -34,12 +35,14 @@ READY_PATH: Final = "/health/ready"
 SLUICEGATE_SETTINGS: Final = (
     "listeners.mqtt.port=0",
     "listeners.mqtt_websocket.enabled=false",
-    "listeners.amqp.enabled=false",
+    "listeners.amqp.port=0",
+    "listeners.amqp.max_connections=100000",
     "listeners.http.enabled=false",
     "listeners.mqtt.max_connections=100000",
     "admin.port=0",
 )
 _MQTT_URL: Final = re.compile(r"mqtt://127\.0\.0\.1:(\d+)")
+_AMQP_URL: Final = re.compile(r"amqp://127\.0\.0\.1:(\d+)")
 _ADMIN_URL: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 
 # Nothing limits mosquitto but its own speed: no persistence, no limit on what is queued or in flight (20 and 1000 in
@@ -53,6 +56,15 @@ max_queued_messages 0
 max_inflight_messages 0
 set_tcp_nodelay {no_delay}
 log_type error
+"""
+
+
+# Debian's own script changes to another user, who may not write to our directory; this one stands behind it.
+_RABBITMQ_SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+_RABBITMQ_CONFIGURATION: Final = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+loopback_users = none
+log.console = false
 """
 
 
@@ -79,6 +91,10 @@ class Broker(ABC):
         directory.mkdir(parents=True, exist_ok=True)
         self._process = self._spawn()
         self.address = self._wait_until_started()
+
+    def address_of(self, protocol: str) -> Address:
+        """Return where clients of a protocol connect: `address`, unless the broker has ports for several."""
+        return self.address
 
     @property
     def pid(self) -> int:
@@ -177,11 +193,16 @@ class Sluicegate(Broker):
     def __init__(self, directory: Path, cores: Cores, executable: Path | None) -> None:
         self._executable = executable or Path(sys.executable).with_name("sluicegate")
         self.admin_url = ""
+        self._amqp_address: Address = ("127.0.0.1", 0)
         super().__init__(directory, cores)
 
-    def create_queue(self, name: str, topic_filter: str) -> None:
-        """Make a durable queue that collects what is published to `topic_filter`."""
-        body = json.dumps({"name": name, "subscriptions": [topic_filter]}).encode()
+    def address_of(self, protocol: str) -> Address:
+        """Return where clients of a protocol connect."""
+        return self._amqp_address if protocol == AMQP else self.address
+
+    def create_queue(self, name: str, topic_filter: str | None) -> None:
+        """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
+        body = json.dumps({"name": name, "subscriptions": [topic_filter] if topic_filter else []}).encode()
         request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
         request.add_header("Content-Type", "application/json")
         try:
@@ -199,14 +220,56 @@ class Sluicegate(Broker):
     def _started_at(self) -> Address | None:
         lines = self._log.read_text(errors="replace")
         mqtt = _MQTT_URL.search(lines)
+        amqp = _AMQP_URL.search(lines)
         admin = _ADMIN_URL.search(lines)
-        if mqtt is None or admin is None:
+        if mqtt is None or amqp is None or admin is None:
             return None
         self.admin_url = admin.group()
+        self._amqp_address = ("127.0.0.1", int(amqp.group(1)))
         with contextlib.suppress(OSError):  # refused, reset or a status other than 2xx: not ready
             urllib.request.urlopen(self.admin_url + READY_PATH, timeout=HTTP_TIMEOUT_S).close()
             return "127.0.0.1", int(mqtt.group(1))
         return None
+
+
+@final
+class RabbitMq(Broker):
+    """The peer for AMQP 1.0: RabbitMQ 3 of the distribution with its plugin, on data of its own."""
+
+    kind = "rabbitmq"
+
+    def __init__(self, directory: Path, cores: Cores) -> None:
+        self._port = 0
+        super().__init__(directory, cores)
+
+    def _command(self) -> list[str]:
+        self._port = _free_port()
+        if not Path(_RABBITMQ_SERVER).exists():
+            raise BrokerError("rabbitmq-server is not installed")
+        (self._directory / "plugins").write_text("[rabbitmq_amqp1_0].")
+        (self._directory / "rabbitmq.conf").write_text(_RABBITMQ_CONFIGURATION.format(port=self._port))
+        settings = {
+            "HOME": self._directory,  # of the cookie that its processes know each other by
+            "RABBITMQ_NODENAME": f"bench{self._port}@localhost",
+            "RABBITMQ_MNESIA_BASE": self._directory / "mnesia",
+            "RABBITMQ_LOG_BASE": self._directory / "logs",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self._directory / "plugins",
+            "RABBITMQ_CONFIG_FILE": self._directory / "rabbitmq.conf",
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_DIST_PORT": _free_port(),
+            "ERL_EPMD_PORT": _free_port(),
+        }
+        # Erlang's port mapper would become a daemon that outlives everything; this one is of our process group.
+        script = 'epmd -port "$ERL_EPMD_PORT" & exec "$0"'
+        return ["env", *(f"{name}={value}" for name, value in settings.items()), "sh", "-c", script, _RABBITMQ_SERVER]
+
+    def stop(self) -> None:
+        """End the server, and then the port mapper."""
+        super().stop()
+        self.kill()
+
+    def _started_at(self) -> Address | None:
+        return ("127.0.0.1", self._port) if "completed with" in self._log_tail() else None
 
 
 def start(kind: str, directory: Path, cores: Cores, *, traffic: Traffic, executable: Path | None) -> Broker:
@@ -215,7 +278,9 @@ def start(kind: str, directory: Path, cores: Cores, *, traffic: Traffic, executa
         return Mosquitto(directory, cores, traffic)
     if kind == Sluicegate.kind:
         return Sluicegate(directory, cores, executable)
-    raise BrokerError(f"unknown broker {kind!r}: {Mosquitto.kind} or {Sluicegate.kind}")
+    if kind == RabbitMq.kind:
+        return RabbitMq(directory, cores)
+    raise BrokerError(f"unknown broker {kind!r}: {Mosquitto.kind}, {RabbitMq.kind} or {Sluicegate.kind}")
 
 
 def _free_port() -> int:

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import mqtt_wire as wire
-from bench.brokers import Broker, Mosquitto, Sluicegate, Traffic
+from bench.brokers import Broker, Mosquitto, RabbitMq, Sluicegate, Traffic
 from bench.footprint import run_idle_connections, run_recovery, run_waiting
-from bench.load_plan import LoadPlan
+from bench.load_plan import AMQP, LoadPlan
 from bench.outcome import Outcome
 from bench.throughput import run_throughput
 
 BOTH: Final = frozenset((Sluicegate.kind, Mosquitto.kind))
+AMQP_BROKERS: Final = frozenset((Sluicegate.kind, RabbitMq.kind))
 QUEUE_LANES: Final = 10
+AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than either broker's credit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,29 @@ def _through_queues(broker: Broker, effort: Effort) -> Outcome:
     return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
 
 
+def _amqp(lanes: int, payload_bytes: int) -> Case:
+    """Return the case of so many senders, queues and receivers of AMQP."""
+
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        address = "/queue/bench-{lane}"  # of RabbitMQ, which makes the queue when it is attached to
+        if isinstance(broker, Sluicegate):
+            address = "bench-{lane}"
+            for lane in range(lanes):
+                broker.create_queue(f"bench-{lane}", None)
+        plan = LoadPlan(
+            protocol=AMQP, lanes=lanes, qos=1, window=AMQP_WINDOW, payload_bytes=payload_bytes, topic=address
+        )
+        return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+    name = f"amqp-{lanes}-{lanes}" + ("" if payload_bytes == 100 else f"-{payload_bytes}")
+    question = f"AMQP 1.0, {lanes} senders to {lanes} receivers by durable queues, unsettled, {payload_bytes} bytes"
+    return Case(name, question, run, AMQP_BROKERS)
+
+
+def _idle_amqp(broker: Broker, effort: Effort) -> Outcome:
+    return run_idle_connections(broker, connections=effort.connections, protocol=AMQP)
+
+
 def _idle(broker: Broker, effort: Effort) -> Outcome:
     return run_idle_connections(broker, connections=effort.connections)
 
@@ -82,6 +107,16 @@ CASES: Final = (
     _throughput("wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
     _throughput("wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
     Case("queue-10-10", "QoS 1 into ten durable queues and out", _through_queues, frozenset((Sluicegate.kind,))),
+    _amqp(1, 100),
+    _amqp(8, 100),
+    _amqp(1, 1024),
+    _amqp(8, 1024),
+    Case(
+        "idle-amqp",
+        "memory of an AMQP connection that does nothing",
+        _idle_amqp,
+        AMQP_BROKERS,
+    ),
     Case("idle", "memory of a connection that does nothing", _idle),
     Case("waiting", "memory of messages that wait", _waiting),
     Case("recovery", "restart after kill -9 with messages waiting", _recovery, frozenset((Sluicegate.kind,))),

@@ -9,8 +9,9 @@ from typing import Final
 
 from bench import measure
 from bench import mqtt_wire as wire
+from bench.amqp_load import open_connection
 from bench.brokers import Broker, Sluicegate
-from bench.load_plan import LoadPlan, LoadReport
+from bench.load_plan import AMQP, MQTT, LoadPlan, LoadReport
 from bench.load_processes import LoadError, run_load
 from bench.mqtt_load import open_session, subscribe
 from bench.outcome import Figure, Outcome
@@ -25,14 +26,14 @@ TOPIC: Final = "backlog/0"
 MIB: Final = 1024 * 1024
 
 
-def run_idle_connections(broker: Broker, *, connections: int) -> Outcome:
+def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQTT) -> Outcome:
     """Open connections that do nothing, and see what the broker's memory grows by."""
-    idle = [_open_idle(broker, number) for number in range(CONNECTIONS_FIRST)]
+    idle = [_open_idle(broker, protocol, number) for number in range(CONNECTIONS_FIRST)]
     try:
         before = _settled_memory(broker)
         cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
         for number in range(CONNECTIONS_FIRST, CONNECTIONS_FIRST + connections):
-            idle.append(_open_idle(broker, number))
+            idle.append(_open_idle(broker, protocol, number))
         connect_s = time.monotonic() - begun_s
         connect_cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
         grown = _settled_memory(broker).minus(before)
@@ -127,7 +128,9 @@ def _run(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, 
     return report, time.monotonic() - begun_s
 
 
-def _open_idle(broker: Broker, number: int) -> socket.socket:
+def _open_idle(broker: Broker, protocol: str, number: int) -> socket.socket:
+    if protocol == AMQP:
+        return open_connection(broker.address_of(protocol), f"bench-idle-{number}")
     return open_session(broker.address, wire.connect(f"bench-idle-{number}", version=wire.MQTT_3_1_1))
 
 

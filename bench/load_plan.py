@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from bench import mqtt_wire as wire
 
+MQTT = "mqtt"
+AMQP = "amqp"
 _CYCLE_MIN = 1024  # a shorter cycle would make each write and each comparison short
 
 
@@ -15,6 +17,7 @@ class LoadPlan:
     QoS 1, of its confirmations. So no broker has a reason to drop, and loss is a fault.
     """
 
+    protocol: str = MQTT
     lanes: int = 1
     subscribers_per_lane: int = 1
     publishes: bool = True  # False: the messages wait in the broker already
@@ -22,7 +25,7 @@ class LoadPlan:
     window: int = 1
     payload_bytes: int = 100
     messages_per_lane: int | None = None  # None: until the load is stopped
-    topic: str = "bench/{lane}"
+    topic: str = "bench/{lane}"  # of AMQP: the address of a queue, for both ends
     topic_filter: str | None = "bench/{lane}"  # None: the session has its subscription already
     subscriber_version: int = wire.MQTT_3_1_1
     subscriber_id: str | None = None  # with `{lane}`: a session that outlives the connection. None: a clean one

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from bench import measure
-from bench.load_plan import LoadPlan, LoadReport
+from bench.amqp_load import AmqpWorker
+from bench.load_plan import AMQP, LoadPlan, LoadReport
 from bench.mqtt_load import Address, Worker
 
 _FORK: Final = multiprocessing.get_context("fork")  # an anonymous mapping is shared by fork only
@@ -161,7 +162,7 @@ def _work(
     pipe: multiprocessing.connection.Connection,
 ) -> None:
     try:
-        worker = Worker(plan, lane_numbers, address)
+        worker = (AmqpWorker if plan.protocol == AMQP else Worker)(plan, lane_numbers, address)
         pipe.send(_CONNECTED)
         pipe.recv()
         pipe.send(worker.run(place))

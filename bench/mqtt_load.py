@@ -1,4 +1,4 @@
-"""One worker of a load: some lanes on one epoll loop, with raw non-blocking sockets.
+"""One worker of a load: some lanes on one epoll loop, with raw non-blocking sockets. MQTT's; AMQP's derives from it.
 
 Publisher and subscribers of a lane share a worker, so the end-to-end flow limit is a subtraction, not a message
 between processes. What the bytes mean is in `mqtt_wire` and `receiver`; how workers are started and read is in
@@ -30,6 +30,45 @@ class Progress(Protocol):
 
     def stopped(self) -> bool:
         """Return whether to publish no more."""
+
+
+class Count(Protocol):
+    """What a receiving end knows of the messages it got."""
+
+    received: int
+    duplicated: int
+    read_singly: int
+
+
+class End(Protocol):
+    """One client of a lane."""
+
+    connection: "Connection"
+    lane: "Lane"
+
+    def on_readable(self, buffer: bytearray, view: memoryview) -> int:
+        """Take in what has come; return how many new messages that was."""
+
+
+class SendingEnd(End, Protocol):
+    """The client of a lane that publishes."""
+
+    published: int
+
+    @property
+    def confirmed(self) -> int:
+        """Messages that the broker has confirmed."""
+
+    def publish(self, count: int) -> int:
+        """Publish up to `count` messages; return how many."""
+
+
+class ReceivingEnd(End, Protocol):
+    """A client of a lane that gets what is published."""
+
+    @property
+    def receiver(self) -> Count:
+        """What counts the messages."""
 
 
 class Connection:
@@ -150,8 +189,9 @@ class Lane:
     def __init__(self, plan: LoadPlan, number: int) -> None:
         self.topic = plan.topic.format(lane=number)
         self.topic_filter = None if plan.topic_filter is None else plan.topic_filter.format(lane=number)
-        self.publisher: Publisher | None = None
-        self.subscribers: list[Subscriber] = []
+        self.payload_bytes = plan.payload_bytes
+        self.publisher: SendingEnd | None = None
+        self.subscribers: list[ReceivingEnd] = []
         self.touched = False
         self._qos = plan.qos
         self._window = plan.window
@@ -185,7 +225,7 @@ class Lane:
                 return False
         return all(subscriber.receiver.received >= self.expected() for subscriber in self.subscribers)
 
-    def _arrived(self, publisher: Publisher) -> int:
+    def _arrived(self, publisher: "SendingEnd") -> int:
         subscribers = self.subscribers
         if len(subscribers) == 1:
             arrived = subscribers[0].receiver.received
@@ -197,14 +237,13 @@ class Lane:
         return min(arrived, publisher.confirmed) if self._qos and self._window > 1 else arrived
 
 
-@final
 class Worker:
     """Some lanes of a plan, connected and ready to run."""
 
     def __init__(self, plan: LoadPlan, lane_numbers: range, address: Address) -> None:
         self._plan = plan
         self._poll = select.epoll()
-        self._ends: dict[int, Publisher | Subscriber] = {}
+        self._ends: dict[int, SendingEnd | ReceivingEnd] = {}
         self._received = 0
         self._published = 0
         self.lanes = [self._connect_lane(number, address) for number in lane_numbers]

@@ -20,7 +20,7 @@ REPORT_TIMEOUT_S: Final = 60.0
 
 def run_throughput(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int) -> Outcome:
     """Run a plan against a fresh broker for some seconds after a warm-up, then drain it and check for loss."""
-    with run_load(plan, broker.address, workers=workers) as load:
+    with run_load(plan, broker.address_of(plan.protocol), workers=workers) as load:
         time.sleep(WARM_UP_S)
         cpu_before_s = measure.cpu_seconds(broker.pid)
         before = load.snapshot()
