@@ -7,6 +7,7 @@ Values are in the words of the cross-protocol table: what a protocol has only as
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol
 
+import httpx
 from paho.mqtt.packettypes import PacketTypes
 from proton import Message, symbol
 from proton.utils import BlockingConnection
@@ -49,7 +50,7 @@ class Spoken:
 EVERY_FIELD: Final = frozenset(each.name for each in fields(Spoken))
 
 
-class Adapter(Protocol):
+class Speaker(Protocol):
     """A client of one protocol."""
 
     name: str
@@ -59,11 +60,15 @@ class Adapter(Protocol):
     def send(self, topic: str, message: Spoken) -> None:
         """Publish, and wait until the gateway has confirmed it."""
 
-    def receive(self, queue: str) -> Spoken:
-        """Consume one message of a queue."""
-
     def close(self) -> None:
         """Disconnect."""
+
+
+class Hearer(Speaker, Protocol):
+    """One that consumes as well."""
+
+    def receive(self, queue: str) -> Spoken:
+        """Consume one message of a queue."""
 
 
 class Mqtt3:
@@ -74,8 +79,8 @@ class Mqtt3:
     keeps_types = False
     version = MQTT_3_1_1
 
-    def __init__(self, node: GatewayProcess) -> None:
-        self.client = PahoClient(f"matrix-{self.name}", version=self.version)
+    def __init__(self, node: GatewayProcess, role: str = "speaker") -> None:
+        self.client = PahoClient(f"{role}-{self.name}", version=self.version)
         self.client.connect(node.mqtt_port)
 
     def send(self, topic: str, message: Spoken) -> None:
@@ -166,9 +171,9 @@ class Amqp:
     can_say = EVERY_FIELD
     keeps_types = True
 
-    def __init__(self, node: GatewayProcess) -> None:
+    def __init__(self, node: GatewayProcess, role: str = "speaker") -> None:
         address = f"amqp://127.0.0.1:{node.amqp_port}"
-        self._connection = BlockingConnection(address, timeout=ANSWER_S, allowed_mechs="ANONYMOUS")
+        self._connection = BlockingConnection(address, timeout=ANSWER_S, allowed_mechs="ANONYMOUS", container_id=role)
 
     def send(self, topic: str, message: Spoken) -> None:
         said: Any = Message(body=message.body, durable=message.durable, priority=message.priority)
@@ -222,7 +227,50 @@ class Amqp:
         self._connection.close()
 
 
-ADAPTERS: Final = (Mqtt3, Mqtt5, Amqp)
+class Http:
+    """HTTP, by httpx: it publishes and does not consume. Names are those of Solace's REST messaging."""
+
+    name = "http"
+    can_say = EVERY_FIELD - {"content_encoding"}  # HTTP's own is undone on arrival
+    keeps_types = True
+    types: Final = {bool: "boolean", int: "int64", float: "double"}
+
+    def __init__(self, node: GatewayProcess) -> None:
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{node.ports['http']}", timeout=ANSWER_S)
+
+    def send(self, topic: str, message: Spoken) -> None:
+        default = Spoken()
+        headers = {
+            name: str(getattr(message, its))
+            for name, its in (
+                ("Solace-Priority", "priority"),
+                ("Solace-Message-ID", "message_id"),
+                ("Solace-Correlation-ID", "correlation"),
+                ("Solace-Timestamp", "created_ms"),
+                ("Content-Type", "content_type"),
+                ("Sluicegate-Partition-Key", "key"),
+                ("Solace-User-Property-subject", "subject"),
+                ("Solace-User-Property-JMSXGroupSeq", "group_sequence"),
+            )
+            if getattr(message, its) != getattr(default, its)
+        }
+        if message.ttl_s:
+            headers["Solace-Time-To-Live-In-ms"] = str(message.ttl_s * 1000)
+        if message.reply_to:
+            headers["Solace-Reply-To-Destination"] = f"/TOPIC/{message.reply_to}"
+        for name, value in (message.annotations | message.properties).items():
+            kind = self.types.get(type(value))
+            text = str(value).lower() if kind == "boolean" else str(value)
+            headers[f"Solace-User-Property-{name}"] = text if kind is None else f"{text}; type={kind}"
+        answer = self._client.post(f"/TOPIC/{topic}", content=_bytes(message.body), headers=headers)
+        assert (answer.status_code, answer.content) == (200, b"")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+SENDERS: Final = (Mqtt3, Mqtt5, Amqp, Http)
+RECEIVERS: Final = (Mqtt3, Mqtt5, Amqp)
 
 
 def _text(name: symbol) -> str:

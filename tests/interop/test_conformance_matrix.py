@@ -15,7 +15,7 @@ from proton.utils import BlockingConnection
 
 from gateway_process import GatewayProcess
 from paho_client import PahoClient, properties
-from spoken_messages import ADAPTERS, ANSWER_S, Adapter, Spoken
+from spoken_messages import ANSWER_S, RECEIVERS, SENDERS, Hearer, Speaker, Spoken
 
 pytestmark = [pytest.mark.interop]
 
@@ -43,9 +43,18 @@ SAID = {"plain": PLAIN, "text": TEXT, "rich": RICH, "typed": TYPED}
 
 
 @pytest.fixture(scope="module")
-def clients(node: GatewayProcess) -> Iterator[dict[str, Adapter]]:
-    """A client of each protocol."""
-    made: dict[str, Adapter] = {adapter.name: adapter(node) for adapter in ADAPTERS}
+def senders(node: GatewayProcess) -> Iterator[dict[str, Speaker]]:
+    """A publisher of each protocol."""
+    made: dict[str, Speaker] = {adapter.name: adapter(node) for adapter in SENDERS}
+    yield made
+    for client in made.values():
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def receivers(node: GatewayProcess) -> Iterator[dict[str, Hearer]]:
+    """A consumer of each protocol that has some."""
+    made: dict[str, Hearer] = {adapter.name: adapter(node, role="hearer") for adapter in RECEIVERS}
     yield made
     for client in made.values():
         client.close()
@@ -59,7 +68,7 @@ def queue(node: GatewayProcess) -> str:
     return name
 
 
-def expected(said: Spoken, sender: Adapter, receiver: Adapter) -> Spoken:
+def expected(said: Spoken, sender: Speaker, receiver: Speaker) -> Spoken:
     """Return what the receiver has to see of a message by the cross-protocol table."""
     seen = said.only(sender.can_say).only(receiver.can_say)
     if isinstance(seen.body, str) and "content_type" not in sender.can_say & receiver.can_say:
@@ -74,32 +83,32 @@ def connect(node: GatewayProcess) -> BlockingConnection:
     return BlockingConnection(f"amqp://127.0.0.1:{node.amqp_port}", timeout=ANSWER_S, allowed_mechs="ANONYMOUS")
 
 
-PAIRS = [(sender.name, receiver.name) for sender in ADAPTERS for receiver in ADAPTERS]
+PAIRS = [(sender.name, receiver.name) for sender in SENDERS for receiver in RECEIVERS]
 
 
 @pytest.mark.parametrize("kind", SAID)
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
 def test_what_both_can_say_arrives(
-    clients: dict[str, Adapter], queue: str, sender: str, receiver: str, kind: str
+    senders: dict[str, Speaker], receivers: dict[str, Hearer], queue: str, sender: str, receiver: str, kind: str
 ) -> None:
     """Reference 22; cases 82 and 85."""
     said = SAID[kind]
     if sender == "mqtt-5.0":  # has texts only
         said = replace(said, properties={name: str(value).lower() for name, value in said.properties.items()})
-    clients[sender].send(f"{queue}/here", said)
-    seen = clients[receiver].receive(queue)
-    wanted = expected(said, clients[sender], clients[receiver])
+    senders[sender].send(f"{queue}/here", said)
+    seen = receivers[receiver].receive(queue)
+    wanted = expected(said, senders[sender], receivers[receiver])
     assert wanted.ttl_s - EXPIRY_TOLERANCE_S <= seen.ttl_s <= wanted.ttl_s
     assert replace(seen, ttl_s=0) == replace(wanted, ttl_s=0)
 
 
-@pytest.mark.parametrize("receiver", [adapter.name for adapter in ADAPTERS])
+@pytest.mark.parametrize("receiver", [adapter.name for adapter in RECEIVERS])
 def test_a_structure_is_json_to_whoever_does_not_know_it(
-    clients: dict[str, Adapter], queue: str, receiver: str
+    senders: dict[str, Speaker], receivers: dict[str, Hearer], queue: str, receiver: str
 ) -> None:
     """Reference 22, body map and list: JSON, and said to be."""
-    clients["amqp"].send(f"{queue}/here", Spoken(body={"a": [1, "two", None]}))
-    seen = clients[receiver].receive(queue)
+    senders["amqp"].send(f"{queue}/here", Spoken(body={"a": [1, "two", None]}))
+    seen = receivers[receiver].receive(queue)
     if receiver == "amqp":
         assert seen.body == {"a": [1, "two", None]}
         return
@@ -109,31 +118,31 @@ def test_a_structure_is_json_to_whoever_does_not_know_it(
 
 
 def test_of_a_name_given_twice_amqp_holds_the_first(
-    node: GatewayProcess, clients: dict[str, Adapter], queue: str
+    node: GatewayProcess, receivers: dict[str, Hearer], queue: str
 ) -> None:
     """Case 82; MQTT's user properties may repeat a name."""
     with PahoClient(f"twice-{queue}"[:23]) as device:
         device.connect(node.mqtt_port)
         twice = properties(PacketTypes.PUBLISH, UserProperty=[("colour", "red"), ("colour", "blue")])
         device.publish(f"{queue}/here", b"x", 1, properties=twice)
-    assert clients["amqp"].receive(queue).properties == {"colour": "red"}
+    assert receivers["amqp"].receive(queue).properties == {"colour": "red"}
 
 
-@pytest.mark.parametrize("sender", [adapter.name for adapter in ADAPTERS])
+@pytest.mark.parametrize("sender", [adapter.name for adapter in SENDERS])
 def test_a_dead_message_says_why_to_consumers_of_amqp(
-    node: GatewayProcess, clients: dict[str, Adapter], sender: str
+    node: GatewayProcess, senders: dict[str, Speaker], receivers: dict[str, Hearer], sender: str
 ) -> None:
     """Cases 46 and 49: reason, queue and count are annotations; what the publisher said is as it was."""
     name = f"d-{uuid4().hex[:12]}"
     node.create_queue(f"{name}-dead")
     node.create_queue(name, subscriptions=[f"{name}/>"], dead_msg_queue=f"{name}-dead")
-    clients[sender].send(f"{name}/here", replace(PLAIN, annotations={"x-opt-mine": "kept"}))
+    senders[sender].send(f"{name}/here", replace(PLAIN, annotations={"x-opt-mine": "kept"}))
     with closing(connect(node)) as connection:
         receiver: Any = connection.create_receiver(name, credit=1)
         receiver.receive(timeout=ANSWER_S)
         receiver.reject()
         receiver.close()
-    seen = clients["amqp"].receive(f"{name}-dead")
+    seen = receivers["amqp"].receive(f"{name}-dead")
     assert seen.body == PLAIN.body
     assert seen.annotations["x-opt-sluicegate-dead-reason"] == "rejected"
     assert seen.annotations["x-opt-sluicegate-dead-queue"] == name
