@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import FindQueue, QueueHandle
+from messaging.events import CLIENT_FLOW_OPENED
 from messaging.topics import queue_topic
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, AddressRefused, Node, check_topic, is_durable_form, resolve
@@ -45,6 +46,7 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     granted = Target(target.address, capabilities=target.capabilities)
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.publishing.attached(PublishingLink(session, link, destination))
+    connection.tell_flow(CLIENT_FLOW_OPENED, link)
     if node is not None:
         connection.services.registry.temporary_nodes.attached(connection, session, link, node)
 
@@ -66,6 +68,7 @@ async def _attach_to_a_new_node(
     )
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.publishing.attached(PublishingLink(session, link, destination_of(made.node)))
+    connection.tell_flow(CLIENT_FLOW_OPENED, link)
 
 
 def _attach_coordinator(

@@ -14,6 +14,7 @@ from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
 from actors.messages import FlowGone, FlowState
 from actors.publishing import Publisher
+from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind
 from protocols.amqp import conditions
 from protocols.amqp.attaching import attach_publisher, destination_of_message
 from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
@@ -246,7 +247,7 @@ class AmqpConnection:
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
         """Let go of a link, and of what there is for it alone."""
         if isinstance(link, IncomingLink):
-            self.publishing.detached(link)
+            self._end_publisher(link)
             self.transacting.detached(link)
         else:
             consuming = self.consuming.by_link.get(link)
@@ -260,7 +261,18 @@ class AmqpConnection:
         registry.containers.detached(link)
         registry.temporary_nodes.detached(link, closed=closed)
 
+    def tell_flow(self, kind: EventKind, link: IncomingLink) -> None:
+        """Tell operators that a link on which the client sends has begun or ended."""
+        what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
+        self.runtime.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
+
+    def _end_publisher(self, link: IncomingLink) -> None:
+        if link in self.publishing.links:
+            self.publishing.detached(link)
+            self.tell_flow(CLIENT_FLOW_CLOSED, link)
+
     def _session_ended(self, session: Session) -> None:
+        self.transacting.session_ended(session)  # before its consumers let go of what they settled
         self._release_links(session)
         self.consuming.forget_session(session)
 
@@ -413,6 +425,7 @@ class AmqpConnection:
         """Let go of every link: what was delivered and not settled is delivered to somebody again."""
         if not self.is_released:
             self.is_released = True
+            self.transacting.connection_ended()
             for session in self.engine.sessions.by_channel.values():
                 self._release_links(session)
             registry = self.services.registry

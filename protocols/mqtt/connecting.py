@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.publishing import Publisher
 from messaging.credit import CreditWindow
-from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED
+from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
 from protocols.authentication import ANONYMOUS, Principal, Proven
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
@@ -130,6 +130,9 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         before_answer=writes.before_exactly_once,
         forget_received=writes.forget_received,
         explains=event.request_problem_information,
+        opens_flow=lambda: connection.runtime.events.emit(
+            CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id
+        ),
     )
     delivering = DeliveringSide(
         engine=connection.engine,
@@ -159,7 +162,9 @@ def _tell_connected(connection: "MqttConnection", event: ConnectReceived, sessio
     connection.runtime.events.emit(CLIENT_CONNECTED, text, client=session.client_id)
 
 
-def tell_disconnected(connection: "MqttConnection", session: Session) -> None:
+def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
     """Tell operators that a client's session has left its connection."""
-    text = f"MQTT client at {connection.peer_name()} disconnected"
-    connection.runtime.events.emit(CLIENT_DISCONNECTED, text, client=session.client_id)
+    events, client = connection.runtime.events, attached.session.client_id
+    if attached.publishing.has_flow:
+        events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
+    events.emit(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)

@@ -445,5 +445,5 @@ class MqttConnection:
     def _detach(self, attached: AttachedSession, *, with_will: bool) -> SessionReleased:
         """Take the session off this connection."""
         self.attached = None
-        tell_disconnected(self, attached.session)
+        tell_disconnected(self, attached)
         return attached.release(self.cell, with_will=with_will)

@@ -61,6 +61,7 @@ class PublishingSide:
         before_answer: Callable[[Callable[[], None], Publication | None], None],
         forget_received: Callable[[int, int, Callable[[], None]], None],
         explains: bool,
+        opens_flow: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._level = level
@@ -69,6 +70,8 @@ class PublishingSide:
         self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
         self._forget_received = forget_received  # the same, with ids that the store is to forget
         self._explains = explains  # the client wants to read why [3.1.2-29]
+        self._opens_flow = opens_flow  # once, before the first guaranteed message
+        self.has_flow = False
         self.line = PublishesIn(session.received)
         self.refused_count = 0
 
@@ -98,6 +101,9 @@ class PublishingSide:
                 for row in range(batch.count):
                     self.publisher.publish(batch.select([row]), 0)
             return
+        if not self.has_flow:
+            self.has_flow = True
+            self._opens_flow()
         if batch.qos == EXACTLY_ONCE:
             self._publish_exactly_once(batch, packet_ids)
         else:

@@ -66,6 +66,27 @@ async def test_an_mqtt_subscriber_hears_of_clients_where_that_is_wanted(broker: 
     assert "late bind to queue orders failed: 503 Max clients exceeded for Queue" in texts[3]
 
 
+@pytest.mark.settings("events.publish_client=true")
+async def test_a_publisher_flow_opens_with_the_first_guaranteed_message_of_a_connection(broker: RunningBroker) -> None:
+    """Solace 9.5: CLIENT_CLIENT_OPEN_FLOW, CLIENT_CLIENT_CLOSE_FLOW."""
+    watcher = await broker.connect("watcher")
+    await watcher.subscribe("$SYS/LOG/+/CLIENT/+/+/default/device")
+    device = await broker.connect("device", level=5)
+    for qos in (0, 1, 2, 1):
+        await device.publish("t", qos=qos)
+    await device.leave()
+
+    texts = await events_named(watcher, "CLIENT_CLIENT_DISCONNECT/")
+
+    assert [text.split(": ")[1] for text in texts] == [
+        "CLIENT_CLIENT_CONNECT",
+        "CLIENT_CLIENT_OPEN_FLOW",
+        "CLIENT_CLIENT_CLOSE_FLOW",
+        "CLIENT_CLIENT_DISCONNECT",
+    ]
+    assert texts[1].endswith("default device publisher flow opened")
+
+
 async def test_events_of_clients_stay_off_the_bus_unless_wanted(broker: RunningBroker) -> None:
     watcher = await broker.connect("watcher")
     await watcher.subscribe("$SYS/LOG/#")
