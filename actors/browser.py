@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.browser_messages import BindBrowser, Browsed, BrowserCredit, DeleteBrowsed, DeleteMessages, EndBrowse
+from actors.browser_messages import (
+    BindBrowser,
+    Browsed,
+    BrowserCredit,
+    DeleteBrowsed,
+    DeleteMessages,
+    EndBrowse,
+    PartitionsChanged,
+)
 from actors.cell import ActorCell
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
@@ -32,6 +40,7 @@ class _Found:
     """What a partition had to show; None when it is gone."""
 
     partition_number: int
+    partition: ActorCell
     messages: list[BrowsedMessage] | None
 
 
@@ -43,6 +52,7 @@ class BrowserActor(LoopActor):
         self._request = request
         self._core = core
         self._credit = min(request.window, WINDOW_MAX)
+        self._partitions: dict[int, ActorCell] = {}  # those that all below is about
         self._fetched: dict[int, deque[BrowsedMessage]] = {}
         self._fetched_to: dict[int, int] = {}  # partition -> last sequence fetched
         self._shown_to: dict[int, int] = {}  # partition -> last sequence shown
@@ -55,6 +65,7 @@ class BrowserActor(LoopActor):
             DeleteBrowsed: self._delete,
             DrainFlow: self._drain,
             _Found: self._take_found,
+            PartitionsChanged: lambda _: self._show(),
         }
 
     def on_start(self) -> None:
@@ -87,6 +98,8 @@ class BrowserActor(LoopActor):
 
     def _take_found(self, message: _Found) -> None:
         number = message.partition_number
+        if self._partitions.get(number) is not message.partition:
+            return  # it has retired
         self._asked.discard(number)
         if message.messages is None:
             self._gone.add(number)
@@ -100,6 +113,7 @@ class BrowserActor(LoopActor):
 
     def _show(self) -> None:
         """Send what the consumer takes, oldest first, and read on where nothing is at hand."""
+        self._follow_the_queue()
         shown: list[BrowsedMessage] = []
         while self._credit > 0:
             empty = [number for number in self._numbers() if not self._fetched.get(number)]
@@ -124,6 +138,17 @@ class BrowserActor(LoopActor):
         """Return whether everything that the partitions have had to show was shown."""
         return not any(self._fetched.values()) and self._at_end.issuperset(self._numbers())
 
+    def _follow_the_queue(self) -> None:
+        """Forget partitions that have retired: one that takes the number of such a one later has other messages."""
+        partitions = dict(enumerate(self._core.partitions))
+        for number in [each for each, partition in self._partitions.items() if partitions.get(each) is not partition]:
+            self._fetched.pop(number, None)
+            self._fetched_to.pop(number, None)
+            self._shown_to.pop(number, None)
+            for numbers in (self._asked, self._at_end, self._gone):
+                numbers.discard(number)
+        self._partitions = partitions
+
     def _take_oldest(self) -> BrowsedMessage | None:
         heads = [fetched[0] for fetched in self._fetched.values() if fetched]
         if not heads:
@@ -146,8 +171,9 @@ class BrowserActor(LoopActor):
         after = self._fetched_to.get(number, self._request.after)
         waits_as = self._request.flow_id if number in self._at_end else None
         share = max(READ_COUNT_MIN, min(READ_COUNT_MAX, FETCHED_MAX // len(self._core.partitions)))
-        asked = self._core.partitions[number].ask(BrowsePartition(after, share, waits_as))
-        asked.then(lambda answer: self.cell.inbox.post(_Found(number, _value(answer))))
+        partition = self._partitions[number]
+        asked = partition.ask(BrowsePartition(after, share, waits_as))
+        asked.then(lambda answer: self.cell.inbox.post(_Found(number, partition, _value(answer))))
 
     def _delete(self, message: DeleteBrowsed) -> LoopFuture[int]:
         config, user = self._core.config, self._request.user

@@ -68,6 +68,11 @@ class DeleteMessages:
 
 
 @dataclass(slots=True)
+class PartitionsChanged:
+    """Queue -> browser: there are more partitions than before, or fewer."""
+
+
+@dataclass(slots=True)
 class EndBrowse:
     """Browser -> partition: nobody waits for new messages any more."""
 

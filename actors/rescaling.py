@@ -8,6 +8,7 @@ Deliberately elsewhere: preparing and storing it (`rescale_plans`), what is wait
 itself (messaging.holds).
 """
 
+from actors.browser_messages import PartitionsChanged
 from actors.cell import ActorCell
 from actors.queue_core import QueueCore
 from actors.rescale_messages import (
@@ -32,6 +33,7 @@ def begin_rescale(core: QueueCore, message: RescaleQueue, now_ms: int) -> list[M
     resume_rescale(core, rescale)
     core.target.partitions += [PartitionTarget(each.partition_id, each.cell.inbox) for each in message.added]
     core.target.slots = rescale.slots
+    _tell_browsers(core)
     return core.access.resize(len(core.partitions), now_ms)
 
 
@@ -65,4 +67,10 @@ def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
     for cell in retired:
         cell.inbox.post(Retire())
         cell.actor.actor_ref.stop(block=False)  # behind what it was asked: whoever looks at the queue gets an answer
+    _tell_browsers(core)
     return retired_ids
+
+
+def _tell_browsers(core: QueueCore) -> None:
+    for each in core.browsers.values():
+        each.cell.inbox.post(PartitionsChanged())

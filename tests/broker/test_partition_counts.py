@@ -6,7 +6,9 @@ import mqtt_packets as mqtt
 from actors.cursor_messages import DeleteCursor
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import ReplayQueue, ReplayRefused
+from browser_client import Browser
 from gateway.ports import Refused
+from gateway.views import QueueView
 from inside_client import InsideClient
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
@@ -158,3 +160,29 @@ async def test_a_replay_waits_for_the_partitions_to_be_settled_with(broker: Runn
     await orders.consume_all()
     await shows(broker, lambda view: view.scale_status == "ready", "orders")
     assert await (await orders.handle()).cell.ask(ReplayQueue(None, 1, 0, 2)) == 1
+
+
+async def test_a_browser_follows_partitions_that_come_retire_and_come_again(broker: RunningBroker) -> None:
+    """Solace 4.7: it goes on with new messages. A partition that takes a number again counts from 1 again."""
+    await create(broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"])
+    publisher = await broker.connect(level=5)
+    browser = Browser(broker)
+    await browser.bind()
+    await publish_keyed(publisher, 0)
+    assert {each.partition_number for each in await browser.sees(len(KEYS))} == {0}
+
+    consumer = await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    for number, partitions in ((1, 3), (2, 1), (3, 3)):
+        await take(consumer, len(KEYS))  # or what waits would hold the change up
+        await change(broker, partition_count=partitions, partition_rebalance_delay_s=0)
+        await shows(broker, lambda view, count=partitions: is_through(view, count))  # type: ignore[misc]
+        await publish_keyed(publisher, number)
+        seen = await browser.sees(len(KEYS))
+        assert sorted(each.batch.payloads()[each.row] for each in seen) == [f"{key}:{number}".encode() for key in KEYS]
+        assert {each.partition_number for each in seen} == set(range(partitions))
+    assert browser.has_seen_all()
+
+
+def is_through(view: QueueView, count: int) -> bool:
+    return view.scale_status == "ready" and view.partition_operational_count == count

@@ -294,3 +294,33 @@ async def test_leaving_a_group_ends_its_share(broker: RunningBroker) -> None:
         await publisher.publish("t", b"%d" % number)
     assert len(await second.messages(4)) == 4
     await first.is_quiet()
+
+
+async def test_a_qos_2_message_of_a_client_that_is_away_outlives_a_failing_queue(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """[4.8.2-4]: its partition is read back from the store, and forgets whom it waited for; nothing is lost.
+
+    The failure is a message that no partition knows.
+    """
+    caplog.handler.addFilter(lambda record: "actor sluicegate/queues/" not in record.getMessage())
+    sent = await qos_2_message_in_flight(broker)
+    [queue] = [each for each in await broker.node.queues.ask(ListQueues()) if each.name.startswith("#share/")]
+    [partition] = (queue.cell.children or {}).values()
+    failures_count = partition.overview().restarts_count + 6
+    for _ in range(6):
+        partition.inbox.post(object())
+    async with asyncio.timeout(DEADLINE_S):
+        while partition.overview().restarts_count < failures_count or partition.suspended:
+            await asyncio.sleep(0.01)
+    other = await broker.connect_durable("other")
+    got = (await other.messages(1))[0]
+    assert (got.payload, got.qos) == (b"work", 2)
+
+    chosen = await broker.connect_durable("chosen")
+
+    await chosen.is_quiet()
+    assert sent.payload == b"work"
+    await (await broker.connect()).publish("t", b"next", qos=2)
+    [its, others] = await everything(1, chosen, other)
+    assert its + others == [b"next"]
