@@ -15,6 +15,7 @@ from messaging.paging import PagePlan
 from messaging.publication import Publication
 from messaging.queue_config import QueueConfig
 from messaging.recovery import StoredPartition
+from messaging.selectors import Selector
 from storage.interface import TableWrite
 
 # --- queue <-> partition ---
@@ -152,6 +153,7 @@ class BindFlow:
     address: Address
     window: CreditWindow[Address]
     protocol: str = "mqtt"
+    selector: Selector | None = None  # of the messages it wants; None: all
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.
@@ -246,6 +248,7 @@ class FlowOverview:
     unacked_count: int
     activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER
     partitions: list[int]
+    selector: str  # empty: it wants all
 
 
 @dataclass(frozen=True, slots=True)

@@ -362,6 +362,9 @@ class Partition:
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
+        if effects.looks_on:
+            effects.looks_on = False
+            self._address.post(WAKE)
         self._pressure.look(released)
         self._memory.balance()
 

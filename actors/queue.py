@@ -139,6 +139,7 @@ class QueueActor(LoopActor):
             window=message.window,
             bound_order=flow_id,
             protocol=message.protocol,
+            selector=message.selector,
         )
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))

@@ -16,6 +16,7 @@ from actors.messages import (
 )
 from actors.queue_core import QueueCore
 from messaging.rescale import SCALE_READY
+from messaging.selectors import Selector
 
 
 def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
@@ -36,11 +37,13 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         owned = core.access.partitions_of(flow_id)
         unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
         activity = ACTIVE_CONSUMER if owned else INACTIVE
-        flows.append(FlowOverview(flow_id, flow.client, flow.protocol, flow.window.limit, unacked, activity, owned))
+        window, text = flow.window.limit, _text(flow.selector)
+        flows.append(FlowOverview(flow_id, flow.client, flow.protocol, window, unacked, activity, owned, text))
     for flow_id, browser in core.browsers.items():
         asked = browser.request
         seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
-        flows.append(FlowOverview(flow_id, asked.client, asked.protocol, asked.window, 0, ACTIVE_BROWSER, seen))
+        window, text = asked.window, _text(asked.selector)
+        flows.append(FlowOverview(flow_id, asked.client, asked.protocol, window, 0, ACTIVE_BROWSER, seen, text))
     return QueueOverview(
         config=core.config,
         durable=core.target.durable,
@@ -57,6 +60,10 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         drops=dict(core.target.gate.drops),
         bind_refusals=dict(core.bind_refusals),
     )
+
+
+def _text(selector: Selector | None) -> str:
+    return "" if selector is None else selector.text
 
 
 def browse(core: QueueCore, message: BrowseQueue) -> LoopFuture[list[BrowsedMessage]]:

@@ -334,6 +334,7 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
                 active=flow.activity != INACTIVE,
                 activity=flow.activity,
                 partitions=tuple(flow.partitions),
+                selector=flow.selector or None,
             )
             for flow in overview.flows
         ),

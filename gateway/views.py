@@ -128,6 +128,7 @@ class FlowView:
     activity: str  # active-consumer, inactive (stands by) or active-browser
     partitions: tuple[int, ...] = ()
     delivered_count: int = 0
+    selector: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

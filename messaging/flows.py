@@ -7,13 +7,24 @@ from messaging.credit import CreditWindow
 from messaging.key_source import KeySource
 from messaging.locks import Locks
 from messaging.ranges import RangeSet
+from messaging.selectors import Selector
 
 
 @final
 class Flow:
     """One consumer on one queue, whatever its protocol: an MQTT subscription, an AMQP link, a BIND, a long poll."""
 
-    __slots__ = ("address", "bound_order", "client", "flow_id", "holdings", "protocol", "queue_name", "window")
+    __slots__ = (
+        "address",
+        "bound_order",
+        "client",
+        "flow_id",
+        "holdings",
+        "protocol",
+        "queue_name",
+        "selector",
+        "window",
+    )
 
     def __init__(
         self,
@@ -25,6 +36,7 @@ class Flow:
         window: CreditWindow[Address],
         bound_order: int,
         protocol: str = "mqtt",
+        selector: Selector | None = None,
     ) -> None:
         self.flow_id = flow_id  # unique on this node
         self.queue_name = queue_name
@@ -33,6 +45,7 @@ class Flow:
         self.window = window
         self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
         self.protocol = protocol  # that the consumer speaks
+        self.selector = selector  # of the messages it wants; None: all
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
 
     def unacked_count(self) -> int:
@@ -122,7 +135,7 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("epoch", "flow", "in_flight", "kept", "locks", "paused", "turn")
+    __slots__ = ("again", "epoch", "flow", "in_flight", "kept", "locks", "looked_to", "paused", "turn")
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
@@ -132,6 +145,10 @@ class LedgerFlow:
         self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
         self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False
+        self.looked_to = (
+            0  # where it selects: no message below is ready that it has not looked at, but those of `again`
+        )
+        self.again = RangeSet()  # sequences below `looked_to`; some may be somebody's by now, or settled
         self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
     def room(self, unacked_count_max: int) -> int:
@@ -144,6 +161,18 @@ class LedgerFlow:
         if available > unacked_count_max - window.used:
             available = min(available, unacked_count_max - self.flow.unacked_count())
         return max(0, available)
+
+    def passed_over(self, first: int, end: int) -> None:
+        """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
+        if first < self.looked_to:
+            self.again.discard(first, end)
+        else:
+            self.looked_to = end
+
+    def is_ready_again(self, first: int, end: int) -> None:
+        """Have messages looked at that the flow may have gone by while they were not ready."""
+        if first < self.looked_to:
+            self.again.add(first, min(end, self.looked_to))
 
     def leave(self) -> None:
         """The partition is the flow's no more: what it holds of it is taken back."""

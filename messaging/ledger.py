@@ -21,6 +21,7 @@ from messaging.priorities import next_by_priority
 from messaging.publication import Publication
 from messaging.remarks import Remarks
 from messaging.segments import Segment
+from messaging.selecting import LOOKS_PER_TURN, next_selected
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
@@ -65,6 +66,8 @@ class Ledger(LedgerState):
             held.paused = False
             return
         self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
+        if flow.selector is not None:
+            self.selecting_count += 1
 
     def pause(self, flow_id: int) -> None:
         """Send nothing more to a flow; what it holds it may still settle."""
@@ -78,6 +81,8 @@ class Ledger(LedgerState):
         if flow is None:
             return
         flow.leave()
+        if flow.flow.selector is not None:
+            self.selecting_count -= 1
         for first, end in flow.in_flight.ranges():
             self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
 
@@ -96,8 +101,9 @@ class Ledger(LedgerState):
             pass_time(self, wall_ms)
         if rules.last_value_only and self.waiting_count > 1:
             self._keep_newest()
-        if rules.by_priority or self.back_off.failed.total > 0:
+        if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0:
             self.gather_fresh()
+            self.looks_left = LOOKS_PER_TURN
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
         if ready_count == 0 or not self.flows:
             return deliveries
@@ -111,20 +117,28 @@ class Ledger(LedgerState):
             room = flow.room(unacked_count_max)
             if room == 0:  # used up, perhaps by another flow of the same consumer
                 del line[place]
-            elif not self._deliver_piece(flow, min(share, room), wall_ms, deliveries):
+            elif self._deliver_piece(flow, min(share, room), wall_ms, deliveries):
+                place += 1
+            elif flow.flow.selector is None:
                 return deliveries  # its page is on the way, or all that was left is settled
             else:
-                place += 1
+                del line[place]  # it selects nothing of what is at hand
             if place >= len(line):
                 place = 0
         if not line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
-            self.effects.starved_flows += [flow.flow for flow in self.flows.values() if not flow.paused]
+            self._note_starved(unacked_count_max)
         return deliveries
+
+    def _note_starved(self, unacked_count_max: int) -> None:
+        """Note the flows that messages wait for; one that selects may have room left, and nothing to its taste."""
+        for flow in self.flows.values():
+            if not flow.paused and (flow.flow.selector is None or flow.room(unacked_count_max) == 0):
+                self.effects.starved_flows.append(flow.flow)
 
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
         """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""
         again = self.requeued.total > 0
-        piece = self._requeued_piece(limit) if again else self._fresh_piece(limit)
+        piece = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
         if piece is None:
             return again and self.requeued.total == 0  # all of that is held, and what is fresh may not be
         segment, first, end = piece
@@ -195,9 +209,9 @@ class Ledger(LedgerState):
         if run_first < end:
             self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
 
-    def _requeued_piece(self, limit: int) -> tuple[Segment, int, int] | None:
+    def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
-        piece = self._free_requeued(limit)
+        piece = self._free_requeued(flow, limit)
         if piece is None:
             return None
         segment, first, end = piece
@@ -219,11 +233,15 @@ class Ledger(LedgerState):
             stop += 1
         return segment, first, stop
 
-    def _free_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
-        """Return the next messages behind the cursor, and pass over those that are held."""
+    def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        """Return the next messages behind the cursor for a flow, and pass over those that are held."""
+        selects = flow.flow.selector is not None
         by_priority = self.rules.by_priority
         while True:
-            piece = next_by_priority(self, limit) if by_priority else self._oldest_requeued(limit)
+            if selects:
+                piece = self._oldest_selected(flow, limit)
+            else:
+                piece = next_by_priority(self, limit) if by_priority else self._oldest_requeued(limit)
             if piece is None or self.holds is None:
                 return piece
             if self.holds.is_full():
@@ -261,6 +279,18 @@ class Ledger(LedgerState):
             if self.requeued.total > 0 and self.requeued.starts[0] == first:
                 return None  # it was not parked: everything waits
         return None
+
+    def _oldest_selected(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        while True:
+            piece = next_selected(self, flow, limit)
+            if piece is None or self.back_off.failed.total == 0:
+                return piece
+            segment, first, end = piece
+            end = self._held_up_from(segment, first, end)
+            if first < end:
+                return segment, first, end
+            if first in self.requeued:
+                return None  # it was not parked: everything waits
 
     def _held_up_from(self, segment: Segment, first: int, end: int) -> int:
         """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is parked."""

@@ -54,6 +54,8 @@ class LedgerState:
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
+        self.selecting_count = 0  # flows that select
+        self.looks_left = 0  # messages that they may look at in this turn
         self.waiting_count = 0  # unsettled, in flight or not
         self.waiting_bytes = 0
         self.memory_bytes = 0  # of the batches that segments hold
@@ -103,6 +105,9 @@ class LedgerState:
     def make_ready(self, first: int, end: int) -> None:
         """Let messages behind the cursor, which nobody holds, be delivered."""
         self.requeued.add(first, end)
+        if self.selecting_count:
+            for flow in self.flows.values():
+                flow.is_ready_again(first, end)
         if self.rules.by_priority:
             cursors = self.ready_from_of
             for priority in range(len(cursors)):

@@ -6,6 +6,7 @@ It looks at the messages in memory only, and at a bounded number of them: an ope
 from enum import StrEnum
 from typing import Final, final
 
+from messaging.flows import LedgerFlow
 from messaging.holds import NOT_HELD
 from messaging.keys import key_hash_in, key_in
 from messaging.ledger import Ledger
@@ -31,6 +32,7 @@ class WaitReason(StrEnum):
     RESCALE = "rescale"  # partitions changed, and older messages are unsettled in the one that had its key before
     LEAVING = "leaving"  # it is on its way to another queue
     ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
+    NOT_SELECTED = "not-selected"  # no consumer that is there selects it
     BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
 
 
@@ -94,6 +96,9 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     active = [flow for flow in flows if not flow.paused]
     if not active:
         return WaitReason.HANDOFF
+    active = [flow for flow in active if _may_select(ledger, flow, sequence)]
+    if not active:
+        return WaitReason.NOT_SELECTED
     unacked_count_max = ledger.rules.unacked_count_max
     if any(flow.room(unacked_count_max) > 0 for flow in active):
         segment = ledger.segments.at_or_after(sequence)
@@ -107,6 +112,15 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     if any(window.available() > 0 for window in windows):
         return WaitReason.UNACKED_MAX
     return WaitReason.WINDOW_FULL
+
+
+def _may_select(ledger: Ledger, flow: LedgerFlow, sequence: int) -> bool:
+    """Return whether a flow wants a message, or may want it, for it is not in memory."""
+    selector = flow.flow.selector
+    segment = None if selector is None else ledger.segments.at_or_after(sequence)
+    if selector is None or segment is None or segment.batch is None:
+        return True
+    return selector.matches(segment.batch, sequence - segment.first)
 
 
 def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:

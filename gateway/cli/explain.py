@@ -32,6 +32,7 @@ REASONS = {
     WaitReason.RESCALE: "held by a rescale: older messages, in the partition its key had before, are not settled",
     WaitReason.LEAVING: "it is on its way to another queue",
     WaitReason.ON_DISK: "it lies on disk until its turn comes",
+    WaitReason.NOT_SELECTED: "no consumer that is there selects it",
     WaitReason.BEHIND_OTHERS: "it goes out when those before it have",
 }
 

@@ -113,8 +113,8 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
     print_table(columns, [_partition_row(each) for each in view.partitions])
     if view.flows:
         typer.echo("")
-        columns = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions")
-        print_table(columns, [_flow_row(each) for each in view.flows])
+        heads = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions", "selector")
+        print_table(heads, [_flow_row(each) for each in view.flows])
     if view.bind_refusals:
         counts = ", ".join(f"{count} {reason}" for reason, count in view.bind_refusals.items())
         typer.echo(f"\nrefused binds: {counts}")
@@ -203,7 +203,8 @@ def _partition_row(view: PartitionView) -> tuple[object, ...]:
 
 def _flow_row(view: FlowView) -> tuple[object, ...]:
     partitions = ", ".join(str(number) for number in view.partitions) or "-"
-    return (view.id, view.client, view.protocol, view.activity, view.window, view.unacked_count, partitions)
+    selector = view.selector or "-"
+    return (view.id, view.client, view.protocol, view.activity, view.window, view.unacked_count, partitions, selector)
 
 
 def _partition_words(view: QueueView) -> str:

@@ -54,7 +54,14 @@ async def bind_flow(
     delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, ids, is_named_queue=is_named_queue)
     try:
         await handle.cell.ask(
-            BindFlow(flow_id, attached.session.client_id, connection.user, connection.cell.inbox, delivering.window)
+            BindFlow(
+                flow_id,
+                attached.session.client_id,
+                connection.user,
+                connection.cell.inbox,
+                delivering.window,
+                selector=None if extra is None else extra.selector,
+            )
         )
     except BindRefused:
         delivering.flows.pop(flow_id, None)

@@ -15,7 +15,7 @@ from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage, Subscriber
-from messaging.selectors import Selectors
+from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import SentIds
@@ -31,13 +31,20 @@ class ExtraSubscription:
     """A subscription to a shared group or to a named queue: its messages come by a flow of their own."""
 
     def __init__(
-        self, filter_text: str, qos: int, identifier: int, retain_as_published: bool, queue_name: str = ""
+        self,
+        filter_text: str,
+        qos: int,
+        identifier: int,
+        retain_as_published: bool,
+        queue_name: str = "",
+        selector: Selector | None = None,
     ) -> None:
         self.filter_text = filter_text
         self.qos = qos
         self.identifier = identifier
         self.retain_as_published = retain_as_published
         self.queue_name = queue_name  # where its guaranteed messages come from; empty: it asked for none
+        self.selector = selector  # of a named queue's messages; None: all
         self.ids = SentIds()  # of a shared subscription
         self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
 
@@ -138,7 +145,10 @@ class Session:
             for text, each in self.table.by_filter.items()
         ]
         extras = [
-            [each.filter_text, each.qos, each.identifier, each.retain_as_published, each.queue_name]
+            [
+                *(each.filter_text, each.qos, each.identifier, each.retain_as_published, each.queue_name),
+                None if each.selector is None else each.selector.text,
+            ]
             for each in [*self.shares.values(), *self.queues.values()]
         ]
         return orjson.dumps(
@@ -175,9 +185,11 @@ class StoredSession:
         self.session.was_stored = True
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]
-        self.extras: list[ExtraSubscription] = [ExtraSubscription(*extra) for extra in row["extras"]]
+        self.extras: list[ExtraSubscription] = [
+            ExtraSubscription(text, qos, identifier, retain_as_published, queue_name, _selector(selectors, more))
+            for text, qos, identifier, retain_as_published, queue_name, *more in row["extras"]
+        ]
         for text, qos, no_local, retain_as_published, retain_handling, identifier, *more in row["subscriptions"]:
-            selector = selectors.compile(more[0]) if more and more[0] is not None else None
             self.session.table.grant(
                 text,
                 GrantedSubscription(
@@ -187,7 +199,7 @@ class StoredSession:
                     retain_as_published,
                     retain_handling,
                     identifier,
-                    selector,
+                    _selector(selectors, more),
                 ),
             )
         self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
@@ -208,6 +220,12 @@ class StoredSession:
             if extra is not None:  # else it was ended, and the store heard of that first
                 extra.ids.partition_id = partition_id
                 extra.ids.remembered.update(sent)
+
+
+def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:
+    """Return the selector that a row ends with; earlier releases wrote none."""
+    text = more[0] if more else None
+    return None if text is None else selectors.compile(text)
 
 
 def state_key(client_id: str) -> bytes:

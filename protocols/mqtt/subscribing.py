@@ -118,16 +118,15 @@ async def _subscribe(
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
     queue_name = parse_queue_address(text)
-    is_shared = text.startswith(SHARE_PREFIX)
-    if selector is not None and (is_shared or queue_name is not None):
-        reason = "a selector on a queue or shared subscription; allowed: on a topic filter"
-        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
-    if is_shared:
+    if text.startswith(SHARE_PREFIX):
         if request.no_local:
             return PROTOCOL_ERROR, None
+        if selector is not None:
+            reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
+            raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
         return await _subscribe_shared(connection, session, request, identifier), None
     if queue_name is not None:
-        return await _subscribe_queue(connection, session, request, identifier, queue_name), None
+        return await _subscribe_queue(connection, session, request, identifier, queue_name, selector), None
     topic_filter = parse_filter(text, Syntax.MQTT)
     if request.qos > 0 and session.queue is None:
         await _make_queue(connection, session)
@@ -197,7 +196,12 @@ async def _subscribe_shared(
 
 
 async def _subscribe_queue(
-    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int, queue_name: str
+    connection: "MqttConnection",
+    session: Session,
+    request: SubscriptionRequest,
+    identifier: int,
+    queue_name: str,
+    selector: Selector | None,
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
@@ -207,8 +211,13 @@ async def _subscribe_queue(
     extra = _extra(request, identifier)
     extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
     extra.queue_name = queue_name
+    extra.selector = selector
+    known = session.queues.get(request.filter_text)
+    if known is not None and known.selector != selector:
+        await _end_flow(connection, session.queues.pop(request.filter_text))  # what it holds is given back
+        known = None
     try:
-        await _replace_flow(connection, session.queues.get(request.filter_text), extra, handle, is_named_queue=True)
+        await _replace_flow(connection, known, extra, handle, is_named_queue=True)
     except BindRefused as refusal:
         code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
         raise _Refused(code, str(refusal)) from None

@@ -1,0 +1,225 @@
+"""Flows that select: each gets the messages that its selector selects, and the others stay for others (Solace 4.14)."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from messaging.batch import MessageBatch
+from messaging.effects import Delivery
+from messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
+from messaging.headers import Headers
+from messaging.ledger import Ledger
+from messaging.paging import page_loaded, pages_written, plan_pages
+from messaging.selecting import LOOKS_PER_TURN
+from messaging.selectors import Selectors
+from messaging.settlement import ACCEPTED, FAILED, RELEASED
+from messaging.standing import WaitReason, why_waiting
+from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
+
+SELECTORS = Selectors({})
+
+
+def prioritized(*priorities: int) -> MessageBatch:
+    """Return a message for each of these priorities, by which the flows here select."""
+    return batch_of([b"m"] * len(priorities), headers=[Headers(priority=each) for each in priorities])
+
+
+def selecting(flow_id: int, priority: int | None, *, limit: int = 1000) -> Flow:
+    flow = flow_of(flow_id, limit=limit)
+    flow.selector = None if priority is None else SELECTORS.compile(f"JMSPriority = {priority}")
+    return flow
+
+
+def delivered(deliveries: list[Delivery]) -> dict[int, list[int]]:
+    """Return the sequences by flow."""
+    found: dict[int, list[int]] = {}
+    for each in deliveries:
+        found.setdefault(each.flow.flow_id, []).extend(sequences_of(each))
+    return found
+
+
+def test_each_flow_gets_what_it_selects_and_the_rest_stays() -> None:
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+    ledger.append(prioritized(1, 2, 1, 3, 2, 1), None)
+    ledger.attach(selecting(1, 1), 1)
+    ledger.attach(selecting(2, 2), 2)
+
+    assert delivered(ledger.deliver(0)) == {1: [1, 3, 6], 2: [2, 5]}
+    assert why_waiting(ledger, 4) is WaitReason.NOT_SELECTED
+    ledger.check()
+    ledger.attach(flow_of(3), 3)
+    assert delivered(ledger.deliver(0)) == {3: [4]}
+
+
+def test_a_run_that_is_selected_is_one_delivery() -> None:
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+    ledger.append(prioritized(*[1] * 50, *[2] * 50), None)
+    ledger.attach(selecting(1, 1), 1)
+
+    (delivery,) = ledger.deliver(0)
+
+    assert (delivery.first_sequence, delivery.stop_row, delivery.redelivered) == (1, 50, False)
+
+
+def test_what_somebody_gives_back_is_looked_at_again_by_those_who_had_gone_by() -> None:
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+    ledger.append(prioritized(1, 2, 1), None)
+    ledger.attach(flow_of(1), 1)
+    assert delivered(ledger.deliver(0)) == {1: [1, 2, 3]}
+    ledger.attach(selecting(2, 1), 2)
+    assert ledger.deliver(0) == []
+    ledger.pause(1)
+
+    ledger.settle(1, 1, 3, RELEASED)
+
+    (delivery,) = ledger.deliver(0)
+    assert (delivery.flow.flow_id, delivery.first_sequence, delivery.redelivered) == (2, 1, True)
+    assert ledger.has_ready()  # the second one, which nobody selects
+    ledger.check()
+
+
+def test_a_backlog_is_looked_at_in_slices_and_once() -> None:
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+    ledger.append(prioritized(*[2] * (2 * LOOKS_PER_TURN), 1), None)
+    ledger.attach(selecting(1, 1), 1)
+    for _ in range(2):
+        assert ledger.deliver(0) == []
+        assert ledger.effects.looks_on
+        ledger.effects.looks_on = False
+
+    assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 1]}
+
+    ledger.append(prioritized(2, 1), None)
+    assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 3]}
+    assert not ledger.effects.looks_on
+    assert ledger.looks_left >= LOOKS_PER_TURN - 2
+
+
+def test_a_flow_without_room_waits_for_credit_and_one_with_nothing_to_its_taste_does_not() -> None:
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+    ledger.append(prioritized(1, 1, 2), None)
+    full, idle = selecting(1, 1, limit=1), selecting(2, 7)
+    ledger.attach(full, 1)
+    ledger.attach(idle, 2)
+
+    assert delivered(ledger.deliver(0)) == {1: [1]}
+
+    assert ledger.effects.starved_flows == [full]
+
+
+def test_a_failed_message_holds_up_what_has_its_key_for_selecting_flows_too() -> None:
+    rules = DeliveryRules(redelivery_delay_ms=10, redelivery_delay_ms_max=10, order=ORDER_BY_KEY)
+    ledger = Ledger(durable=False, rules=rules)
+    ledger.append(batch_of([b"m"] * 4, headers=[Headers(priority=1, key_hash=key) for key in (5, 6, 5, 6)]), None)
+    ledger.attach(selecting(1, 1, limit=1), 1)
+    assert delivered(ledger.deliver(1)) == {1: [1]}
+
+    ledger.settle(1, 1, 2, FAILED)
+    ledger.flows[1].flow.window.give(1)
+    assert delivered(ledger.deliver(1)) == {1: [2]}
+    ledger.settle(1, 2, 3, ACCEPTED)
+    ledger.flows[1].flow.window.give(1)
+    assert delivered(ledger.deliver(2)) == {1: [4]}
+    ledger.settle(1, 4, 5, ACCEPTED)
+    ledger.flows[1].flow.window.give(1)
+    assert delivered(ledger.deliver(11)) == {1: [1]}
+    ledger.check()
+
+
+class SelectingMachine(RuleBasedStateMachine):
+    """Goal: a ready message that a flow with room selects is delivered, once, and none that it does not select.
+
+    Method: a plain account of who has what, beside a ledger whose messages go to pages and back.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger = Ledger(durable=True, rules=DeliveryRules())
+        self.priorities: dict[int, int] = {}  # of the unsettled ones
+        self.held: dict[int, set[int]] = {}  # flow -> sequences
+        self.wanted: dict[int, int | None] = {}  # flow -> priority; None: all
+        self.rooms: dict[int, int] = {}
+        self.given_back: set[int] = set()
+        self.pages: dict[int, list[tuple[int, MessageBatch]]] = {}
+        self.record_number = 0
+        self.bound_count = 0
+
+    @rule(priorities=st.lists(st.integers(1, 3), min_size=1, max_size=8))
+    def append(self, priorities: list[int]) -> None:
+        publication = published(prioritized(*priorities))
+        first = self.ledger.append(publication.batch, publication)
+        publication.sequenced(7, first, None)
+        self.record_number += 1
+        written(publication, self.record_number)
+        self.priorities |= {first + row: priority for row, priority in enumerate(priorities)}
+
+    @precondition(lambda self: len(self.wanted) < 4)
+    @rule(priority=st.sampled_from([None, 1, 1, 2, 2, 3]), room=st.integers(1, 6))
+    def bind(self, priority: int | None, room: int) -> None:
+        self.bound_count += 1
+        flow_id = self.bound_count
+        self.ledger.attach(selecting(flow_id, priority, limit=room), flow_id)
+        self.wanted[flow_id], self.rooms[flow_id], self.held[flow_id] = priority, room, set()
+
+    @precondition(lambda self: self.wanted)
+    @rule(data=st.data())
+    def unbind(self, data: st.DataObject) -> None:
+        flow_id = data.draw(st.sampled_from(sorted(self.wanted)))
+        self.ledger.detach(flow_id, count_as_failed=False)
+        self.given_back |= self.held.pop(flow_id)
+        del self.wanted[flow_id]
+
+    @precondition(lambda self: any(self.held.values()))
+    @rule(data=st.data(), outcome=st.sampled_from([ACCEPTED, ACCEPTED, RELEASED, FAILED]))
+    def settle(self, data: st.DataObject, outcome: int) -> None:
+        flow_id = data.draw(st.sampled_from(sorted(each for each, held in self.held.items() if held)))
+        sequence = data.draw(st.sampled_from(sorted(self.held[flow_id])))
+        assert self.ledger.settle(flow_id, sequence, sequence + 1, outcome) == 1
+        self.ledger.flows[flow_id].flow.window.give(1)
+        self.held[flow_id].discard(sequence)
+        if outcome == ACCEPTED:
+            del self.priorities[sequence]
+        else:
+            self.given_back.add(sequence)
+
+    @rule(page_bytes=st.sampled_from([1, 4]))
+    def page_out(self, page_bytes: int) -> None:
+        for plan in plan_pages(self.ledger, page_bytes=page_bytes, bytes_to_free=1 << 30, through_record=None):
+            self.pages[plan.first] = plan.runs
+            pages_written(self.ledger, plan)
+
+    @rule()
+    def deliver(self) -> None:
+        while True:
+            deliveries = self.ledger.deliver(0)
+            for each in deliveries:
+                self._take(each)
+            wanted_pages, self.ledger.effects.wanted_pages = self.ledger.effects.wanted_pages, []
+            for first in wanted_pages:
+                page_loaded(self.ledger, first, self.pages[first])
+            if not deliveries and not wanted_pages:
+                break
+        in_somebodys_hand = set().union(*self.held.values())
+        for flow_id, priority in self.wanted.items():
+            if len(self.held[flow_id]) < self.rooms[flow_id]:
+                left = [each for each, its in self.priorities.items() if priority in (None, its)]
+                assert set(left) <= in_somebodys_hand, f"flow {flow_id} has room for {left}"
+
+    def _take(self, delivery: Delivery) -> None:
+        flow_id = delivery.flow.flow_id
+        for sequence in sequences_of(delivery):
+            assert self.wanted[flow_id] in (None, self.priorities[sequence])
+            assert all(sequence not in held for held in self.held.values())
+            assert delivery.redelivered == (sequence in self.given_back)
+            self.held[flow_id].add(sequence)
+        assert len(self.held[flow_id]) <= self.rooms[flow_id]
+
+    @invariant()
+    def the_ledger_is_whole(self) -> None:
+        self.ledger.check()
+        assert self.ledger.waiting_count == len(self.priorities)
+        assert self.ledger.selecting_count == sum(each is not None for each in self.wanted.values())
+
+
+SelectingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSelectingFlows = SelectingMachine.TestCase
