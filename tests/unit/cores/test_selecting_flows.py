@@ -221,5 +221,5 @@ class SelectingMachine(RuleBasedStateMachine):
         assert self.ledger.selecting_count == sum(each is not None for each in self.wanted.values())
 
 
-SelectingMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+SelectingMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestSelectingFlows = SelectingMachine.TestCase

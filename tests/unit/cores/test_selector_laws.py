@@ -238,7 +238,7 @@ def compiled_or_refused(text: str) -> Selector | SelectorError:
 
 @given(form=conditions, message=messages)
 @example(form=("NOT", ("=", ("name", "a"), ("constant", 1))), message={})
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_selector_comes_to_what_the_plain_evaluator_says(form: Form, message: dict[str, UserPropertyValue]) -> None:
     expected = truth(form, message)
     batch = batch_of(message)
@@ -248,7 +248,7 @@ def test_a_selector_comes_to_what_the_plain_evaluator_says(form: Form, message: 
 
 
 @given(form=conditions, message=messages)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_normal_form_reads_back_as_the_same_selector(form: Form, message: dict[str, UserPropertyValue]) -> None:
     selector = compiled(written(form))
     again = compiled(selector.normal_text)
@@ -267,7 +267,7 @@ WORDS = (
 
 
 @given(text=st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join) | st.text(max_size=60))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_no_text_does_more_than_be_refused(text: str) -> None:
     """Whatever is no selector raises SelectorError, within the text; whatever is one can be asked and written down."""
     selector = compiled_or_refused(text)
@@ -279,7 +279,7 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
 
 
 @given(form=conditions, cut=st.integers(0, 200), put=st.sampled_from(WORDS))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_selector_with_a_change_is_a_selector_or_refused(form: Form, cut: int, put: str) -> None:
     text = written(form)
     changed = text[:cut] + put + text[cut + 1 :]
