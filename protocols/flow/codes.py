@@ -1,0 +1,85 @@
+"""The codes of ERROR, of refusals in PUB_ACK, of GOAWAY and CLOSE. The high byte is the class; clients key on codes.
+
+Flow: errors. A code that was once given out keeps its meaning.
+"""
+
+from typing import Final
+
+# 0x00: nothing is wrong.
+NONE: Final = 0x0000
+SHUTTING_DOWN: Final = 0x0001  # of GOAWAY
+
+# 0x01: the bytes. They end the connection.
+MALFORMED: Final = 0x0101
+FRAME_TOO_LARGE: Final = 0x0102
+VERSION_UNKNOWN: Final = 0x0103
+CRITICAL_UNKNOWN: Final = 0x0104  # a frame or a field that must be understood, and is not
+
+# 0x02: the order of things. They end the connection.
+OUT_OF_TURN: Final = 0x0201  # a frame that has no place in this state, or in this direction
+TIMED_OUT: Final = 0x0202
+NOT_AUTHENTICATED: Final = 0x0203
+FLOW_ID_UNUSABLE: Final = 0x0204
+LIMIT_EXCEEDED: Final = 0x0205
+INTERNAL: Final = 0x0206
+
+# 0x03: a request. It has failed, and the connection goes on.
+NOT_FOUND: Final = 0x0301
+PERMISSION_DENIED: Final = 0x0302
+DISABLED: Final = 0x0303
+TOO_MANY: Final = 0x0304
+IN_USE: Final = 0x0305
+INVALID: Final = 0x0306
+
+# 0x04: a publisher. The flow is gone.
+FENCED: Final = 0x0401  # somebody else opened the publisher of that name
+WINDOW_EXCEEDED: Final = 0x0402
+SEQUENCE_NOT_ASCENDING: Final = 0x0403
+
+# 0x05: a message. It was refused, and the flow goes on.
+MESSAGE_TOO_LARGE: Final = 0x0501
+QUEUE_FULL: Final = 0x0502
+SPOOL_FULL: Final = 0x0503
+QUEUE_NOT_FOUND: Final = 0x0504
+QUEUE_DISABLED: Final = 0x0505
+NOBODY_SUBSCRIBES: Final = 0x0506
+NOT_STORED: Final = 0x0507
+TOPIC_INVALID: Final = 0x0508
+LOW_PRIORITY: Final = 0x0509
+
+# 0x06: a consumer's flow, in FLOW_STATE.
+REVOKED: Final = 0x0601  # the queue is gone, or a right to it
+
+NAMES: Final[dict[int, str]] = {
+    NONE: "none",
+    SHUTTING_DOWN: "shutting down",
+    MALFORMED: "malformed",
+    FRAME_TOO_LARGE: "frame too large",
+    VERSION_UNKNOWN: "version unknown",
+    CRITICAL_UNKNOWN: "critical unknown",
+    OUT_OF_TURN: "out of turn",
+    TIMED_OUT: "timed out",
+    NOT_AUTHENTICATED: "not authenticated",
+    FLOW_ID_UNUSABLE: "flow id unusable",
+    LIMIT_EXCEEDED: "limit exceeded",
+    INTERNAL: "internal",
+    NOT_FOUND: "not found",
+    PERMISSION_DENIED: "permission denied",
+    DISABLED: "disabled",
+    TOO_MANY: "too many",
+    IN_USE: "in use",
+    INVALID: "invalid",
+    FENCED: "fenced",
+    WINDOW_EXCEEDED: "window exceeded",
+    SEQUENCE_NOT_ASCENDING: "sequence not ascending",
+    MESSAGE_TOO_LARGE: "message too large",
+    QUEUE_FULL: "queue full",
+    SPOOL_FULL: "spool full",
+    QUEUE_NOT_FOUND: "queue not found",
+    QUEUE_DISABLED: "queue disabled",
+    NOBODY_SUBSCRIBES: "nobody subscribes",
+    NOT_STORED: "not stored",
+    TOPIC_INVALID: "topic invalid",
+    LOW_PRIORITY: "low priority",
+    REVOKED: "revoked",
+}

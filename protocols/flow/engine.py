@@ -1,0 +1,330 @@
+"""The wire engine of one flow connection, at either end: bytes in, events out, bytes out. No socket, clock or actor.
+
+What it does by itself: prefaces, frames, whose turn it is, keep-alive, PONG, the answer to CLOSE, and every violation.
+What it leaves to its owner: who is let in (`welcome`, `authenticated`), what flows are, and all the frames that are
+sent (`send`).
+"""
+
+from typing import Final, final
+
+from protocols.flow import frames
+from protocols.flow.codes import (
+    CRITICAL_UNKNOWN,
+    FLOW_ID_UNUSABLE,
+    LIMIT_EXCEEDED,
+    MALFORMED,
+    NONE,
+    NOT_AUTHENTICATED,
+    OUT_OF_TURN,
+    TIMED_OUT,
+    VERSION_UNKNOWN,
+)
+from protocols.flow.deliver_frames import read_deliver
+from protocols.flow.errors import PeerViolation
+from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from protocols.flow.flow_frames import FLOW_FRAMES, read_flow_frame
+from protocols.flow.frames import CRITICAL, PREFACE, RESPONSE, SESSION, VERSION_MAJOR, Frame, cut_frame, missing_bytes
+from protocols.flow.limits import (
+    AUTHENTICATIONS_MAX,
+    PREFACE_BYTES,
+    SILENT_INTERVALS_MAX,
+    UNAUTHENTICATED_FRAME_BYTES_MAX,
+)
+from protocols.flow.publish_frames import PublishesReceived, read_pub_ack, read_publish
+from protocols.flow.session_frames import (
+    AUTH_DONE,
+    AUTH_FAILED,
+    NO_REQUEST,
+    AuthAnswer,
+    Close,
+    Error,
+    Welcome,
+    read_session_frame,
+)
+from protocols.flow.settle_frames import Ping, read_settle_frame
+from protocols.flow.turns import (
+    AUTHENTICATING,
+    CLOSED,
+    CLOSING,
+    GREETING,
+    OF_EITHER,
+    OF_SESSION,
+    OPEN,
+    PHASES,
+    TO_CLIENT,
+    TO_GATEWAY,
+)
+from protocols.flow.turns import PREFACE as BEFORE_PREFACE
+
+BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
+CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE
+
+
+@final
+class FlowEngine:
+    """One connection. Its owner calls `feed`, `tick` and the verbs, and writes what `take` returns."""
+
+    def __init__(
+        self, *, is_gateway: bool, frame_bytes_max: int, connect_timeout_ms: int, keep_alive_ms: int, now_ms: int
+    ) -> None:
+        self.phase = BEFORE_PREFACE
+        self.keep_alive_ms = keep_alive_ms  # in force once the connection is open
+        self._is_gateway = is_gateway
+        self._turns = TO_GATEWAY if is_gateway else TO_CLIENT
+        self._frame_bytes_max = frame_bytes_max  # of what we take, once the connection is open
+        self._connect_timeout_ms = connect_timeout_ms
+        self._topics: dict[bytes, str] = {}
+        self._out: list[bytes] = []
+        # An unfinished frame, or what waits for an answer. Joined once whole: 30 MB come in more than a hundred parts.
+        self._parts: list[bytes] = []
+        self._missing_bytes = 0  # of the frame that begins in `_parts`, as far as is known
+        self._waits = False  # the owner has to answer before anything more is read
+        self._failed_count = 0  # authentications
+        self._began_ms = now_ms
+        self._received_ms = now_ms
+        self._sent_ms = now_ms
+        self._ping_number = 0
+        self._close_deadline_ms = 0
+        if not is_gateway:
+            self._out.append(PREFACE)
+
+    # --- the three verbs of every engine ---
+
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[FlowEvent]:
+        """Return what the peer said, in wire order. A violation is answered here, and is the last event.
+
+        `wall_ms` is what the times in messages, which are relative on the wire, count from.
+        """
+        self._received_ms = now_ms
+        if self.phase == CLOSED:
+            return []
+        if self._parts:
+            self._parts.append(data)
+            self._missing_bytes -= len(data)
+            if self._missing_bytes > 0:
+                return []
+            data = b"".join(self._parts)
+            self._parts.clear()
+        return self._read_on(data, wall_ms)
+
+    def take(self) -> list[bytes]:
+        """Return the bytes to write."""
+        pieces = self._out[:]
+        self._out.clear()
+        return pieces
+
+    def tick(self, now_ms: int) -> list[FlowEvent]:
+        """Bring time: keep-alive, silence, and steps that take too long."""
+        events: list[FlowEvent] = []
+        if self.phase == OPEN:
+            if now_ms - self._received_ms > SILENT_INTERVALS_MAX * self.keep_alive_ms:
+                self._violated(TIMED_OUT, f"nothing received for {now_ms - self._received_ms} ms", events)
+            elif now_ms - self._sent_ms >= self.keep_alive_ms:
+                self._ping_number += 1
+                self._out.append(Ping(self._ping_number, False).encode())
+                self._sent_ms = now_ms
+        elif self.phase == CLOSING:
+            if now_ms >= self._close_deadline_ms:
+                self.phase = CLOSED
+                events.append(Close(TIMED_OUT, "the peer did not answer CLOSE"))
+        elif self.phase < OPEN and now_ms - self._began_ms > self._connect_timeout_ms:
+            self._violated(TIMED_OUT, f"not open after {now_ms - self._began_ms} ms", events)
+        return events
+
+    @property
+    def has_output(self) -> bool:
+        """Whether there is something to write."""
+        return len(self._out) > 0
+
+    def alive(self, now_ms: int) -> None:
+        """Count the peer as heard: it cannot show that it is alive while we do not read from it."""
+        self._received_ms = now_ms
+
+    def wrote(self, now_ms: int) -> None:
+        """Note that bytes went out: the peer needs no PING for a while."""
+        self._sent_ms = now_ms
+
+    # --- what the owner says ---
+
+    def send(self, data: bytes) -> None:
+        """Send frames. Nothing is sent behind CLOSE."""
+        if self.phase < CLOSING:
+            self._out.append(data)
+
+    def welcome(self, ours: Welcome, wall_ms: int) -> list[FlowEvent]:
+        """Gateway: answer HELLO; return what the client had sent on meanwhile."""
+        if self.phase != GREETING:
+            return []  # it took too long
+        assert self._waits, "WELCOME answers HELLO"
+        self.keep_alive_ms = ours.keep_alive_ms
+        self.phase = AUTHENTICATING
+        self._out.append(ours.encode())
+        return self._resume(wall_ms)
+
+    def auth_answer(self, answer: AuthAnswer, wall_ms: int) -> list[FlowEvent]:
+        """Gateway: answer AUTH; return what the client had sent on meanwhile."""
+        if self.phase != AUTHENTICATING:
+            return []  # it took too long
+        assert self._waits, "the gateway answers AUTH"
+        self._out.append(answer.encode())
+        if answer.state == AUTH_DONE:
+            self.phase = OPEN
+        elif answer.state == AUTH_FAILED:
+            self._failed_count += 1
+            if self._failed_count >= AUTHENTICATIONS_MAX:
+                events: list[FlowEvent] = []
+                self._violated(NOT_AUTHENTICATED, f"{AUTHENTICATIONS_MAX} authentications failed", events)
+                return events
+        return self._resume(wall_ms)
+
+    def opened(self, keep_alive_ms: int) -> None:
+        """Client: the gateway has let us in."""
+        assert self.phase == AUTHENTICATING, "a client is let in once"
+        self.keep_alive_ms = keep_alive_ms
+        self.phase = OPEN
+
+    def close(self, code: int, text: str, now_ms: int) -> None:
+        """Close the connection; the peer's CLOSE, or the end of its patience, brings the event Close."""
+        if self.phase in (CLOSING, CLOSED):
+            return
+        if self.phase == BEFORE_PREFACE or (self._is_gateway and self.phase == GREETING):
+            self.phase = CLOSED
+            return
+        self._out.append(Close(code, text).encode())
+        self.phase = CLOSING
+        self._waits = False
+        self._close_deadline_ms = now_ms + CLOSE_TIMEOUT_MS
+
+    def fail(self, code: int, text: str) -> None:
+        """End the connection at once with an ERROR: the peer broke a rule that only the owner knows, or we did."""
+        self._violated(code, text, [])
+
+    def _resume(self, wall_ms: int) -> list[FlowEvent]:
+        self._waits = False
+        data = b"".join(self._parts)
+        self._parts.clear()
+        return self._read_on(data, wall_ms)
+
+    # --- reading ---
+
+    def _read_on(self, data: bytes, wall_ms: int) -> list[FlowEvent]:
+        """Read what is there, up to where something is missing or an answer is due."""
+        events: list[FlowEvent] = []
+        try:
+            self._read(data, events, wall_ms)
+        except PeerViolation as violation:
+            self._violated(violation.code, violation.text, events)
+        return events
+
+    def _read(self, data: bytes, events: list[FlowEvent], wall_ms: int) -> None:
+        pos = 0
+        end = len(data)
+        if self.phase == BEFORE_PREFACE:
+            pos = self._preface(data, events)
+        run: PublishesReceived | None = None
+        while BEFORE_PREFACE < self.phase < CLOSED and not self._waits:
+            bytes_max = self._frame_bytes_max if self.phase >= OPEN else UNAUTHENTICATED_FRAME_BYTES_MAX
+            frame = cut_frame(data, pos, end, bytes_max)
+            if frame is None:
+                break
+            pos = frame.end
+            self._check_turn(frame)
+            if frame.kind == frames.PUBLISH and self.phase == OPEN:
+                before = run
+                run = read_publish(frame, data, wall_ms, before, self._topics)
+                if run is not before:
+                    events.append(run)
+            else:
+                run = None
+                self._receive(frame, data, events, wall_ms)
+        if pos == end or self.phase == CLOSED:
+            return
+        if self._waits and end - pos > BUFFERED_BYTES_MAX:
+            text = f"more than {BUFFERED_BYTES_MAX} bytes before the client is authenticated"
+            raise PeerViolation(LIMIT_EXCEEDED, text)
+        self._parts.append(data[pos:])
+        self._missing_bytes = 0 if self._waits else missing_bytes(data, pos, end)
+
+    def _preface(self, data: bytes, events: list[FlowEvent]) -> int:
+        """Read the peer's preface. One of another major version is answered with ours, and that is the end."""
+        given = data[:PREFACE_BYTES]
+        if not PREFACE[:4].startswith(given[:4]):
+            raise PeerViolation(MALFORMED, "the first bytes are no preface of the flow protocol")
+        if len(given) < PREFACE_BYTES:
+            return 0
+        if self._is_gateway:
+            self._out.append(PREFACE)
+        if given[4] != VERSION_MAJOR:
+            self.phase = CLOSED
+            text = f"major version {given[4]}; this is {VERSION_MAJOR}"
+            events.append(PeerViolated(VERSION_UNKNOWN, text))
+            return PREFACE_BYTES
+        self.phase = GREETING
+        return PREFACE_BYTES
+
+    def _check_turn(self, frame: Frame) -> None:
+        """Raise PeerViolation for a frame that may not come now, or from this side, or on this flow."""
+        kind = frame.kind
+        phase = OPEN if self.phase == CLOSING else self.phase
+        is_response = frame.flags & RESPONSE != 0
+        wanted = self._turns[phase].get(kind)
+        if wanted is None or wanted != is_response:
+            if kind not in frames.NAMES:
+                if frame.flags & CRITICAL:
+                    raise PeerViolation(CRITICAL_UNKNOWN, f"unknown critical frame type {kind:#04x}")
+                if phase == OPEN:
+                    return
+            name = frames.NAMES.get(kind, f"type {kind:#04x}")
+            raise PeerViolation(OUT_OF_TURN, f"{name}{' (an answer)' if is_response else ''} while {PHASES[phase]}")
+        if kind not in OF_EITHER and (kind in OF_SESSION) != (frame.flow_id == SESSION):
+            raise PeerViolation(FLOW_ID_UNUSABLE, f"{frames.NAMES[kind]} on flow {frame.flow_id}")
+
+    def _receive(self, frame: Frame, data: bytes, events: list[FlowEvent], wall_ms: int) -> None:
+        kind = frame.kind
+        if self.phase == CLOSING:
+            if kind == frames.CLOSE:
+                self.phase = CLOSED
+                events.append(Close(NONE, ""))
+            return
+        if kind == frames.DELIVER:
+            self._deliver(frame, data, events, wall_ms)
+        elif kind == frames.PUB_ACK:
+            events.append(read_pub_ack(frame, data))
+        elif kind in FLOW_FRAMES:
+            events.append(read_flow_frame(frame, data))
+        elif kind in frames.NAMES:  # else it is passed over
+            self._receive_rare(frame, data, events)
+
+    def _deliver(self, frame: Frame, data: bytes, events: list[FlowEvent], wall_ms: int) -> None:
+        delivered = read_deliver(frame, data, wall_ms)
+        last = events[-1] if events else None
+        if not isinstance(last, DeliveriesReceived) or last.flow_id != frame.flow_id:
+            last = DeliveriesReceived(frame.flow_id)
+            events.append(last)
+        last.deliveries.append(delivered)
+
+    def _receive_rare(self, frame: Frame, data: bytes, events: list[FlowEvent]) -> None:
+        if frame.kind in (frames.PING, frames.PONG, frames.CREDIT, frames.SETTLE, frames.SETTLED):
+            said = read_settle_frame(frame, data)
+            if not isinstance(said, Ping):
+                events.append(said)
+            elif not said.is_pong:
+                self._out.append(Ping(said.number, True).encode())
+            return
+        event = read_session_frame(frame, data)
+        if isinstance(event, Close):
+            self._out.append(Close(NONE, "").encode())
+            self.phase = CLOSED
+        elif frame.kind in (frames.HELLO, frames.AUTH) and self._is_gateway:
+            self._waits = True
+        elif isinstance(event, Welcome):
+            self.phase = AUTHENTICATING
+        events.append(event)
+
+    def _violated(self, code: int, text: str, events: list[FlowEvent]) -> None:
+        """Say why, if the peer is far enough to understand, and listen no more."""
+        if BEFORE_PREFACE < self.phase < CLOSED:
+            self._out.append(Error(SESSION, NO_REQUEST, code, text, None).encode())
+        self.phase = CLOSED
+        self._parts.clear()
+        events.append(PeerViolated(code, text))

@@ -1,0 +1,20 @@
+"""The two ways to break the flow protocol's rules: the peer's, and ours."""
+
+from typing import Final, final
+
+_TEXT_CHARS_MAX: Final = 256
+
+
+@final
+class PeerViolation(Exception):
+    """The peer broke a rule, and the connection ends. `code` is one of `codes`, and goes into ERROR."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text[:_TEXT_CHARS_MAX]
+
+
+@final
+class LocalMisuse(Exception):
+    """Our own code asked for a frame that the protocol cannot express. A bug, not an input error."""

@@ -1,0 +1,50 @@
+"""What a peer of the flow protocol did, as the engine reports it.
+
+Most events are the frames themselves, complete and checked. On the data path an event carries a batch: the PUBLISH
+frames of one flow that lie side by side (`PublishesReceived`), and likewise its DELIVER frames.
+"""
+
+from typing import TypeAlias, final
+
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.flow_frames import FlowFrame
+from protocols.flow.publish_frames import PubAck, PublishesReceived
+from protocols.flow.session_frames import SessionFrame
+from protocols.flow.settle_frames import Credit, Settle, Settled
+
+
+@final
+class DeliveriesReceived:
+    """Neighbouring DELIVER frames of one flow."""
+
+    def __init__(self, flow_id: int) -> None:
+        self.flow_id = flow_id
+        self.deliveries: list[Delivered] = []
+
+    def __repr__(self) -> str:
+        return f"DeliveriesReceived(flow {self.flow_id}, {self.deliveries})"
+
+
+@final
+class PeerViolated:
+    """The peer broke a rule; the ERROR that says so is written. The last event."""
+
+    def __init__(self, code: int, text: str) -> None:
+        self.code = code
+        self.text = text
+
+    def __repr__(self) -> str:
+        return f"PeerViolated({self.code:#06x}, {self.text!r})"
+
+
+FlowEvent: TypeAlias = (
+    PublishesReceived
+    | DeliveriesReceived
+    | PubAck
+    | Credit
+    | Settle
+    | Settled
+    | SessionFrame
+    | FlowFrame
+    | PeerViolated
+)

@@ -1,0 +1,236 @@
+"""Frames of publishers and consumers that hold fields: requests with their answers, and states.
+
+Flow: publishing, consuming. A request and its answer are one type: the answer has the flag RESPONSE and echoes the
+request id. What passes all the time has fixed structures: `publish_frames`, `deliver_frames`, `settle_frames`.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+from protocols.flow import fields as f
+from protocols.flow import frames
+from protocols.flow.codes import MALFORMED
+from protocols.flow.errors import PeerViolation
+from protocols.flow.fields import FieldReader, FieldWriter, control_fields
+from protocols.flow.frames import RESPONSE, Frame, encode_frame
+from protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
+
+# States of a consumer's flow.
+INACTIVE: Final = 0  # bound, and standing by
+ACTIVE: Final = 1
+ENDED: Final = 2  # the flow is gone
+
+# States of a partition in the hands of a flow.
+ASSIGNED: Final = 0
+DRAINING: Final = 1  # nothing more comes of it: settle what is held, then acknowledge
+
+_PARTITION_BYTES: Final = 9
+
+
+@final
+@dataclass(frozen=True)
+class OpenPub:
+    """Open a publisher under a flow id of the client's choice."""
+
+    flow_id: int
+    request_id: int
+    name: str  # empty: anonymous, nothing is remembered of it
+    window: int  # messages it wants to send ahead of answers; 0: whatever the gateway says
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = _request(self.request_id)
+        out.text(f.NAME, self.name)
+        out.number(f.WINDOW, self.window, 4)
+        return encode_frame(frames.OPEN_PUB, 0, self.flow_id, out.encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class PubOpened:
+    """The publisher is open."""
+
+    flow_id: int
+    request_id: int
+    epoch: int  # counts the openings of that name
+    stored_through: int  # every sequence up to here is answered for; 0: none
+    sequence_max: int  # the highest that may be sent now
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = _request(self.request_id)
+        out.number(f.PUBLISHER_EPOCH, self.epoch, 4)
+        out.number(f.STORED_THROUGH, self.stored_through, 8)
+        out.number(f.SEQUENCE_MAX, self.sequence_max, 8)
+        return encode_frame(frames.OPEN_PUB, RESPONSE, self.flow_id, out.encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class Bind:
+    """Consume from a queue under a flow id of the client's choice."""
+
+    flow_id: int
+    request_id: int
+    name: str
+    unsettled_max: int  # messages it wants to hold at once; 0: whatever the gateway says
+    delivery_id_max: int  # credit from the start
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = _request(self.request_id)
+        out.text(f.NAME, self.name)
+        out.number(f.UNSETTLED_MAX, self.unsettled_max, 4)
+        out.number(f.DELIVERY_ID_MAX, self.delivery_id_max, 8)
+        return encode_frame(frames.BIND, 0, self.flow_id, out.encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class Bound:
+    """The flow is bound."""
+
+    flow_id: int
+    request_id: int
+    unsettled_max: int  # in force
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = _request(self.request_id)
+        out.number(f.UNSETTLED_MAX, self.unsettled_max, 4)
+        return encode_frame(frames.BIND, RESPONSE, self.flow_id, out.encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class FlowEnd:
+    """A publisher is closed or a consumer unbound, by the client's wish; and the answer to that."""
+
+    kind: int  # CLOSE_PUB or UNBIND
+    flow_id: int
+    request_id: int
+    is_response: bool
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        flags = RESPONSE if self.is_response else 0
+        return encode_frame(self.kind, flags, self.flow_id, _request(self.request_id).encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class FlowState:
+    """A consumer's flow became active or inactive, or it ended."""
+
+    flow_id: int
+    state: int  # INACTIVE, ACTIVE or ENDED
+    number: int  # counts the states of this flow
+    code: int  # why it ended; else NONE
+    text: str
+    retry_after_ms: int | None  # it ended, and may be bound again
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = FieldWriter()
+        out.number(f.STATE, self.state, 1)
+        out.number(f.STATE_NUMBER, self.number, 4)
+        out.number(f.CODE, self.code, 2)
+        out.text(f.TEXT, self.text)
+        if self.retry_after_ms is not None:
+            out.number(f.RETRY_AFTER_MS, self.retry_after_ms, 4)
+        return encode_frame(frames.FLOW_STATE, 0, self.flow_id, out.encoded(), b"")
+
+
+@final
+@dataclass(frozen=True)
+class Partitions:
+    """Every partition that a flow has, never a difference; with `is_ack` those it lets go of."""
+
+    flow_id: int
+    is_ack: bool
+    partitions: tuple[tuple[int, int, int], ...]  # number, assignment epoch, ASSIGNED or DRAINING
+    drain_ms: int  # what is left to settle what drains; 0 with nothing to drain
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = FieldWriter()
+        each = [
+            number.to_bytes(4, "big") + epoch.to_bytes(4, "big") + bytes((state,))
+            for number, epoch, state in self.partitions
+        ]
+        out.data(f.PARTITIONS, b"".join(each))
+        if not self.is_ack:
+            out.number(f.DRAIN_MS, self.drain_ms, 4)
+        kind = frames.PARTITIONS_ACK if self.is_ack else frames.PARTITIONS
+        return encode_frame(kind, 0, self.flow_id, out.encoded(), b"")
+
+
+FlowFrame: TypeAlias = OpenPub | PubOpened | Bind | Bound | FlowEnd | FlowState | Partitions
+
+FLOW_FRAMES: Final = frozenset(
+    {
+        frames.OPEN_PUB, frames.CLOSE_PUB, frames.BIND, frames.UNBIND, frames.FLOW_STATE, frames.PARTITIONS,
+        frames.PARTITIONS_ACK,
+    }
+)  # fmt: skip
+
+
+def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
+    """Return a frame whose type is one of FLOW_FRAMES. Raises PeerViolation."""
+    kind = frame.kind
+    reader = control_fields(frame, data)
+    flow_id = frame.flow_id
+    if kind == frames.FLOW_STATE:
+        return FlowState(
+            flow_id,
+            reader.number_required(f.STATE, 1),
+            reader.number_required(f.STATE_NUMBER, 4),
+            reader.number(f.CODE, 2, 0),
+            reader.text(f.TEXT, TEXT_BYTES_MAX),
+            reader.number_or_none(f.RETRY_AFTER_MS, 4),
+        )
+    if kind in (frames.PARTITIONS, frames.PARTITIONS_ACK):
+        return _read_partitions(frame, reader)
+    request_id = reader.number_required(f.REQUEST_ID, 4)
+    is_response = frame.flags & RESPONSE != 0
+    if kind == frames.OPEN_PUB:
+        if is_response:
+            return PubOpened(
+                flow_id,
+                request_id,
+                reader.number_required(f.PUBLISHER_EPOCH, 4),
+                reader.number_required(f.STORED_THROUGH, 8),
+                reader.number_required(f.SEQUENCE_MAX, 8),
+            )
+        return OpenPub(flow_id, request_id, reader.text(f.NAME, NAME_BYTES_MAX), reader.number(f.WINDOW, 4, 0))
+    if kind == frames.BIND:
+        if is_response:
+            return Bound(flow_id, request_id, reader.number_required(f.UNSETTLED_MAX, 4))
+        return Bind(
+            flow_id,
+            request_id,
+            reader.text(f.NAME, NAME_BYTES_MAX),
+            reader.number(f.UNSETTLED_MAX, 4, 0),
+            reader.number(f.DELIVERY_ID_MAX, 8, 0),
+        )
+    return FlowEnd(kind, flow_id, request_id, is_response)
+
+
+def _read_partitions(frame: Frame, reader: FieldReader) -> Partitions:
+    found: list[tuple[int, int, int]] = []
+    value = reader.data(f.PARTITIONS) or b""
+    if len(value) % _PARTITION_BYTES:
+        raise PeerViolation(MALFORMED, f"{len(value)} bytes of partitions; each has {_PARTITION_BYTES}")
+    for at in range(0, len(value), _PARTITION_BYTES):
+        state = value[at + 8]
+        if state not in (ASSIGNED, DRAINING):
+            raise PeerViolation(MALFORMED, f"a partition in the unknown state {state}")
+        found.append((int.from_bytes(value[at : at + 4], "big"), int.from_bytes(value[at + 4 : at + 8], "big"), state))
+    is_ack = frame.kind == frames.PARTITIONS_ACK
+    return Partitions(frame.flow_id, is_ack, tuple(found), reader.number(f.DRAIN_MS, 4, 0))
+
+
+def _request(request_id: int) -> FieldWriter:
+    out = FieldWriter()
+    out.number(f.REQUEST_ID, request_id, 4)
+    return out

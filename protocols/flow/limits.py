@@ -1,0 +1,47 @@
+"""Limits of the flow protocol: unit and reason. What the gateway's operator may change is in `FlowLimits`."""
+
+from typing import Final, final
+
+HEAD_BYTES: Final = 12  # of every frame: length, type, flags, bytes of fields, flow id
+PREFACE_BYTES: Final = 8
+FIELDS_MAX: Final = 64  # of one frame; a mechanism or a feature is one each
+NAME_BYTES_MAX: Final = 255  # of clients, publishers and queues, in UTF-8
+TEXT_BYTES_MAX: Final = 1024  # of a reason given to people
+UNAUTHENTICATED_FRAME_BYTES_MAX: Final = 4096  # nobody whom we do not know makes us hold more. Bearer tokens fit
+AUTHENTICATIONS_MAX: Final = 3  # failed attempts, then the connection ends
+SILENT_INTERVALS_MAX: Final = 3  # keep-alive intervals without a byte, then the peer is gone
+KEEP_ALIVE_MS_MIN: Final = 1_000  # more often than once a second is no sign of life but load
+WINDOW_MAX: Final = 65_535  # messages of a publisher without answer; each may need a row until it is stored
+RANGES_MAX: Final = 4_096  # of one SETTLE, and of one PUB_ACK
+FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most
+
+assert FRAME_BYTES_MIN <= UNAUTHENTICATED_FRAME_BYTES_MAX <= FRAME_BYTES_MAX
+
+
+@final
+class FlowLimits:
+    """What one connection may ask of us. Checked values; one object is shared by all connections of a listener."""
+
+    def __init__(
+        self,
+        *,
+        frame_bytes_max: int = 32 * 1024 * 1024,
+        flows_max: int = 1_024,
+        window: int = 1_000,
+        unsettled_max: int = 10_000,
+        keep_alive_ms: int = 30_000,
+        connect_timeout_ms: int = 10_000,
+    ) -> None:
+        assert FRAME_BYTES_MIN <= frame_bytes_max <= FRAME_BYTES_MAX
+        assert 0 < flows_max <= 65_535
+        assert 0 < window <= WINDOW_MAX
+        assert 0 < unsettled_max <= 1_000_000
+        assert keep_alive_ms >= KEEP_ALIVE_MS_MIN
+        assert connect_timeout_ms > 0
+        self.frame_bytes_max = frame_bytes_max  # whole frames, heads included; a frame holds one message
+        self.flows_max = flows_max  # publishers and consumers of one connection together
+        self.window = window  # messages a publisher may send ahead of our answers
+        self.unsettled_max = unsettled_max  # messages a flow may hold, whatever its credit
+        self.keep_alive_ms = keep_alive_ms  # the longest interval a client may choose
+        self.connect_timeout_ms = connect_timeout_ms  # from accept until the client is authenticated

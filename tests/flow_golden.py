@@ -1,0 +1,50 @@
+"""The frames of `tests/data/flow/frames.txt`, and reading any frame of the flow protocol by itself."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from protocols.flow import frames
+from protocols.flow.deliver_frames import Delivered, read_deliver
+from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
+from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
+from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
+from protocols.flow.settle_frames import SettleFrame, read_settle_frame
+
+FRAMES = Path(__file__).parent / "data" / "flow" / "frames.txt"
+WALL_MS = 1_700_000_000_500  # when the golden messages arrive
+
+AnyFrame = SessionFrame | FlowFrame | SettleFrame | PubAck | Delivered | PublishesReceived
+
+
+class GoldenFrame(NamedTuple):
+    """One line of the file."""
+
+    name: str
+    says: str  # the repr of the frame
+    data: bytes
+
+
+def golden_frames() -> list[GoldenFrame]:
+    """Return all of them, in the order of the file."""
+    lines = [line for line in FRAMES.read_text().splitlines() if not line.startswith("#")]
+    parts = [line.split(" | ") for line in lines]
+    return [GoldenFrame(name, says, bytes.fromhex(digits)) for name, says, digits in parts]
+
+
+def decoded(data: bytes) -> AnyFrame:
+    """Return what a frame says. Raises PeerViolation."""
+    frame = frames.cut_frame(data, 0, len(data), FRAME_BYTES_MAX)
+    assert frame is not None, "a whole frame"
+    assert frame.end == len(data), "one frame"
+    if frame.kind in SESSION_FRAMES:
+        return read_session_frame(frame, data)
+    if frame.kind in FLOW_FRAMES:
+        return read_flow_frame(frame, data)
+    if frame.kind == frames.PUBLISH:
+        return read_publish(frame, data, WALL_MS, None, {})
+    if frame.kind == frames.PUB_ACK:
+        return read_pub_ack(frame, data)
+    if frame.kind == frames.DELIVER:
+        return read_deliver(frame, data, WALL_MS)
+    return read_settle_frame(frame, data)

@@ -1,0 +1,71 @@
+"""Two flow engines on a pretend wire, client and gateway, and the frames of a session that opens."""
+
+from protocols.flow.engine import FlowEngine
+from protocols.flow.events import FlowEvent
+from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
+
+NOW_MS = 1_000
+WALL_MS = 1_700_000_000_500
+KEEP_ALIVE_MS = 10_000
+FRAME_BYTES_MAX = 65_536
+CONNECT_TIMEOUT_MS = 5_000
+
+HELLO = Hello("client", "test", 0, ())
+WELCOME = Welcome("gateway", KEEP_ALIVE_MS, FRAME_BYTES_MAX, 16, (), ("ANONYMOUS",))
+
+
+def engine(*, is_gateway: bool) -> FlowEngine:
+    """Return one end, of which nothing was heard yet."""
+    return FlowEngine(
+        is_gateway=is_gateway,
+        frame_bytes_max=FRAME_BYTES_MAX,
+        connect_timeout_ms=CONNECT_TIMEOUT_MS,
+        keep_alive_ms=KEEP_ALIVE_MS,
+        now_ms=NOW_MS,
+    )
+
+
+class FlowWire:
+    """Both ends. What each of them heard stands in `to_gateway` and `to_client`."""
+
+    def __init__(self) -> None:
+        self.client = engine(is_gateway=False)
+        self.gateway = engine(is_gateway=True)
+        self.to_gateway: list[FlowEvent] = []
+        self.to_client: list[FlowEvent] = []
+
+    def carry(self) -> None:
+        """Carry bytes to and fro until nobody has anything to say."""
+        while self.client.has_output or self.gateway.has_output:
+            for data in [b"".join(self.client.take())]:
+                if data:
+                    self.to_gateway += self.gateway.feed(data, NOW_MS, WALL_MS)
+            for data in [b"".join(self.gateway.take())]:
+                if data:
+                    self.to_client += self.client.feed(data, NOW_MS, WALL_MS)
+
+    def opens(self) -> None:
+        """Have the client let in."""
+        self.client.send(HELLO.encode())
+        self.carry()
+        self.gateway.welcome(WELCOME, WALL_MS)
+        self.carry()
+        self.client.send(Auth("ANONYMOUS", None).encode())
+        self.carry()
+        self.gateway.auth_answer(AuthAnswer(AUTH_DONE, None), WALL_MS)
+        self.carry()
+        self.client.opened(KEEP_ALIVE_MS)
+
+
+def open_gateway() -> FlowEngine:
+    """Return the gateway's end of an open connection."""
+    wire = FlowWire()
+    wire.opens()
+    return wire.gateway
+
+
+def open_client() -> FlowEngine:
+    """Return the client's end of an open connection."""
+    wire = FlowWire()
+    wire.opens()
+    return wire.client

@@ -1,0 +1,74 @@
+"""Any bytes at all at both ends of the flow protocol: only events come out, and memory stays within its bound."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flow_golden import golden_frames
+from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, open_client, open_gateway
+from flow_wire import engine as one_end
+from protocols.flow.events import PeerViolated
+from protocols.flow.frames import PREFACE
+from protocols.flow.turns import CLOSED
+
+GOLDEN = [case.data for case in golden_frames()]
+MUTATIONS = 10_000
+
+
+def mutated(rng: random.Random) -> bytes:
+    """Return a few golden frames with some bytes changed, cut out or doubled."""
+    data = bytearray(b"".join(rng.choices(GOLDEN, k=rng.randint(1, 4))))
+    for _ in range(rng.randint(1, 4)):
+        if not data:
+            break
+        at = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                data[at] = rng.randrange(256)
+            case 1:
+                data[at] ^= 1 << rng.randrange(8)
+            case 2:
+                del data[at : at + rng.randint(1, 8)]
+            case _:
+                data[at:at] = data[at : at + rng.randint(1, 8)]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("is_gateway", [True, False], ids=["gateway", "client"])
+def test_mutated_frames_bring_events_or_one_violation(is_gateway: bool) -> None:
+    """Flow: errors. Method: golden frames, damaged; nothing but events comes out, and after a violation nothing."""
+    rng = random.Random(20_260_101)
+    for number in range(MUTATIONS):
+        data = mutated(rng)
+        end = open_gateway() if is_gateway else open_client()
+        try:
+            events = end.feed(data, NOW_MS, WALL_MS)
+            if events and isinstance(events[-1], PeerViolated):
+                assert end.phase == CLOSED
+                assert end.feed(GOLDEN[-1], NOW_MS, WALL_MS) == []
+            assert not any(isinstance(event, PeerViolated) for event in events[:-1])
+        except Exception as error:
+            raise AssertionError(f"mutation {number}: {data.hex()}") from error
+
+
+@given(data=st.binary(max_size=200), cut=st.integers(0, 200), with_preface=st.booleans())
+def test_any_bytes_at_all_are_taken_or_refused(data: bytes, cut: int, with_preface: bool) -> None:
+    """Flow: errors."""
+    end = one_end(is_gateway=True)
+    sent = PREFACE + data if with_preface else data
+    events = end.feed(sent[:cut], NOW_MS, WALL_MS) + end.feed(sent[cut:], NOW_MS, WALL_MS)
+
+    assert not any(isinstance(event, PeerViolated) for event in events[:-1])
+
+
+def test_no_frame_makes_the_gateway_hold_more_than_its_limit() -> None:
+    """Flow: frames. The length is judged before the frame is there."""
+    gateway = open_gateway()
+    sent = 0
+    gateway.feed((FRAME_BYTES_MAX - 4).to_bytes(4, "big") + bytes([0x21, 0, 0, 0, 0, 0, 0, 1]), NOW_MS, WALL_MS)
+    while gateway.phase != CLOSED:
+        gateway.feed(bytes(4096), NOW_MS, WALL_MS)
+        sent += 4096
+        assert sent <= FRAME_BYTES_MAX + 4096

@@ -1,0 +1,67 @@
+"""The frames of `tests/data/flow/frames.txt`, each read and written again. A new case is a new line."""
+
+import pytest
+
+from flow_golden import GoldenFrame, decoded, golden_frames
+from protocols.flow import frames
+from protocols.flow.deliver_frames import Delivered, write_deliver
+from protocols.flow.frames import PREFACE
+from protocols.flow.publish_frames import PublishesReceived, write_publish
+
+CASES = golden_frames()
+SENT_MS = 1_700_000_000_500
+
+each_frame = pytest.mark.parametrize("case", CASES[1:], ids=lambda case: case.name)
+
+
+def test_the_preface_is_eight_bytes_that_no_other_protocol_begins_with() -> None:
+    """Flow: sessions."""
+    assert CASES[0].data == PREFACE
+    assert PREFACE[0] not in b"\x10\x16ACDGHOPT"
+
+
+@each_frame
+def test_golden_bytes_say_what_stands_beside_them(case: GoldenFrame) -> None:
+    """Flow: frame types."""
+    assert repr(decoded(case.data)) == case.says
+
+
+@each_frame
+def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame) -> None:
+    """Flow: frame types. There is one way to write each frame."""
+    said = decoded(case.data)
+    if isinstance(said, PublishesReceived):
+        headers = said.headers[0]
+        written = write_publish(
+            said.flow_id,
+            said.sequences[0],
+            said.topics[0],
+            said.payloads[0],
+            headers,
+            to_queue=said.to_queue,
+            ttl_ms=headers.expires_at_ms - SENT_MS if headers is not None else 0,
+            delay_ms=headers.not_before_ms - SENT_MS if headers is not None else 0,
+        )
+    elif isinstance(said, Delivered):
+        written = write_deliver(
+            said.flow_id,
+            said.delivery_id,
+            said.message_id,
+            said.partition,
+            said.epoch,
+            delivery_count=said.delivery_count,
+            redelivered=said.redelivered,
+            was_direct=said.was_direct,
+            received_ms=said.received_ms,
+            topic=said.topic.encode(),
+            headers=said.headers,
+            payload=said.payload,
+            wall_ms=SENT_MS,
+        )
+    else:
+        written = said.encode()
+    assert written == case.data
+
+
+def test_every_frame_type_has_a_golden_frame() -> None:
+    assert {case.data[4] for case in CASES[1:]} == set(frames.NAMES)
