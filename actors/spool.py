@@ -232,7 +232,7 @@ class SpoolActor(LoopActor):
         self._writing = False
         self.commits_ns += self.runtime.clock.now_ns() - self._commit_began_ns
         commit = self._planner.committed()
-        for publication in commit.publications:
+        for publication in commit.publications + commit.elided:
             _confirm(publication)
         for table in commit.tables:
             table.done("")

@@ -80,9 +80,11 @@ class Commit:
         tables: "list[TableRequest]",
         pages: "list[PageRequest]",
         settlements: list[Settlement],
+        elided: list[Publication],
     ) -> None:
         self.job = job
         self.publications = publications
+        self.elided = elided  # only their session rows are written
         self.tables = tables
         self.pages = pages
         self.settlements = settlements
@@ -136,6 +138,7 @@ class SpoolPlanner:
         self.written_count = 0
         self._slots_by_number: dict[int, JournalSlot] = {}
         self._publications: list[Publication] = []
+        self._elided: list[Publication] = []  # their session rows are still to be written
         self._settled: dict[int, RangeSet] = {}
         self._settled_is_urgent = False
         self._changed_cursors: set[int] = set()
@@ -242,7 +245,10 @@ class SpoolPlanner:
         return self._pages
 
     def take_elided(self) -> list[Publication]:
-        """Return the publications that need not be written after all, to be confirmed now."""
+        """Return the publications that need not be written after all, to be confirmed now.
+
+        Those with session rows are confirmed when the rows are safe: a publisher that repeats itself is known by them.
+        """
         if not self._publications:
             return []
         elided = [publication for publication in self._publications if publication.open_count == 0]
@@ -251,12 +257,15 @@ class SpoolPlanner:
             self.elided_count += len(elided)
             for settlement in _moved(elided):
                 self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
+            self._elided += [publication for publication in elided if publication.session_rows is not None]
+            elided = [publication for publication in elided if publication.session_rows is None]
         return elided
 
     def has_work(self) -> bool:
         """Return whether a commit has something to do that cannot wait for the next publication."""
         return bool(
             self._publications
+            or self._elided
             or self._tables
             or self._pages
             or self._settled_is_urgent
@@ -270,6 +279,7 @@ class SpoolPlanner:
         """Gather everything into one commit. The caller has seen that there is work and that no commit is out."""
         assert self._out is None, "one commit at a time"
         publications, self._publications = self._publications, []
+        elided, self._elided = self._elided, []
         tables, self._tables = self._tables, []
         pages, self._pages = self._pages, []
         page_deletes, self._page_deletes = self._page_deletes, []
@@ -289,12 +299,12 @@ class SpoolPlanner:
             cursor_puts=[self.cursors[each].state([]) for each in cursor_ids],
             partition_purges=purges,
             # Sessions' later rows come behind those of publications, which were made before them.
-            table_writes=_session_rows(publications) + [row for request in tables for row in request.writes],
+            table_writes=_session_rows(publications + elided) + [row for request in tables for row in request.writes],
             # What settles, deletes or moves makes room; what publishes needs it.
             uses_reserve=all(each.only_moves for each in publications)
             and all(request.uses_reserve for request in tables),
         )
-        self._out = Commit(job, publications, tables, pages, settlements)
+        self._out = Commit(job, publications, tables, pages, settlements, elided)
         return self._out
 
     def committed(self) -> Commit:
@@ -324,6 +334,7 @@ class SpoolPlanner:
         # Records below `journal_delete_through` are accounted for no more; a later trim deletes them with its own.
         for partition_id, first, end in commit.settlements:
             self.settle(partition_id, [(first, end)], written=True)
+        self._elided = commit.elided + self._elided  # they have been consumed: there is nothing to refuse any more
         # What may use the reserve can be had by the next commit, without the others.
         again = [each for each in commit.tables if each.until_done or (each.uses_reserve and not job.uses_reserve)]
         commit.tables = [each for each in commit.tables if each not in again]

@@ -143,6 +143,37 @@ def test_later_rows_of_a_session_come_behind_those_of_publications() -> None:
     assert committed(planner).job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1"), deletion]
 
 
+def test_rows_of_a_session_are_written_though_their_publication_need_not_be() -> None:
+    """A publisher that does not hear of its confirmation before a crash repeats itself, and is known by its rows."""
+    planner = planner_with(P)
+    publication = publication_to({P: 1})
+    publication.session_rows = [(b"received/1", b"\1")]
+    publication.open_count = 0
+    planner.store(publication)
+
+    assert planner.take_elided() == []
+    commit = committed(planner)
+    assert commit.elided == [publication]
+    assert commit.publications == []
+    assert commit.job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1")]
+    assert commit.job.uses_reserve
+    assert not planner.has_work()
+
+
+def test_rows_of_what_was_consumed_before_it_was_written_are_tried_until_they_are_safe() -> None:
+    planner = planner_with(P)
+    consumed, waiting = publication_to({P: 1}), publication_to({P: 3})
+    consumed.session_rows = [(b"received/1", b"\1")]
+    consumed.open_count = 0
+    planner.store(consumed)
+    planner.store(waiting)
+    planner.take_elided()
+    planner.next_commit()
+
+    assert planner.failed().publications == [waiting]
+    assert committed(planner).elided == [consumed]
+
+
 def test_rows_of_a_session_go_with_a_publication_that_is_refused() -> None:
     planner = planner_with(P)
     publication = publication_to({P: 1})
