@@ -41,6 +41,7 @@ from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
+from gateway.flow_front import FlowFront
 from gateway.following import Following
 from gateway.http_front import HttpFront
 from gateway.logs import set_up_logging
@@ -126,8 +127,9 @@ class Node:
         self.authenticator = make_authenticator(config, rng, clock.wall_ms)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
+        self.flow = FlowFront(self)
         self.http = HttpFront(self)
-        self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.http)
+        self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self.admin: AdminServer | None = None
 
     # --- start ---
@@ -141,6 +143,7 @@ class Node:
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
         await self._declare_queues(self.config)
         await self.mqtt.restore(self.recovered.sessions)
+        await self.flow.restore(self.recovered.sessions)
         self.recovered.records.clear()
         self.recovered.partitions.clear()
         self.recovered.sessions.clear()

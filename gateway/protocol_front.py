@@ -1,6 +1,7 @@
 """What the front of every protocol does: its listeners, the connections on them, and the clock that is brought to them.
 
-What a connection is, and what it needs of the node, each protocol's own module says: `mqtt_front`, `amqp_front`.
+What a connection is, and what it needs of the node, each protocol's own module says: `mqtt_front`, `amqp_front`,
+`flow_front`.
 """
 
 import asyncio

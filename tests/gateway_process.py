@@ -43,11 +43,13 @@ SECTIONS: Final = {
     "amqp": "listeners.amqp",
     "amqp_tls": "listeners.amqp_tls",
     "amqp_websocket": "listeners.amqp_websocket",
+    "flow": "listeners.flow",
+    "flow_tls": "listeners.flow_tls",
     "http": "listeners.http",
     "http_tls": "listeners.http_tls",
     "admin": "admin",
 }
-OPEN_WHEN_ENABLED: Final = ("mqtt_tls", "mqtt_websocket_tls", "amqp_tls", "amqp_websocket", "http_tls")
+OPEN_WHEN_ENABLED: Final = ("mqtt_tls", "mqtt_websocket_tls", "amqp_tls", "amqp_websocket", "flow_tls", "http_tls")
 MQTT_SCHEMES: Final = {
     "mqtt": "mqtt",
     "mqtts": "mqtt_tls",

@@ -48,6 +48,7 @@ class RunningBroker(Clients):
             "listeners.mqtt.port=0",
             "listeners.mqtt_websocket.port=0",
             "listeners.amqp.port=0",
+            "listeners.flow.port=0",
             "listeners.http.port=0",
             "admin.enabled=false",
             "spool.map_bytes_max=256MiB",
@@ -76,11 +77,15 @@ class RunningBroker(Clients):
     def amqp_port(self) -> int:
         return self.node.amqp.listeners["amqp"].port
 
+    @property
+    def flow_port(self) -> int:
+        return self.node.flow.listeners["flow"].port
+
     def forward(self, seconds: float) -> None:
         """Put the broker's clock forward, and have it see to keep alive and connect timeouts."""
         self.clock.forward(seconds)
-        self.node.mqtt.look_at_the_clock()
-        self.node.amqp.look_at_the_clock()
+        for front in self.node.fronts:
+            front.look_at_the_clock()
 
     async def has_no_more_than(self, *, sessions: int, queues: int) -> None:
         """Wait until no more than these are left: a client's end is not seen by its peer at once."""

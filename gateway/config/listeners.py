@@ -91,6 +91,18 @@ class AmqpWebSocketListener(Listener):
     path: WebSocketPath = "/amqp"
 
 
+class FlowListener(Listener):
+    """A socket for the flow protocol."""
+
+    port: Port = 55555
+
+
+class FlowTlsListener(TlsListener):
+    """A socket for the flow protocol in TLS. With `client_ca`, clients must show a certificate it signed."""
+
+    port: Port = 55443
+
+
 class HttpListener(Listener):
     """A socket for HTTP publishers."""
 
@@ -113,6 +125,8 @@ class Listeners(Section):
     amqp: AmqpListener = AmqpListener()
     amqp_tls: AmqpTlsListener = AmqpTlsListener()
     amqp_websocket: AmqpWebSocketListener = AmqpWebSocketListener()
+    flow: FlowListener = FlowListener()
+    flow_tls: FlowTlsListener = FlowTlsListener()
     http: HttpListener = HttpListener()
     http_tls: HttpTlsListener = HttpTlsListener()
 
@@ -126,6 +140,8 @@ class Listeners(Section):
             "amqp": self.amqp,
             "amqp_tls": self.amqp_tls,
             "amqp_websocket": self.amqp_websocket,
+            "flow": self.flow,
+            "flow_tls": self.flow_tls,
             "http": self.http,
             "http_tls": self.http_tls,
         }

@@ -13,6 +13,7 @@ from gateway.config.sections import (
     Backpressure,
     Data,
     Events,
+    Flow,
     Http,
     Limits,
     Log,
@@ -35,6 +36,7 @@ class Config(Section):
     admin: Admin = Admin()
     mqtt: Mqtt = Mqtt()
     amqp: Amqp = Amqp()
+    flow: Flow = Flow()
     http: Http = Http()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()

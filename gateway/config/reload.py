@@ -12,6 +12,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "authentication",  # for the next CONNECT; open connections stay
     "backpressure",
     "events",
+    "flow",  # for the next connection
     "http.allowed_origins",  # for the next connection
     "http.batch_messages_max",
     "http.body_timeout_s",
@@ -25,6 +26,8 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "listeners.amqp.max_connections",
     "listeners.amqp_tls.max_connections",
     "listeners.amqp_websocket.max_connections",
+    "listeners.flow.max_connections",
+    "listeners.flow_tls.max_connections",
     "listeners.http.max_connections",
     "listeners.http_tls.max_connections",
     "log",

@@ -135,6 +135,35 @@ class Http(Section):
     )
 
 
+class Flow(Section):
+    """Limits and choices of the flow protocol."""
+
+    connect_timeout_s: int = Field(default=10, ge=1, le=600, description="from TCP accept until a client is let in")
+    max_frame_size: Size = Field(
+        default=32 * MIB, ge=4 * KIB, le=64 * MIB, description="largest frame a client may send; it holds one message"
+    )
+    max_flows: int = Field(default=1024, ge=1, le=65535, description="publishers and consumers of one connection")
+    publish_window: int = Field(
+        default=1000, ge=1, le=65535, description="messages a publisher may send ahead of our answers"
+    )
+    unsettled_max: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="messages a consumer may hold, whatever its credit"
+    )
+    keep_alive_s_max: int = Field(
+        default=30, ge=1, le=3600, description="longest keep-alive; three of them without a word end a connection"
+    )
+    publishers_max: int = Field(
+        default=100_000, ge=1, le=10_000_000, description="publishers whose names are remembered"
+    )
+    # As long as names of staged transactions: what a job may lie about before it is started again.
+    publishers_remembered_s: int = Field(
+        default=604_800, ge=60, le=31_536_000, description="a publisher nobody has open is forgotten after so long"
+    )
+    allow_plain_without_tls: bool = Field(
+        default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
+    )
+
+
 class Spool(Section):
     """The store of guaranteed messages."""
 

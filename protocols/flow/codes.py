@@ -29,7 +29,6 @@ PERMISSION_DENIED: Final = 0x0302
 DISABLED: Final = 0x0303
 TOO_MANY: Final = 0x0304
 IN_USE: Final = 0x0305
-INVALID: Final = 0x0306
 
 # 0x04: a publisher. The flow is gone.
 FENCED: Final = 0x0401  # somebody else opened the publisher of that name
@@ -68,7 +67,6 @@ NAMES: Final[dict[int, str]] = {
     DISABLED: "disabled",
     TOO_MANY: "too many",
     IN_USE: "in use",
-    INVALID: "invalid",
     FENCED: "fenced",
     WINDOW_EXCEEDED: "window exceeded",
     SEQUENCE_NOT_ASCENDING: "sequence not ascending",

@@ -1,4 +1,4 @@
-"""The two ways to break the flow protocol's rules: the peer's, and ours."""
+"""The ways to break the flow protocol's rules: the peer's, on its connection or on one flow, and ours."""
 
 from typing import Final, final
 
@@ -18,3 +18,13 @@ class PeerViolation(Exception):
 @final
 class LocalMisuse(Exception):
     """Our own code asked for a frame that the protocol cannot express. A bug, not an input error."""
+
+
+@final
+class FlowBroken(Exception):
+    """The peer broke a rule of one flow, which ends; the connection goes on. `code` goes into ERROR."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text

@@ -9,9 +9,7 @@ from typing import Final, TypeAlias, final
 
 from protocols.flow import fields as f
 from protocols.flow import frames
-from protocols.flow.codes import MALFORMED
-from protocols.flow.errors import PeerViolation
-from protocols.flow.fields import FieldReader, FieldWriter, control_fields
+from protocols.flow.fields import FieldWriter, control_fields
 from protocols.flow.frames import RESPONSE, Frame, encode_frame
 from protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
 
@@ -19,12 +17,6 @@ from protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
 INACTIVE: Final = 0  # bound, and standing by
 ACTIVE: Final = 1
 ENDED: Final = 2  # the flow is gone
-
-# States of a partition in the hands of a flow.
-ASSIGNED: Final = 0
-DRAINING: Final = 1  # nothing more comes of it: settle what is held, then acknowledge
-
-_PARTITION_BYTES: Final = 9
 
 
 @final
@@ -54,6 +46,7 @@ class PubOpened:
     request_id: int
     epoch: int  # counts the openings of that name
     stored_through: int  # every sequence up to here is answered for; 0: none
+    stored_highest: int  # the highest that is stored; who has lost count goes on above it
     sequence_max: int  # the highest that may be sent now
 
     def encode(self) -> bytes:
@@ -61,6 +54,7 @@ class PubOpened:
         out = _request(self.request_id)
         out.number(f.PUBLISHER_EPOCH, self.epoch, 4)
         out.number(f.STORED_THROUGH, self.stored_through, 8)
+        out.number(f.STORED_HIGHEST, self.stored_highest, 8)
         out.number(f.SEQUENCE_MAX, self.sequence_max, 8)
         return encode_frame(frames.OPEN_PUB, RESPONSE, self.flow_id, out.encoded(), b"")
 
@@ -141,38 +135,9 @@ class FlowState:
         return encode_frame(frames.FLOW_STATE, 0, self.flow_id, out.encoded(), b"")
 
 
-@final
-@dataclass(frozen=True)
-class Partitions:
-    """Every partition that a flow has, never a difference; with `is_ack` those it lets go of."""
+FlowFrame: TypeAlias = OpenPub | PubOpened | Bind | Bound | FlowEnd | FlowState
 
-    flow_id: int
-    is_ack: bool
-    partitions: tuple[tuple[int, int, int], ...]  # number, assignment epoch, ASSIGNED or DRAINING
-    drain_ms: int  # what is left to settle what drains; 0 with nothing to drain
-
-    def encode(self) -> bytes:
-        """Return the frame."""
-        out = FieldWriter()
-        each = [
-            number.to_bytes(4, "big") + epoch.to_bytes(4, "big") + bytes((state,))
-            for number, epoch, state in self.partitions
-        ]
-        out.data(f.PARTITIONS, b"".join(each))
-        if not self.is_ack:
-            out.number(f.DRAIN_MS, self.drain_ms, 4)
-        kind = frames.PARTITIONS_ACK if self.is_ack else frames.PARTITIONS
-        return encode_frame(kind, 0, self.flow_id, out.encoded(), b"")
-
-
-FlowFrame: TypeAlias = OpenPub | PubOpened | Bind | Bound | FlowEnd | FlowState | Partitions
-
-FLOW_FRAMES: Final = frozenset(
-    {
-        frames.OPEN_PUB, frames.CLOSE_PUB, frames.BIND, frames.UNBIND, frames.FLOW_STATE, frames.PARTITIONS,
-        frames.PARTITIONS_ACK,
-    }
-)  # fmt: skip
+FLOW_FRAMES: Final = frozenset({frames.OPEN_PUB, frames.CLOSE_PUB, frames.BIND, frames.UNBIND, frames.FLOW_STATE})
 
 
 def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
@@ -189,8 +154,6 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
             reader.text(f.TEXT, TEXT_BYTES_MAX),
             reader.number_or_none(f.RETRY_AFTER_MS, 4),
         )
-    if kind in (frames.PARTITIONS, frames.PARTITIONS_ACK):
-        return _read_partitions(frame, reader)
     request_id = reader.number_required(f.REQUEST_ID, 4)
     is_response = frame.flags & RESPONSE != 0
     if kind == frames.OPEN_PUB:
@@ -200,6 +163,7 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
                 request_id,
                 reader.number_required(f.PUBLISHER_EPOCH, 4),
                 reader.number_required(f.STORED_THROUGH, 8),
+                reader.number_required(f.STORED_HIGHEST, 8),
                 reader.number_required(f.SEQUENCE_MAX, 8),
             )
         return OpenPub(flow_id, request_id, reader.text(f.NAME, NAME_BYTES_MAX), reader.number(f.WINDOW, 4, 0))
@@ -214,20 +178,6 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
             reader.number(f.DELIVERY_ID_MAX, 8, 0),
         )
     return FlowEnd(kind, flow_id, request_id, is_response)
-
-
-def _read_partitions(frame: Frame, reader: FieldReader) -> Partitions:
-    found: list[tuple[int, int, int]] = []
-    value = reader.data(f.PARTITIONS) or b""
-    if len(value) % _PARTITION_BYTES:
-        raise PeerViolation(MALFORMED, f"{len(value)} bytes of partitions; each has {_PARTITION_BYTES}")
-    for at in range(0, len(value), _PARTITION_BYTES):
-        state = value[at + 8]
-        if state not in (ASSIGNED, DRAINING):
-            raise PeerViolation(MALFORMED, f"a partition in the unknown state {state}")
-        found.append((int.from_bytes(value[at : at + 4], "big"), int.from_bytes(value[at + 4 : at + 8], "big"), state))
-    is_ack = frame.kind == frames.PARTITIONS_ACK
-    return Partitions(frame.flow_id, is_ack, tuple(found), reader.number(f.DRAIN_MS, 4, 0))
 
 
 def _request(request_id: int) -> FieldWriter:

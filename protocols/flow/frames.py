@@ -37,9 +37,6 @@ SETTLED: Final = 0x34
 FLOW_STATE: Final = 0x35
 UNBIND: Final = 0x36
 
-PARTITIONS: Final = 0x40
-PARTITIONS_ACK: Final = 0x41
-
 NAMES: Final[dict[int, str]] = {
     HELLO: "HELLO",
     WELCOME: "WELCOME",
@@ -60,8 +57,6 @@ NAMES: Final[dict[int, str]] = {
     SETTLED: "SETTLED",
     FLOW_STATE: "FLOW_STATE",
     UNBIND: "UNBIND",
-    PARTITIONS: "PARTITIONS",
-    PARTITIONS_ACK: "PARTITIONS_ACK",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

@@ -32,7 +32,6 @@ TO_GATEWAY: Final[dict[int, dict[int, bool]]] = {
         frames.CREDIT: False,
         frames.SETTLE: False,
         frames.UNBIND: False,
-        frames.PARTITIONS_ACK: False,
     },
 }
 
@@ -54,7 +53,6 @@ TO_CLIENT: Final[dict[int, dict[int, bool]]] = {
         frames.SETTLED: False,
         frames.FLOW_STATE: False,
         frames.UNBIND: True,
-        frames.PARTITIONS: False,
     },
 }
 

@@ -85,7 +85,7 @@ def test_anonymous_clients_are_let_in_on_loopback_only_unless_said_otherwise() -
 
 def test_a_node_out_of_the_box_listens_on_loopback_without_tls() -> None:
     config = load()
-    assert set(config.listeners.enabled()) == {"amqp", "http", "mqtt", "mqtt_websocket"}
+    assert set(config.listeners.enabled()) == {"amqp", "flow", "http", "mqtt", "mqtt_websocket"}
     assert {listener.host for listener in config.listeners.by_name().values()} == {config.admin.host} == {"127.0.0.1"}
 
 

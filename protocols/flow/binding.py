@@ -1,0 +1,110 @@
+"""What a client's requests lead to: a publisher by its name, or a flow on a queue. Each needs other actors."""
+
+from typing import TYPE_CHECKING, Final
+
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import (
+    ENDPOINT_DISABLED,
+    MAX_BIND_COUNT_EXCEEDED,
+    PERMISSION_DENIED,
+    QUEUE_EXPIRED,
+    BindFlow,
+    BindRefused,
+    UnbindFlow,
+)
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.cursors import QUEUE_IN_USE
+from protocols.flow import codes
+from protocols.flow.consuming import ConsumerFlow
+from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
+from protocols.flow.limits import WINDOW_MAX
+from protocols.flow.messages import ClaimPublisher, PublisherNotStored, ReleasePublisher, TooManyPublishers
+from protocols.flow.publisher import NamedPublisher
+from protocols.flow.publishing import PublisherFlow
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+PROTOCOL: Final = "flow"
+RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
+
+_BIND_CODES: Final[dict[str, int]] = {
+    PERMISSION_DENIED: codes.PERMISSION_DENIED,
+    ENDPOINT_DISABLED: codes.DISABLED,
+    MAX_BIND_COUNT_EXCEEDED: codes.TOO_MANY,
+    QUEUE_IN_USE: codes.IN_USE,
+    QUEUE_EXPIRED: codes.NOT_FOUND,
+}
+_FOR_NOW: Final = frozenset({codes.DISABLED, codes.TOO_MANY, codes.IN_USE})
+
+
+async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
+    """Answer OPEN_PUB."""
+    named: NamedPublisher | None = None
+    if asked.name:
+        try:
+            named = await connection.services.publishers.ask(ClaimPublisher(asked.name, connection.cell))
+        except TooManyPublishers as refusal:
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(refusal), RETRY_AFTER_MS)
+            return
+        except PublisherNotStored as refusal:
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(refusal), RETRY_AFTER_MS)
+            return
+    if connection.is_released():
+        if named is not None:
+            connection.services.publishers.inbox.post(ReleasePublisher(named, named.epoch))
+        return
+    window_max = connection.services.limits.window
+    window = min(asked.window or window_max, window_max, WINDOW_MAX)
+    flow = PublisherFlow(asked.flow_id, named, window)
+    connection.publishing.add(flow)
+    connection.pending.discard(asked.flow_id)
+    opened = PubOpened(
+        asked.flow_id,
+        asked.request_id,
+        epoch=flow.epoch,
+        stored_through=flow.answered_through,
+        stored_highest=flow.answered_through if named is None else named.highest(),
+        sequence_max=flow.sequence_max,
+    )
+    connection.send(opened.encode())
+
+
+async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
+    """Answer BIND."""
+    services = connection.services
+    handle: QueueHandle | None = await services.queues.ask(FindQueue(asked.name))
+    if handle is None:
+        text = f"there is no queue {asked.name!r}"
+        connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_FOUND, text, None)
+        return
+    if connection.is_released():
+        return
+    unsettled_max = min(asked.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
+    window: CreditWindow[Address] = CreditWindow(0, services.credit)
+    flow = ConsumerFlow(
+        asked.flow_id,
+        connection.runtime.next_urn(),
+        handle.cell,
+        handle.name,
+        window,
+        unsettled_max=unsettled_max,
+        delivery_id_max=asked.delivery_id_max,
+    )
+    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max).encode()
+    connection.consuming.add(flow)
+    request = BindFlow(flow.urn, connection.client, connection.user, connection.cell.inbox, window, PROTOCOL)
+    try:
+        await handle.cell.ask(request)
+    except BindRefused as refusal:
+        connection.consuming.remove(flow)
+        code = _BIND_CODES.get(refusal.code, codes.DISABLED)
+        retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
+        connection.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
+        return
+    if connection.is_released():
+        handle.cell.inbox.post(UnbindFlow(flow.urn))
+    else:
+        connection.pending.discard(asked.flow_id)
+        connection.consuming.answer_bind(flow)

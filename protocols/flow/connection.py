@@ -1,0 +1,430 @@
+"""One flow connection: a client's transport and engine, and both directions of its messages, brought together.
+
+It holds no rule of messaging: the engine speaks the protocol, `binding` carries out what needs other actors,
+`publishing` and `consuming` are the two directions of the data path. Its actor is in `connection_actor`.
+"""
+
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from actors.cell import ActorCell
+from actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from actors.messages import FlowGone, FlowState, UnbindFlow
+from actors.publishing import Publisher
+from protocols.authentication import AuthenticationFailed, Challenge, Proven
+from protocols.flow import codes
+from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, open_publisher
+from protocols.flow.consuming import ConsumingSide
+from protocols.flow.engine import FlowEngine
+from protocols.flow.errors import FlowBroken
+from protocols.flow.events import FlowEvent, PeerViolated
+from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
+from protocols.flow.frames import CLOSE_PUB
+from protocols.flow.limits import KEEP_ALIVE_MS_MIN
+from protocols.flow.messages import FencePublisher, ReleasePublisher
+from protocols.flow.publish_frames import PublishesReceived
+from protocols.flow.publishing import PublisherFlow, PublishingSide
+from protocols.flow.services import FlowServices
+from protocols.flow.session_frames import (
+    AUTH_CHALLENGE,
+    AUTH_DONE,
+    AUTH_FAILED,
+    NO_REQUEST,
+    Auth,
+    AuthAnswer,
+    Close,
+    Error,
+    Goaway,
+    Hello,
+    Welcome,
+)
+from protocols.flow.settle_frames import Credit, Settle
+from protocols.flow.turns import CLOSED, OPEN
+from protocols.reading_gate import ReadingGate
+from protocols.sasl import SaslDialogue
+from protocols.transports import ByteTransport, PeerInfo
+
+log = logging.getLogger("sluicegate.flow")
+
+DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
+
+
+class FlowConnection:
+    """One flow client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
+
+    def __init__(self, cell: ActorCell, *, services: FlowServices) -> None:
+        self.cell = cell
+        self.runtime = cell.runtime
+        self.services = services
+        self.client = ""  # its name, from HELLO on
+        self.user = ""  # empty: anonymous
+        self.pending: set[int] = set()  # flow ids whose request is not answered yet
+        self.engine = FlowEngine(
+            is_gateway=True,
+            frame_bytes_max=services.limits.frame_bytes_max,
+            connect_timeout_ms=services.limits.connect_timeout_ms,
+            keep_alive_ms=services.limits.keep_alive_ms,
+            now_ms=cell.runtime.clock.now_ms(),
+        )
+        self.gate = ReadingGate(cell.inbox)
+        self._out: list[bytes] = []  # frames of the consuming side, in the order of its flows
+        self.consuming = ConsumingSide(self._out)
+        self.publishing = PublishingSide(
+            publisher=Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng),
+            client="",
+            drop=self._drop,
+        )
+        self._sasl: SaslDialogue | None = None
+        self._peer: PeerInfo | None = None
+        self._clock = cell.runtime.clock
+        self._counters = services.counters
+        self._transport: ByteTransport | None = None
+        self._flush_asked = False
+        self._highest_flow_id = 0
+        self._valid_until_ms = 0  # wall clock, of the token that was shown; 0: for ever
+        self._is_released = False  # every flow was let go of
+
+    # --- the transport ---
+
+    def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
+        """Begin: the transport is ready."""
+        self._transport = transport
+        self.gate.attach(transport)
+        self._peer = peer
+        self._sasl = SaslDialogue(
+            self.services.authenticator, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted
+        )
+        self._counters.connected += 1
+
+    def received(self, data: bytes) -> None:
+        """Handle bytes of the client."""
+        self._counters.bytes_received += len(data)
+        self._handle(self.engine.feed(data, self._clock.now_ms(), self._clock.wall_ms()))
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: keep-alive, silence, authentications that take too long."""
+        if self.gate.stopped:
+            self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
+        self._handle(self.engine.tick(now_ms))
+        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
+            self._valid_until_ms = 0
+            self._fail(codes.NOT_AUTHENTICATED, "the token has expired")
+
+    def closed(self, error: Exception | None) -> None:
+        """The transport is gone."""
+        self._transport = None
+        self.gate.attach(None)
+        self._release()
+        self.cell.stop()
+
+    def writing_paused(self) -> None:
+        """The client reads slower than we write."""
+        self.consuming.hold_back(True)
+
+    def writing_resumed(self) -> None:
+        """The client has caught up."""
+        self.consuming.hold_back(False)
+
+    def ask_flush(self) -> None:
+        """Write what there is to say at the end of this turn."""
+        if not self._flush_asked:
+            self._flush_asked = True
+            self.runtime.dispatcher.at_turn_end(self)
+
+    def flush(self) -> None:
+        """Write, once for everything of this turn."""
+        self._flush_asked = False
+        if self.publishing.has_news:
+            for ack in self.publishing.acks():
+                self.engine.send(ack.encode())
+        if self._out:
+            self.engine.send(b"".join(self._out))
+            self._out.clear()
+        pieces = self.engine.take()
+        transport = self._transport
+        if transport is not None and pieces:
+            data = b"".join(pieces)
+            self._counters.bytes_sent += len(data)
+            self.engine.wrote(self._clock.now_ms())
+            transport.write(data)
+
+    def send(self, data: bytes) -> None:
+        """Send a frame at the end of this turn, behind what flows have to say."""
+        self._out.append(data)
+        self.ask_flush()
+
+    # --- events of the engine ---
+
+    def _handle(self, events: list[FlowEvent]) -> None:
+        for event in events:
+            if isinstance(event, PublishesReceived):
+                self._publish(event)
+            elif isinstance(event, Settle):
+                flow = self.consuming.flows.get(event.flow_id)
+                if flow is not None:
+                    self.consuming.settle(flow, event)
+                else:
+                    self._no_flow(event.flow_id)
+            elif isinstance(event, Credit):
+                flow = self.consuming.flows.get(event.flow_id)
+                if flow is not None:
+                    self.consuming.credit(flow, event)
+                else:
+                    self._no_flow(event.flow_id)
+            else:
+                self._handle_rare(event)
+            if self._is_released:
+                break  # one of them ended the connection
+        if self.engine.has_output or self._out or self.publishing.has_news:
+            self.ask_flush()
+
+    def _handle_rare(self, event: FlowEvent) -> None:
+        if isinstance(event, OpenPub):
+            if self._take_flow_id(event.flow_id, event.request_id):
+                self._carry_out(open_publisher(self, event))
+        elif isinstance(event, Bind):
+            if self._take_flow_id(event.flow_id, event.request_id):
+                self._carry_out(bind_consumer(self, event))
+        elif isinstance(event, FlowEnd):
+            self._end_flow(event)
+        elif isinstance(event, Hello):
+            self._greet(event)
+        elif isinstance(event, Auth):
+            self.gate.busy(True)
+            self._carry_out(self._authenticate(event))
+        elif isinstance(event, Close):
+            self._close_transport()
+        elif isinstance(event, PeerViolated):
+            self._violated(event.code, event.text)
+
+    def _publish(self, event: PublishesReceived) -> None:
+        flow_id = event.flow_id
+        self._counters.messages_received += len(event.sequences)
+        if flow_id and flow_id not in self.publishing.flows and not self._no_flow(flow_id):
+            return
+        try:
+            self.publishing.publish(event, self._clock.wall_ms())
+        except FlowBroken as broken:
+            self._break(flow_id, broken.code, broken.text)
+        self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+
+    def _no_flow(self, flow_id: int) -> bool:
+        """Look at a frame of a flow that is not there: it has ended (True), or never was."""
+        if flow_id in self.pending:
+            self._fail(codes.OUT_OF_TURN, f"flow {flow_id} is used before its request was answered")
+            return False
+        if flow_id > self._highest_flow_id:
+            self._fail(codes.FLOW_ID_UNUSABLE, f"flow {flow_id} was never asked for")
+            return False
+        return True
+
+    def _take_flow_id(self, flow_id: int, request_id: int) -> bool:
+        """Give a flow id to a request, unless it cannot be had."""
+        if flow_id <= self._highest_flow_id:
+            self._fail(codes.FLOW_ID_UNUSABLE, f"flow {flow_id} behind {self._highest_flow_id}; their ids ascend")
+            return False
+        self._highest_flow_id = flow_id
+        flows_max = self.services.limits.flows_max
+        if len(self.pending) + len(self.publishing.flows) + len(self.consuming.flows) >= flows_max:
+            text = f"a connection has at most {flows_max} flows"
+            self.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
+            return False
+        self.pending.add(flow_id)
+        return True
+
+    def refuse_request(self, flow_id: int, request_id: int, code: int, text: str, retry_after_ms: int | None) -> None:
+        """Answer a request with an error; its flow id is used up."""
+        self.pending.discard(flow_id)
+        self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
+
+    def _end_flow(self, event: FlowEnd) -> None:
+        flow_id = event.flow_id
+        if event.kind == CLOSE_PUB:
+            publisher = self.publishing.flows.get(flow_id)
+            if publisher is not None:
+                self._let_go(publisher)
+        else:
+            consumer = self.consuming.flows.get(flow_id)
+            if consumer is not None:
+                self.consuming.remove(consumer)
+                consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
+        if flow_id in self.pending or flow_id > self._highest_flow_id:
+            self._no_flow(flow_id)
+            return
+        self.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well
+
+    def _break(self, flow_id: int, code: int, text: str) -> None:
+        """End a publisher whose client broke its rules."""
+        flow = self.publishing.flows.get(flow_id)
+        if flow is not None:
+            self._let_go(flow)
+            self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
+
+    def _let_go(self, flow: PublisherFlow) -> None:
+        self.publishing.remove(flow.flow_id)
+        if flow.named is not None:
+            self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
+
+    def _drop(self, reason: str, count: int) -> None:
+        self._counters.count(self._counters.dropped, reason, count)
+
+    # --- who it is ---
+
+    def _greet(self, hello: Hello) -> None:
+        assert self._sasl is not None, "the transport comes before its bytes"
+        limits = self.services.limits
+        self.client = hello.client_name or f"#flow/{self.runtime.next_urn()}"
+        self.publishing.client = self.client
+        wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
+        welcome = Welcome(
+            product=self.services.product,
+            keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),
+            frame_bytes_max=limits.frame_bytes_max,
+            flows_max=limits.flows_max,
+            features=(),
+            mechanisms=tuple(self._sasl.offered()),
+        )
+        self._handle(self.engine.welcome(welcome, self._clock.wall_ms()))
+
+    async def _authenticate(self, said: Auth) -> None:
+        assert self._sasl is not None, "the transport comes before its bytes"
+        try:
+            if said.mechanism:
+                step = await self._sasl.begin(said.mechanism, said.data)
+            else:
+                step = self._sasl.step(said.data)
+        except AuthenticationFailed as failure:
+            self._counters.count(self._counters.refused, "not_authorized")
+            log.info("client %r at %s is not let in: %s", self.client, self.peer_name(), failure)
+            answer = AuthAnswer(AUTH_FAILED, None)
+        else:
+            answer = self._answer_of(step)
+        self.gate.busy(False)
+        self._handle(self.engine.auth_answer(answer, self._clock.wall_ms()))
+
+    def _answer_of(self, step: Challenge | Proven) -> AuthAnswer:
+        if isinstance(step, Challenge):
+            return AuthAnswer(AUTH_CHALLENGE, step.data)
+        self.user = step.principal.user_name
+        self._valid_until_ms = step.principal.valid_until_ms
+        return AuthAnswer(AUTH_DONE, step.data or None)
+
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return "?" if self._peer is None else f"{self._peer.host}:{self._peer.port}"
+
+    # --- requests to other actors ---
+
+    def _carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        task = self.runtime.loop.create_task(request)
+        self.runtime.keep(task)
+        task.add_done_callback(self._carried_out)
+
+    def _carried_out(self, task: Any) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("a request of client %s failed", self.peer_name(), exc_info=error)
+            self._fail(codes.INTERNAL, "a fault of this gateway; its log says more")
+        if self.engine.has_output or self._out:
+            self.ask_flush()
+
+    # --- messages of other actors ---
+
+    def receive(self, message: Any) -> Any:
+        """Handle deliveries, confirmations, or a word of another actor."""
+        if isinstance(message, Deliveries):
+            before = self.consuming.sent_count
+            self.consuming.deliver(message, self._clock.wall_ms())
+            self._counters.messages_sent += self.consuming.sent_count - before
+        elif isinstance(message, Confirmed):
+            self.publishing.confirmed(message.token)
+            self.gate.answered(self.publishing.unanswered_count)
+        elif isinstance(message, Refused):
+            self.publishing.confirmed(message.token, message.reason)
+            self.gate.answered(self.publishing.unanswered_count)
+        elif isinstance(message, Resume):
+            self.gate.resume()
+        else:
+            self._receive_rare(message)
+        return None
+
+    def _receive_rare(self, message: Any) -> None:
+        if isinstance(message, FlowState):
+            flow = self.consuming.by_urn.get(message.flow_id)
+            if flow is not None:
+                self.pending.discard(flow.flow_id)
+                self.consuming.state(flow, set(message.partitions))
+        elif isinstance(message, FlowGone):
+            flow = self.consuming.by_urn.get(message.flow_id)
+            if flow is not None:
+                self.pending.discard(flow.flow_id)
+                self.consuming.end(flow, message.reason, RETRY_AFTER_MS if message.may_return else None)
+        else:
+            assert isinstance(message, FencePublisher), f"nobody sends {message!r} here"
+            self._fenced(message)
+
+    def _fenced(self, message: FencePublisher) -> None:
+        for flow in list(self.publishing.flows.values()):
+            if flow.named is message.publisher:
+                self._break(flow.flow_id, codes.FENCED, "the publisher was opened again")
+
+    def drained(self) -> None:
+        """Have everything of this turn written at its end."""
+        if self._out or self.engine.has_output or self.publishing.has_news:
+            self.ask_flush()
+
+    # --- the end ---
+
+    def _violated(self, code: int, text: str) -> None:
+        self._counters.count(self._counters.violated, codes.NAMES[code].replace(" ", "_"))
+        log.info("client %r at %s broke a rule (%s): %s", self.client, self.peer_name(), codes.NAMES[code], text)
+        self._close_transport()
+
+    def _fail(self, code: int, text: str) -> None:
+        """End the connection for what only we know to be wrong."""
+        if self.engine.phase != CLOSED:
+            self.engine.fail(code, text)
+            self._violated(code, text)
+
+    def shut_down(self) -> None:
+        """The node stops: have the client finish what is in flight, and go."""
+        if self.engine.phase != OPEN:
+            self._close_transport()
+            return
+        self.consuming.hold_back(True)
+        self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())
+        self.runtime.after(DRAIN_MS, self._drain_is_over)
+
+    def _drain_is_over(self) -> None:
+        if self._transport is not None:
+            self.flush()
+            self.engine.close(codes.SHUTTING_DOWN, "the gateway stops", self._clock.now_ms())
+            self._close_transport()
+
+    def _close_transport(self) -> None:
+        self.flush()
+        self._release()
+        if self._transport is not None:
+            self._transport.close_after_flush()
+
+    def is_released(self) -> bool:
+        """Return whether every flow was let go of: what is answered now comes too late."""
+        return self._is_released
+
+    def _release(self) -> None:
+        """Let go of every flow: what was delivered and not settled is delivered to somebody again."""
+        if self._is_released:
+            return
+        self._is_released = True
+        for publisher in list(self.publishing.flows.values()):
+            self._let_go(publisher)
+        for consumer in list(self.consuming.flows.values()):
+            self.consuming.remove(consumer)
+            consumer.queue.inbox.post(UnbindFlow(consumer.urn))
+
+    def fail(self) -> None:
+        """Our own mistake: the client gets its messages again over another connection."""
+        self._release()
+        if self._transport is not None:
+            self._transport.abort()

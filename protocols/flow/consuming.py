@@ -1,0 +1,255 @@
+"""The way out to one client: deliveries of its flows, and what the client says of them.
+
+Flow: consuming. Credit and settlement are separate. What the client grants is the highest delivery id that may be sent;
+what it may hold unsettled is a number of its own. The window that partitions see is the smaller of the two.
+"""
+
+from typing import final
+
+from actors.cell import ActorCell
+from actors.data_messages import WAKE, Deliveries, RenewLock, Settle
+from messaging.address import Address
+from messaging.batch import AT_MOST_ONCE
+from messaging.credit import CreditWindow
+from messaging.effects import Delivery
+from messaging.settlement import ACCEPTED, RELEASED
+from protocols.flow import codes
+from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
+from protocols.flow.held import DeliverySource, Held, HeldRun
+from protocols.flow.limits import RANGES_MAX
+from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
+from protocols.flow.settle_frames import Settle as SettleFrame
+from protocols.flow.settle_frames import Settled as SettledFrame
+
+
+@final
+class ConsumerFlow:
+    """A client's flow on a queue.
+
+    Invariant: `window.used` is the number of deliveries in `held` and of those that are on their way here.
+    """
+
+    def __init__(
+        self,
+        flow_id: int,
+        urn: int,
+        queue: ActorCell,
+        queue_name: str,
+        window: CreditWindow[Address],
+        *,
+        unsettled_max: int,
+        delivery_id_max: int,
+    ) -> None:
+        self.flow_id = flow_id
+        self.urn = urn  # the flow's id on this node
+        self.queue = queue  # the queue's actor
+        self.queue_name = queue_name
+        self.window = window
+        self.unsettled_max = unsettled_max
+        self.delivery_id_max = delivery_id_max  # the highest that may be sent
+        self.sent_through = 0  # the highest delivery id that was sent
+        self.answer = b""  # to BIND; it goes out before anything else of the flow
+        self.held = Held()
+        self.state_number = 0
+        self.is_active = False
+        self.partitions: set[int] = set()  # it takes messages from, as the queue last said
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
+        self._topic = ""
+        self._topic_data = b""
+
+    def topic_data(self, topic: str) -> bytes:
+        """Return a topic in UTF-8. That of the last delivery is known."""
+        if topic != self._topic or not self._topic_data:
+            self._topic = topic
+            self._topic_data = topic.encode("utf-8")
+        return self._topic_data
+
+    def __repr__(self) -> str:
+        return f"ConsumerFlow({self.flow_id} of {self.queue_name!r}, through {self.sent_through}, {self.window!r})"
+
+
+@final
+class ConsumingSide:
+    """What one client receives, over all its flows."""
+
+    def __init__(self, out: list[bytes]) -> None:
+        self.flows: dict[int, ConsumerFlow] = {}
+        self.by_urn: dict[int, ConsumerFlow] = {}
+        self.sent_count = 0
+        self._out = out  # frames to send
+        self._is_shut = False  # the socket takes no more
+
+    def add(self, flow: ConsumerFlow) -> None:
+        """Know a flow. Its deliveries may come before the answer to its bind does."""
+        self.flows[flow.flow_id] = flow
+        self.by_urn[flow.urn] = flow
+        flow.window.is_shut = self._is_shut
+        self._review(flow)
+
+    def remove(self, flow: ConsumerFlow) -> None:
+        """Forget a flow; what it holds is its queue's again, who is told elsewhere."""
+        self.flows.pop(flow.flow_id, None)
+        self.by_urn.pop(flow.urn, None)
+        flow.window.close()
+        self._wake(flow)
+
+    def answer_bind(self, flow: ConsumerFlow) -> None:
+        """Send the answer to BIND, unless it was sent: deliveries may be faster than the queue's own answer."""
+        if flow.answer:
+            self._out.append(flow.answer)
+            flow.answer = b""
+
+    # --- credit ---
+
+    def credit(self, flow: ConsumerFlow, said: Credit) -> None:
+        """Take over the limit that the client sets. It falls only if the client recalls it, and then it is told."""
+        if said.is_recall:
+            flow.delivery_id_max = max(said.delivery_id_max, flow.sent_through)
+            self._out.append(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
+        else:
+            flow.delivery_id_max = max(said.delivery_id_max, flow.delivery_id_max)
+        self._review(flow)
+
+    def hold_back(self, is_full: bool) -> None:
+        """Take no deliveries while the socket is full."""
+        self._is_shut = is_full
+        for flow in list(self.flows.values()):
+            flow.window.is_shut = is_full
+            if not is_full:
+                self._wake(flow)
+
+    def _review(self, flow: ConsumerFlow) -> None:
+        """Set the window to what the client may get now, and let partitions that wait know."""
+        window = flow.window
+        window.limit = min(flow.unsettled_max, flow.held.count + flow.delivery_id_max - flow.sent_through)
+        self._wake(flow)
+
+    def _wake(self, flow: ConsumerFlow) -> None:
+        for waiter in flow.window.next_waiters():
+            waiter.post(WAKE)
+
+    # --- deliveries ---
+
+    def deliver(self, message: Deliveries, wall_ms: int) -> None:
+        """Send what a partition delivers."""
+        flow = self.by_urn.get(message.flow.flow_id)
+        if flow is None:
+            return  # unbound meanwhile: the partition has them back
+        self.answer_bind(flow)
+        if message.partition_number not in flow.partitions:
+            self._send_back(flow, message)
+            return
+        for delivery in message.deliveries:
+            source = flow.sources.get(message.partition_number)
+            if source is None or source.epoch != delivery.epoch:
+                source = DeliverySource(message.partition, message.partition_number, flow.urn, delivery.epoch)
+                flow.sources[message.partition_number] = source
+            self._send(flow, source, delivery, wall_ms)
+        self._review(flow)
+
+    def _send_back(self, flow: ConsumerFlow, message: Deliveries) -> None:
+        """The partition was taken away while these were on their way; it has them back already, or gets them now."""
+        for delivery in message.deliveries:
+            count = delivery.stop_row - delivery.start_row
+            ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
+            message.partition.post(Settle(flow.urn, delivery.epoch, ranges, RELEASED))
+            flow.window.give(count)
+        self._review(flow)
+
+    def _send(self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:
+        """Send neighbouring rows. What the client has taken its credit back for goes back untouched."""
+        count = delivery.stop_row - delivery.start_row
+        sent_count = min(count, flow.delivery_id_max - flow.sent_through)
+        first_sequence = delivery.first_sequence
+        if sent_count < count:
+            ranges = [(first_sequence + sent_count, first_sequence + count)]
+            source.partition.post(Settle(flow.urn, source.epoch, ranges, RELEASED))
+            flow.window.give(count - sent_count)
+            if sent_count == 0:
+                return
+        batch = delivery.batch
+        payloads, headers = batch.payloads(), batch.headers()
+        was_direct = batch.qos == AT_MOST_ONCE
+        out = self._out
+        for number in range(sent_count):
+            row = delivery.start_row + number
+            out.append(
+                write_deliver(
+                    flow.flow_id,
+                    flow.sent_through + 1 + number,
+                    first_sequence + number,
+                    source.partition_number,
+                    source.epoch,
+                    delivery_count=delivery.delivery_count,
+                    redelivered=delivery.redelivered,
+                    was_direct=was_direct,
+                    received_ms=batch.received_ms,
+                    topic=flow.topic_data(batch.topic_of(row)),
+                    headers=None if headers is None else headers[row],
+                    payload=payloads[row],
+                    wall_ms=wall_ms,
+                )
+            )
+        flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
+        flow.sent_through += sent_count
+        self.sent_count += sent_count
+
+    # --- what the client says ---
+
+    def settle(self, flow: ConsumerFlow, said: SettleFrame) -> None:
+        """Settle what the client speaks of, and name what it does not hold."""
+        not_held: list[tuple[int, int]] = []
+        if said.accepted_through:
+            for run in flow.held.take(0, said.accepted_through + 1):
+                self._settle(flow, run, ACCEPTED)
+        for first, last, outcome in said.outcomes:
+            end = last + 1
+            found = flow.held.peek(first, end) if outcome == OUTCOME_EXTEND else flow.held.take(first, end)
+            for run in found:
+                if run.first_id > first:
+                    not_held.append((first, run.first_id - 1))
+                first = run.first_id + run.count
+                if outcome == OUTCOME_EXTEND:
+                    source = run.source
+                    source.partition.post(RenewLock(flow.urn, source.epoch, [run.sequences()]))
+                else:
+                    self._settle(flow, run, outcome)
+            if first < end:
+                not_held.append((first, last))
+        for start in range(0, len(not_held), RANGES_MAX):
+            part = not_held[start : start + RANGES_MAX]
+            self._out.append(SettledFrame(flow.flow_id, tuple(part)).encode())
+        self._review(flow)
+
+    def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:
+        source = run.source
+        flow.window.give(run.count)
+        source.partition.hand(Settle(flow.urn, source.epoch, [run.sequences()], outcome))
+
+    # --- partitions that come and go ---
+
+    def state(self, flow: ConsumerFlow, partitions: set[int]) -> None:
+        """Take over which partitions the flow has; let go of what is held of others, and tell the client."""
+        self.answer_bind(flow)
+        flow.partitions = partitions
+        for number in list(flow.sources):
+            if number not in partitions:
+                del flow.sources[number]
+        for run in flow.held.take_others(partitions):
+            flow.window.give(run.count)
+        self._review(flow)
+        is_active = len(partitions) > 0
+        if is_active != flow.is_active or flow.state_number == 0:
+            flow.is_active = is_active
+            self._tell(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
+
+    def end(self, flow: ConsumerFlow, reason: str, retry_after_ms: int | None) -> None:
+        """Tell the client that its flow is gone, and forget it."""
+        self.answer_bind(flow)
+        self._tell(flow, ENDED, codes.REVOKED, reason, retry_after_ms)
+        self.remove(flow)
+
+    def _tell(self, flow: ConsumerFlow, state: int, code: int, text: str, retry_after_ms: int | None) -> None:
+        flow.state_number += 1
+        self._out.append(FlowState(flow.flow_id, state, flow.state_number, code, text, retry_after_ms).encode())

@@ -1,0 +1,127 @@
+"""What a consumer's flow holds: which messages its delivery ids stand for.
+
+Ids are given out in ascending runs and mostly settled in runs, so a run is one entry.
+"""
+
+from bisect import bisect_right
+from typing import final
+
+from messaging.address import Address
+
+
+@final
+class DeliverySource:
+    """Where settlements go: a partition, under the flow and the epoch that messages were delivered with."""
+
+    __slots__ = ("epoch", "flow_urn", "partition", "partition_number")
+
+    def __init__(self, partition: Address, partition_number: int, flow_urn: int, epoch: int) -> None:
+        self.partition = partition
+        self.partition_number = partition_number
+        self.flow_urn = flow_urn
+        self.epoch = epoch
+
+
+@final
+class HeldRun:
+    """Consecutive delivery ids that stand for consecutive sequences of one source."""
+
+    __slots__ = ("count", "first_id", "first_sequence", "source")
+
+    def __init__(self, first_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
+        self.first_id = first_id
+        self.count = count
+        self.first_sequence = first_sequence
+        self.source = source
+
+    def sequences(self) -> tuple[int, int]:
+        """Return the sequences as a half-open range."""
+        return self.first_sequence, self.first_sequence + self.count
+
+    def __repr__(self) -> str:
+        return f"HeldRun({self.first_id}..{self.first_id + self.count - 1}, sequence {self.first_sequence})"
+
+
+@final
+class Held:
+    """The unsettled deliveries of one flow.
+
+    Invariants: runs ascend and are disjoint; none is empty; `count` is the sum of theirs.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._runs: list[HeldRun] = []
+        self._firsts: list[int] = []
+
+    def add(self, first_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
+        """Note deliveries, the next ones sent."""
+        self.count += count
+        if self._runs:
+            last = self._runs[-1]
+            if (
+                last.source is source
+                and last.first_id + last.count == first_id
+                and last.first_sequence + last.count == first_sequence
+            ):
+                last.count += count
+                return
+        self._runs.append(HeldRun(first_id, count, first_sequence, source))
+        self._firsts.append(first_id)
+
+    def peek(self, first: int, end: int) -> list[HeldRun]:
+        """Return what is held of the half-open range of ids, ascending."""
+        return self._within(first, end, takes=False)
+
+    def take(self, first: int, end: int) -> list[HeldRun]:
+        """Remove what is held of the half-open range of ids; return it, ascending."""
+        return self._within(first, end, takes=True)
+
+    def take_others(self, partitions: set[int]) -> list[HeldRun]:
+        """Remove what is held of partitions other than these; return it."""
+        others = [run for run in self._runs if run.source.partition_number not in partitions]
+        if others:
+            self._runs = [run for run in self._runs if run.source.partition_number in partitions]
+            self._firsts = [run.first_id for run in self._runs]
+            self.count -= sum([run.count for run in others])
+        return others
+
+    def _within(self, first: int, end: int, *, takes: bool) -> list[HeldRun]:
+        found: list[HeldRun] = []
+        index = max(0, bisect_right(self._firsts, first) - 1)
+        while index < len(self._runs):
+            run = self._runs[index]
+            stop = run.first_id + run.count
+            if run.first_id >= end:
+                break
+            if stop <= first:
+                index += 1
+                continue
+            low = max(first, run.first_id)
+            high = min(end, stop)
+            found.append(HeldRun(low, high - low, run.first_sequence + low - run.first_id, run.source))
+            index = self._cut(index, run, low, high) if takes else index + 1
+        if takes:
+            self.count -= sum([run.count for run in found])
+        return found
+
+    def _cut(self, index: int, run: HeldRun, low: int, high: int) -> int:
+        """Take ids out of one run; return the index of the run behind what is left of it."""
+        stop = run.first_id + run.count
+        rest: list[HeldRun] = []
+        if run.first_id < low:
+            rest.append(HeldRun(run.first_id, low - run.first_id, run.first_sequence, run.source))
+        if high < stop:
+            rest.append(HeldRun(high, stop - high, run.first_sequence + high - run.first_id, run.source))
+        self._runs[index : index + 1] = rest
+        self._firsts[index : index + 1] = [each.first_id for each in rest]
+        return index + len(rest)
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert self._firsts == [run.first_id for run in self._runs]
+        assert self.count == sum([run.count for run in self._runs])
+        for run in self._runs:
+            assert run.count > 0, "no run is empty"
+        for before, after in zip(self._runs, self._runs[1:], strict=False):
+            assert before.first_id + before.count <= after.first_id, "runs ascend and are disjoint"

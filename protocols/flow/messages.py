@@ -1,0 +1,47 @@
+"""What a connection and the directory of named publishers say to each other."""
+
+from dataclasses import dataclass
+
+from actors.cell import ActorCell
+from protocols.flow.publisher import NamedPublisher
+
+
+@dataclass(slots=True)
+class ClaimPublisher:
+    """Connection -> directory: open a publisher. Answered with it once its new epoch is stored and all is decided.
+
+    Raises TooManyPublishers, and StoreRefused when the epoch could not be written.
+    """
+
+    name: str
+    connection: ActorCell
+
+
+@dataclass(slots=True)
+class ReleasePublisher:
+    """Connection -> directory: its flow has ended. Of another epoch than the present one it changes nothing."""
+
+    publisher: NamedPublisher
+    epoch: int
+
+
+@dataclass(slots=True)
+class FencePublisher:
+    """Directory -> connection, an ask: somebody else opens it. Answered with None when the flow has ended."""
+
+    publisher: NamedPublisher
+
+
+@dataclass(slots=True)
+class RestorePublishers:
+    """Front -> directory, an ask: the rows that the store has. Answered with the number of publishers."""
+
+    rows: dict[bytes, bytes]
+
+
+class TooManyPublishers(Exception):
+    """The gateway remembers as many publishers as it may."""
+
+
+class PublisherNotStored(Exception):
+    """The store could not take the publisher's new epoch."""

@@ -1,0 +1,341 @@
+"""The way in from one client: what its publishers send, and the answers to it.
+
+Flow: publishing. A publisher is a flow with a window of absolute sequences. Its messages are published as they come,
+and answered in the order of their sequences: one PUB_ACK and turn says how far everything is stored, but for refusals.
+A refusal concerns single messages, so a batch that is refused is tried again message by message, as it is for every
+protocol.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from actors.publishing import Publisher
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.headers import Headers
+from messaging.publication import Publication
+from messaging.refusals import (
+    ADMITTED,
+    REFUSED_LOW_PRIORITY,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_NO_MATCH,
+    REFUSED_NOT_FOUND,
+    REFUSED_QUEUE_COUNT,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    refusal_text,
+)
+from messaging.topics import TopicError, check_topic_name, queue_topic
+from protocols.flow import codes
+from protocols.flow.errors import FlowBroken
+from protocols.flow.limits import RANGES_MAX
+from protocols.flow.publish_frames import PubAck, PublishesReceived, Refusal
+from protocols.flow.publisher import NamedPublisher
+
+RESERVED_PREFIXES: Final = ("$SYS/", "$queue/")  # topics that belong to the gateway, as those with `#` do
+TOPICS_KNOWN_MAX: Final = 1024  # of one connection, looked at and found good
+TEXT_CHARS_MAX: Final = 200  # of a refusal
+UNKNOWN_FLOW: Final = "unknown_flow"  # counter: what came on a flow that had ended
+DIRECT_REFUSED: Final = "invalid_topic"  # counter: direct messages whose publisher is told nothing
+
+_CODES: Final[dict[int, int]] = {
+    REFUSED_MESSAGE_TOO_LARGE: codes.MESSAGE_TOO_LARGE,
+    REFUSED_QUEUE_FULL: codes.QUEUE_FULL,
+    REFUSED_QUEUE_COUNT: codes.QUEUE_FULL,
+    REFUSED_LOW_PRIORITY: codes.LOW_PRIORITY,
+    REFUSED_NOT_FOUND: codes.QUEUE_NOT_FOUND,
+    REFUSED_SHUT_DOWN: codes.QUEUE_DISABLED,
+    REFUSED_NO_MATCH: codes.NOBODY_SUBSCRIBES,
+}
+
+
+@final
+class Unanswered:
+    """Neighbouring sequences with one fate, not answered yet."""
+
+    __slots__ = ("code", "count", "first", "last", "pending", "publication", "text")
+
+    def __init__(self, first: int, last: int, count: int, pending: int) -> None:
+        self.first = first
+        self.last = last
+        self.count = count  # messages: between the two not every sequence has to be one
+        self.pending = pending  # confirmations still to come
+        self.code = codes.NONE  # NONE: stored, once nothing is pending
+        self.text = ""
+        self.publication: Publication | None = None
+
+
+@final
+class PublisherFlow:
+    """A publisher of one connection."""
+
+    def __init__(self, flow_id: int, named: NamedPublisher | None, window: int) -> None:
+        self.flow_id = flow_id
+        self.named = named  # None: anonymous
+        self.epoch = 0 if named is None else named.epoch
+        self.window = window
+        self.answered_through = 0 if named is None else named.floor
+        self.received_through = self.answered_through
+        self.sequence_max = self.answered_through + window
+        self.line: deque[Unanswered] = deque()  # ascending
+        self.unanswered_count = 0  # messages in the line
+        self.refusals: list[Refusal] = []  # to be said with the next PUB_ACK
+        self.has_news = False
+
+    def add(self, first: int, last: int, count: int, pending: int) -> Unanswered:
+        """Put sequences into the line, behind all others."""
+        entry = Unanswered(first, last, count, pending)
+        self.line.append(entry)
+        self.unanswered_count += count
+        return entry
+
+    def advance(self) -> None:
+        """Take what is decided from the head of the line."""
+        line = self.line
+        before = self.answered_through
+        named = self.named
+        while line and line[0].pending == 0:
+            entry = line.popleft()
+            self.answered_through = entry.last
+            self.unanswered_count -= entry.count
+            if entry.code != codes.NONE:
+                self.refusals.append(Refusal(entry.first, entry.last, entry.code, entry.text[:TEXT_CHARS_MAX]))
+                if named is not None:
+                    named.note_refused(entry.first, entry.last)
+            elif named is not None:
+                named.note_stored(entry.first, entry.last)
+        if self.answered_through != before:
+            self.has_news = True
+            self.sequence_max = self.answered_through + self.window
+            if named is not None:
+                # It may send what it has sent only because it has heard every answer up to a window before.
+                named.advance(self.answered_through, self.received_through - self.window)
+
+    def leave(self) -> None:
+        """The flow ends: what is undecided stays with the publisher's name."""
+        named = self.named
+        if named is None:
+            return
+        for entry in self.line:
+            if entry.pending and entry.publication is not None:
+                named.undecided.append((entry.publication, entry.first, entry.last))
+            elif not entry.pending and entry.code == codes.NONE:
+                named.note_stored(entry.first, entry.last)
+
+    def __repr__(self) -> str:
+        return f"PublisherFlow({self.flow_id}, {self.named!r}, through {self.answered_through})"
+
+
+@final
+class PublishingSide:
+    """What one client publishes, over all its publishers."""
+
+    def __init__(self, *, publisher: Publisher, client: str, drop: Callable[[str, int], None]) -> None:
+        self.publisher = publisher
+        self.flows: dict[int, PublisherFlow] = {}
+        self.unanswered_count = 0
+        self.has_news = False  # an answer is due
+        self.client = client
+        self._drop = drop  # counts messages that go without a word
+        self._by_token: dict[int, tuple[PublisherFlow, Unanswered]] = {}
+        self._next_token = 1
+        self._known_topics: dict[str, str] = {}  # topic -> why it is refused; empty: it is not
+
+    def add(self, flow: PublisherFlow) -> None:
+        """Let a publisher begin."""
+        self.flows[flow.flow_id] = flow
+
+    def remove(self, flow_id: int) -> PublisherFlow | None:
+        """Forget a publisher. What it published goes on; the answers are for nobody any more."""
+        flow = self.flows.pop(flow_id, None)
+        if flow is not None:
+            self.unanswered_count -= flow.unanswered_count
+            flow.leave()
+        return flow
+
+    # --- messages ---
+
+    def publish(self, event: PublishesReceived, wall_ms: int) -> None:
+        """Publish what came on one flow. Raises FlowBroken."""
+        if event.flow_id == 0:
+            self._publish_direct(event, wall_ms)
+            return
+        flow = self.flows.get(event.flow_id)
+        if flow is None:
+            self._drop(UNKNOWN_FLOW, len(event.sequences))
+            return
+        _check_sequences(flow, event.sequences)
+        before = flow.unanswered_count
+        named = flow.named
+        if named is not None and named.stored.total > 0:
+            self._publish_again(flow, named, event, wall_ms)
+        else:
+            self._publish_rows(flow, event, 0, len(event.sequences), wall_ms)
+        flow.advance()
+        self.has_news = self.has_news or flow.has_news
+        self.unanswered_count += flow.unanswered_count - before
+
+    def _publish_again(
+        self, flow: PublisherFlow, named: NamedPublisher, event: PublishesReceived, wall_ms: int
+    ) -> None:
+        """Publish those that the store has not; the others are answered in their place."""
+        start = 0
+        for row, sequence in enumerate(event.sequences):
+            if sequence in named.stored:
+                self._publish_rows(flow, event, start, row, wall_ms)
+                flow.add(sequence, sequence, 1, 0)
+                start = row + 1
+        self._publish_rows(flow, event, start, len(event.sequences), wall_ms)
+
+    def _publish_rows(self, flow: PublisherFlow, event: PublishesReceived, start: int, stop: int, wall_ms: int) -> None:
+        """Publish neighbouring rows, in batches that go the same way."""
+        topics = event.topics
+        row = start
+        while row < stop:
+            problem = "" if event.to_queue else self._problem_of(topics[row])
+            end = row + 1
+            if problem:
+                entry = flow.add(event.sequences[row], event.sequences[row], 1, 0)
+                entry.code, entry.text = codes.TOPIC_INVALID, problem
+                row = end
+                continue
+            # To queues a batch has one destination, for it is refused when that is not there.
+            while end < stop and (topics[end] == topics[row] if event.to_queue else not self._problem_of(topics[end])):
+                end += 1
+            self._publish(flow, event.sequences[row:end], self._batch(event, row, end, AT_LEAST_ONCE, wall_ms), event)
+            row = end
+
+    def _publish(
+        self, flow: PublisherFlow, sequences: list[int], batch: MessageBatch, event: PublishesReceived
+    ) -> None:
+        token = self._next_token
+        self._next_token += 1
+        result = self.publisher.publish(batch, token)
+        if event.to_queue and not result.routed:
+            result.refusal = REFUSED_NOT_FOUND
+        if result.refusal != ADMITTED:
+            if batch.count > 1:
+                for row, sequence in enumerate(sequences):
+                    self._publish(flow, [sequence], batch.select([row]), event)
+                return
+            entry = flow.add(sequences[0], sequences[0], 1, 0)
+            entry.code = _CODES.get(result.refusal, codes.SPOOL_FULL)
+            entry.text = refusal_text(result.refusal, result.refused_by)
+            return
+        pending = result.confirmations_pending
+        entry = flow.add(sequences[0], sequences[-1], len(sequences), pending)
+        if pending == 0:
+            return
+        self._by_token[token] = (flow, entry)
+        publication = result.publication
+        named = flow.named
+        if named is not None and publication is not None:
+            # One commit for both. The messages without their row would come twice after a crash, the row without
+            # them never.
+            entry.publication = publication
+            publication.session_rows = [named.row_of(entry.first, entry.last)]
+
+    def _publish_direct(self, event: PublishesReceived, wall_ms: int) -> None:
+        """Publish messages that nobody answers for; those that cannot be are counted."""
+        rows = [row for row in range(len(event.topics)) if event.to_queue or not self._problem_of(event.topics[row])]
+        if len(rows) < len(event.topics):
+            self._drop(DIRECT_REFUSED, len(event.topics) - len(rows))
+            if not rows:
+                return
+        batch = self._batch(event, 0, len(event.topics), AT_MOST_ONCE, wall_ms)
+        if len(rows) < batch.count:
+            batch = batch.select(rows)
+        if self.publisher.publish(batch, 0).refusal != ADMITTED and batch.count > 1:
+            for row in range(batch.count):
+                self.publisher.publish(batch.select([row]), 0)
+
+    def _batch(self, event: PublishesReceived, start: int, stop: int, qos: int, wall_ms: int) -> MessageBatch:
+        whole = start == 0 and stop == len(event.payloads)
+        topics = event.topics if whole else event.topics[start:stop]
+        payloads = event.payloads if whole else event.payloads[start:stop]
+        headers: list[Headers | None] | None = None
+        if event.has_headers:
+            headers = event.headers if whole else event.headers[start:stop]
+        if event.to_queue:
+            topics = [queue_topic(name) for name in topics]
+        first = topics[0]
+        is_one = topics.count(first) == len(topics)
+        return MessageBatch(
+            topic=first if is_one else "",
+            topics=None if is_one else topics,
+            payloads=payloads,
+            headers=headers,
+            qos=qos,
+            retain=False,
+            publisher=self.client,
+            received_ms=wall_ms,
+            payload_bytes=event.payload_bytes if whole else sum([len(payload) for payload in payloads]),
+        )
+
+    def _problem_of(self, topic: str) -> str:
+        """Return why a topic cannot be published to, or nothing."""
+        problem = self._known_topics.get(topic)
+        if problem is None:
+            problem = _look_at(topic)
+            if len(self._known_topics) >= TOPICS_KNOWN_MAX:
+                self._known_topics.clear()
+            self._known_topics[topic] = problem
+        return problem
+
+    # --- answers ---
+
+    def confirmed(self, token: int, refusal: str = "") -> None:
+        """Note that a publish is safe or, with a refusal, could not be stored."""
+        found = self._by_token.get(token)
+        if found is None:
+            return
+        flow, entry = found
+        entry.pending -= 1
+        if refusal:
+            entry.code, entry.text = codes.NOT_STORED, refusal
+        if entry.pending:
+            return
+        del self._by_token[token]
+        if self.flows.get(flow.flow_id) is not flow:
+            return
+        before = flow.unanswered_count
+        flow.advance()
+        self.has_news = self.has_news or flow.has_news
+        self.unanswered_count += flow.unanswered_count - before
+
+    def acks(self) -> list[PubAck]:
+        """Return the answers that are due."""
+        due: list[PubAck] = []
+        self.has_news = False
+        for flow in self.flows.values():
+            if flow.has_news:
+                flow.has_news = False
+                refusals, flow.refusals = flow.refusals, []
+                while len(refusals) > RANGES_MAX:
+                    part, refusals = refusals[:RANGES_MAX], refusals[RANGES_MAX:]
+                    due.append(PubAck(flow.flow_id, part[-1].last, flow.sequence_max, part))
+                due.append(PubAck(flow.flow_id, flow.answered_through, flow.sequence_max, refusals))
+        return due
+
+
+def _check_sequences(flow: PublisherFlow, sequences: list[int]) -> None:
+    """Raise FlowBroken unless the sequences ascend, behind those before, and lie within the window."""
+    last = flow.received_through
+    for sequence in sequences:
+        if sequence <= last:
+            text = f"sequence {sequence} behind {last}; they ascend"
+            raise FlowBroken(codes.SEQUENCE_NOT_ASCENDING, text)
+        last = sequence
+    if last > flow.sequence_max:
+        raise FlowBroken(codes.WINDOW_EXCEEDED, f"sequence {last}; at most {flow.sequence_max} may be sent now")
+    flow.received_through = last
+
+
+def _look_at(topic: str) -> str:
+    if topic.startswith(RESERVED_PREFIXES):
+        return f"topic {topic[:TEXT_CHARS_MAX]!r} belongs to the gateway"
+    try:
+        check_topic_name(topic)
+    except TopicError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,29 @@
+"""What every flow connection of a node uses."""
+
+from dataclasses import dataclass
+
+from actors.cell import ActorCell
+from actors.runtime import Runtime
+from messaging.address import Address
+from messaging.credit import CreditPool
+from messaging.routing import TopicSpace
+from protocols.authentication import Authenticator
+from protocols.counters import ProtocolCounters
+from protocols.flow.limits import FlowLimits
+
+
+@dataclass(frozen=True, slots=True)
+class FlowServices:
+    """Shared by the connections of all flow listeners."""
+
+    runtime: Runtime
+    space: TopicSpace
+    queues: ActorCell
+    publishers: ActorCell  # the directory of named publishers
+    spool: Address
+    authenticator: Authenticator
+    limits: FlowLimits
+    counters: ProtocolCounters
+    credit: CreditPool[Address]  # what all consumers of the node may hold together
+    product: str  # name and version, for WELCOME
+    allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS

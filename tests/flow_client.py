@@ -1,0 +1,219 @@
+"""A client of the flow protocol on a real socket, over the engine: one frame at a time, nothing automatic."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from messaging.headers import Headers
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.engine import FlowEngine
+from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
+from protocols.flow.flow_frames import Bind, Bound, FlowEnd, OpenPub, PubOpened
+from protocols.flow.frames import CLOSE_PUB, UNBIND
+from protocols.flow.publish_frames import PubAck, Refusal, write_publish
+from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Error, Hello, Welcome
+from protocols.flow.settle_frames import OUTCOME_ACCEPTED, Credit, Settle
+
+DEADLINE_S = 20
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+E = TypeVar("E")
+
+
+class Refused(Exception):
+    """The gateway answered with an ERROR."""
+
+    def __init__(self, error: Error) -> None:
+        super().__init__(error.text)
+        self.error = error
+
+
+class FlowClient:
+    """One connection. `events` holds what the gateway said and nobody has looked for yet, in order."""
+
+    def __init__(self, port: int, *, name: str = "client", keep_alive_ms: int = 30_000) -> None:
+        self.events: list[FlowEvent] = []
+        self.is_closed = False
+        self.welcome: Welcome | None = None
+        self._port = port
+        self._hello = Hello(name, "test", keep_alive_ms, ())
+        self._engine = FlowEngine(
+            is_gateway=False,
+            frame_bytes_max=FRAME_BYTES_MAX,
+            connect_timeout_ms=DEADLINE_S * 1000,
+            keep_alive_ms=keep_alive_ms,
+            now_ms=0,
+        )
+        self._arrived = asyncio.Event()
+        self._next_flow_id = 1
+        self._next_request_id = 1
+
+    # --- the session ---
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def connect(self) -> Welcome:
+        """Connect, and hear what the gateway offers."""
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reading = asyncio.create_task(self._read())
+        self.send(self._hello.encode())
+        self.welcome = await self.heard(Welcome)
+        return self.welcome
+
+    async def open(self) -> None:
+        """Connect, and be let in without a name."""
+        await self.connect()
+        answer = await self.authenticate("ANONYMOUS", None)
+        assert answer.state == AUTH_DONE
+
+    async def authenticate(self, mechanism: str, data: bytes | None) -> AuthAnswer:
+        """Take one step of an authentication."""
+        self.send(Auth(mechanism, data).encode())
+        answer = await self.heard(AuthAnswer)
+        if answer.state == AUTH_DONE:
+            assert self.welcome is not None
+            self._engine.opened(self.welcome.keep_alive_ms)
+        return answer
+
+    async def close(self) -> None:
+        """Say goodbye, and wait for the end."""
+        self._engine.close(0, "", 0)
+        self.send(b"")
+        await self.ended()
+
+    def cut(self) -> None:
+        """Drop the connection without a word."""
+        self._writer.transport.abort()
+
+    async def ended(self) -> None:
+        """Wait until the connection is gone."""
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(self._reading, return_exceptions=True)
+        self._writer.close()
+
+    def send(self, data: bytes) -> None:
+        """Send frames, whatever they are."""
+        self._engine.send(data)
+        if not self._writer.is_closing():
+            self._writer.write(b"".join(self._engine.take()))
+
+    async def _read(self) -> None:
+        try:
+            while data := await self._reader.read(65_536):
+                self.events += self._engine.feed(data, 0, time.time_ns() // 1_000_000)
+                self.send(b"")
+                self._arrived.set()
+        except ConnectionError:
+            self.is_closed = True
+        self.is_closed = True
+        self._arrived.set()
+
+    # --- what the gateway said ---
+
+    async def heard(self, kind: type[E], matches: Callable[[E], bool] = lambda _: True) -> E:
+        """Wait for an event, and take it out. Raises Refused for an ERROR, unless that is waited for."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                for event in self.events:
+                    if isinstance(event, kind) and matches(event):
+                        self.events.remove(event)
+                        return event
+                    if isinstance(event, PeerViolated):
+                        raise AssertionError(f"the gateway broke a rule: {event}")
+                    if isinstance(event, Error) and kind is not Error:
+                        self.events.remove(event)
+                        raise Refused(event)
+                assert not self.is_closed, f"the connection is gone, and there was no {kind.__name__}: {self.events}"
+                self._arrived.clear()
+                await self._arrived.wait()
+
+    # --- publishing ---
+
+    def ids(self) -> tuple[int, int]:
+        """Return a new flow id and a new request id."""
+        self._next_flow_id += 1
+        self._next_request_id += 1
+        return self._next_flow_id - 1, self._next_request_id - 1
+
+    async def opens_publisher(self, name: str = "", window: int = 0) -> PubOpened:
+        flow_id, request_id = self.ids()
+        self.send(OpenPub(flow_id, request_id, name, window).encode())
+        return await self.heard(PubOpened, lambda opened: opened.request_id == request_id)
+
+    def publishes(
+        self,
+        flow_id: int,
+        sequences: list[int],
+        *,
+        topic: str = "t",
+        queue: str = "",
+        payload: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> None:
+        """Send messages whose payloads are their sequences, unless one is given. Flow 0: direct ones."""
+        self.send(
+            b"".join(
+                write_publish(
+                    flow_id,
+                    sequence,
+                    queue or topic,
+                    str(sequence).encode() if payload is None else payload,
+                    headers,
+                    to_queue=bool(queue),
+                    ttl_ms=0,
+                    delay_ms=0,
+                )
+                for sequence in sequences
+            )
+        )
+
+    async def answered(self, flow_id: int, through: int) -> list[Refusal]:
+        """Wait until everything is answered up to a sequence; return the refusals."""
+        refusals: list[Refusal] = []
+        while True:
+            ack = await self.heard(PubAck, lambda ack: ack.flow_id == flow_id)
+            refusals += ack.refusals
+            if ack.answered_through >= through:
+                return refusals
+
+    async def closes_publisher(self, flow_id: int) -> None:
+        self.send(FlowEnd(CLOSE_PUB, flow_id, 0, False).encode())
+        await self.heard(FlowEnd)
+
+    # --- consuming ---
+
+    async def binds(self, queue: str, *, credit: int = 1000, unsettled_max: int = 0) -> int:
+        flow_id, request_id = self.ids()
+        self.send(Bind(flow_id, request_id, queue, unsettled_max, credit).encode())
+        await self.heard(Bound, lambda bound: bound.request_id == request_id)
+        return flow_id
+
+    async def unbinds(self, flow_id: int) -> None:
+        self.send(FlowEnd(UNBIND, flow_id, 0, False).encode())
+        await self.heard(FlowEnd)
+
+    async def receives_in_all(self, count: int, flow_id: int) -> list[Delivered]:
+        """Return the next `count` deliveries of a flow; that more have come is an error."""
+        received: list[Delivered] = []
+        while len(received) < count:
+            event = await self.heard(DeliveriesReceived, lambda event: event.flow_id == flow_id)
+            received += event.deliveries
+        assert len(received) == count, f"{count} were expected: {received}"
+        return received
+
+    def grants(self, flow_id: int, delivery_id_max: int, *, recalls: bool = False) -> None:
+        self.send(Credit(flow_id, delivery_id_max, recalls, False).encode())
+
+    def settles(self, flow_id: int, first: int, last: int, outcome: int = OUTCOME_ACCEPTED) -> None:
+        self.send(Settle(flow_id, 0, ((first, last, outcome),)).encode())
+
+    def accepts_through(self, flow_id: int, last: int) -> None:
+        self.send(Settle(flow_id, last, ()).encode())
