@@ -1,6 +1,7 @@
 """A client of the flow protocol on a real socket, over the engine: one frame at a time, nothing automatic."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -32,11 +33,14 @@ class Refused(Exception):
 class FlowClient:
     """One connection. `events` holds what the gateway said and nobody has looked for yet, in order."""
 
-    def __init__(self, port: int, *, name: str = "client", keep_alive_ms: int = 30_000) -> None:
+    def __init__(
+        self, port: int, *, name: str = "client", keep_alive_ms: int = 30_000, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.events: list[FlowEvent] = []
         self.is_closed = False
         self.welcome: Welcome | None = None
         self._port = port
+        self._tls = tls
         self._hello = Hello(name, "test", keep_alive_ms, ())
         self._engine = FlowEngine(
             is_gateway=False,
@@ -62,7 +66,7 @@ class FlowClient:
 
     async def connect(self) -> Welcome:
         """Connect, and hear what the gateway offers."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
         self._reading = asyncio.create_task(self._read())
         self.send(self._hello.encode())
         self.welcome = await self.heard(Welcome)
@@ -142,6 +146,11 @@ class FlowClient:
         self._next_flow_id += 1
         self._next_request_id += 1
         return self._next_flow_id - 1, self._next_request_id - 1
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        """The transport below."""
+        return self._writer.transport
 
     async def opens_publisher(self, name: str = "", window: int = 0) -> PubOpened:
         flow_id, request_id = self.ids()

@@ -1,0 +1,59 @@
+"""The flow protocol's TLS listener: ALPN, and certificates as names."""
+
+import ssl
+from pathlib import Path
+
+from certificates import Certificates, make_certificates
+from flow_client import FlowClient
+from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
+from running_broker import RunningBroker
+
+
+def settings_of(certificates: Certificates, *more: str) -> tuple[str, ...]:
+    """Return the settings of a broker with a TLS listener."""
+    return (
+        "listeners.flow_tls.enabled=true",
+        "listeners.flow_tls.port=0",
+        f"listeners.flow_tls.certificate={certificates.server}",
+        f"listeners.flow_tls.key={certificates.server_key}",
+        *more,
+    )
+
+
+def context(certificates: Certificates, *, shows_certificate: bool = False) -> ssl.SSLContext:
+    """Return what a client needs to trust the broker, and with it a certificate of its own."""
+    made = ssl.create_default_context(cafile=str(certificates.authority))
+    made.set_alpn_protocols(["gfp/1"])
+    if shows_certificate:
+        made.load_cert_chain(certificates.server, certificates.server_key)
+    return made
+
+
+def tls_port(broker: RunningBroker) -> int:
+    return broker.node.flow.listeners["flow_tls"].port
+
+
+async def test_plain_is_offered_where_the_connection_is_encrypted(tmp_path: Path) -> None:
+    """Flow: connections, TLS; sessions, authentication."""
+    certificates = make_certificates(tmp_path)
+    settings = settings_of(certificates, "flow.allow_plain_without_tls=false")
+    async with RunningBroker(tmp_path / "data", settings, {"ada": "engine"}) as broker:
+        client = FlowClient(tls_port(broker), tls=context(certificates))
+        assert "PLAIN" in (await client.connect()).mechanisms
+        secured = client.transport.get_extra_info("ssl_object")
+        assert secured.selected_alpn_protocol() == "gfp/1"
+        assert (await client.authenticate("PLAIN", b"\0ada\0engine")).state == AUTH_DONE
+        await client.close()
+
+
+async def test_a_certificate_is_a_name(tmp_path: Path) -> None:
+    """Flow: sessions, authentication: EXTERNAL. The user is the certificate's common name, and nobody else."""
+    certificates = make_certificates(tmp_path)
+    settings = settings_of(certificates, f"listeners.flow_tls.client_ca={certificates.authority}")
+    async with RunningBroker(tmp_path / "data", settings) as broker:
+        client = FlowClient(tls_port(broker), tls=context(certificates, shows_certificate=True))
+        assert (await client.connect()).mechanisms[0] == "EXTERNAL"
+        assert (await client.authenticate("EXTERNAL", b"somebody")).state == AUTH_FAILED
+        assert (await client.authenticate("EXTERNAL", b"")).state == AUTH_DONE
+        assert [each.user for each in broker.node.flow.open_connections()] == ["localhost"]
+        await client.close()
