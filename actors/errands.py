@@ -32,6 +32,7 @@ class ErrandPlace:
         reader: StoreReader | None,
         targets: dict[str, QueueTarget],
     ) -> None:
+        self.runtime = runtime
         self.clock: Clock = runtime.clock
         self.rng = runtime.rng
         self.address = address

@@ -1,14 +1,22 @@
 """Picking out messages of a partition by their sequences, wherever they lie.
 
-Pages are read for the picking only: they do not come into the partition's memory. A page that cannot be read is passed
-over; it is set aside, and counted, when a consumer asks for it.
+Pages are read for the picking only: they do not come into the partition's memory. A page that is damaged is passed
+over; it is set aside, and counted, when a consumer asks for it. One that a failing store cannot give is asked for
+again.
 """
 
-from typing import Any, final
+from typing import Any, Final, final
 
 from actors.errands import Errand, ErrandPlace
 from actors.messages import PageRead, ReadPage
 from messaging.batch import MessageBatch
+
+READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
+
+
+@final
+class LookAgain:
+    """An errand -> itself, later: the store may be read again."""
 
 
 @final
@@ -68,7 +76,13 @@ class Picking(Errand):
 
     def answered(self, message: Any) -> None:
         """Take a page that was read."""
+        if isinstance(message, LookAgain):
+            self.run()
+            return
         assert isinstance(message, PageRead)
+        if message.failed:
+            self.place.runtime.after(READ_AGAIN_MS, self._look_again)
+            return
         segment = self.place.ledger.segments.at_or_after(self.next_sequence)
         before = self.next_sequence
         for first, batch in message.runs:
@@ -82,6 +96,10 @@ class Picking(Errand):
         if self.next_sequence == before and segment is not None:
             self.next_sequence = segment.end  # it was damaged, and would be so again
         self.run()
+
+    def _look_again(self) -> None:
+        if id(self) in self.place.under_way:  # else its queue is gone
+            self.post(LookAgain())
 
     def _look(self, first: int, batch: MessageBatch, end: int) -> None:
         """Look at the rows of a batch from `next_sequence` to `end`."""

@@ -15,6 +15,8 @@ SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
 FEW, BURST_MAX = 12, 60  # messages of one step
 EXPIRING_SHARE, EXPIRY_S_MAX = 0.1, 20
+DELAYED_SHARE, DELAY_S_MAX = 0.1, 6
+PRIORITIES = (0, 4, 4, 9)
 
 
 def play(world: World, step: Step) -> None:
@@ -48,7 +50,10 @@ def _publish(world: World, step: Step) -> None:
     for _ in range(1 + step.amount % (BURST_MAX if step.what % 8 == 0 else FEW)):
         size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
         expiry_s = rng.randrange(1, EXPIRY_S_MAX) if rng.random() < EXPIRING_SHARE else 0
-        client.publish(rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2)), size, expiry_s)
+        delay_s = rng.randrange(1, DELAY_S_MAX) if world.scenario.delays and rng.random() < DELAYED_SHARE else 0
+        priority = rng.choice(PRIORITIES) if world.scenario.priorities else 4
+        topic, key, qos = rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2))
+        client.publish(topic, key, qos, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
 
 
 def _consume(world: World, step: Step) -> None:

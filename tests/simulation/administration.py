@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
-from simulation.scenario import NAMES, definition_of
+from gateway.replay_start import ReplayStart
+from messaging.message_selection import SEQUENCE_MAX
+from simulation.scenario import NAMES, TEMPORARY
 from simulation.steps import Step
 from simulation.targets import PARTITIONED
 from simulation.world import World
@@ -48,9 +50,11 @@ def _create(world: World, step: Step) -> None:
         return
     name = missing[step.what % len(missing)]
 
+    asked = world.scenario.definition(name).to_dict()
+
     async def create() -> None:
         try:
-            await world.view.create_queue(definition_of(name).to_dict())
+            await world.view.create_queue(asked, durable=name != TEMPORARY)
         except QueueAlreadyExists:  # its deletion was begun, and a power failure came first
             pass
         except Refused:
@@ -88,6 +92,25 @@ def _limit(world: World, step: Step) -> None:
         limit = LIMITS[step.amount % len(LIMITS)]
         world.truth.limits(name, limit)
         _update(world, name, {"max_redelivery_count": limit}, lambda: None)
+
+
+def _replay(world: World, step: Step) -> None:
+    """Offer what a queue keeps again. What its consumers hold is taken back."""
+    name = _queue(world, step)
+    if name is None or "retention_time_s" not in world.scenario.queues[name].attributes:
+        return
+    target = world.truth.targets[name]
+    world.truth.replays(target)
+
+    async def replay() -> None:
+        try:
+            await world.view.replay_queue(name, ReplayStart(), end=SEQUENCE_MAX, partition=None)
+        except (Refused, QueueNotFound):
+            pass
+        finally:
+            world.truth.replays(target)
+
+    world.administer(replay(), lambda: None)
 
 
 def _rescale(world: World, step: Step) -> None:
@@ -140,5 +163,6 @@ ADMINISTRATORS: Final[dict[str, Callable[[World, Step], None]]] = {
     "ingress": _ingress,
     "egress": _egress,
     "limit": _limit,
+    "replay": _replay,
     "rescale": _rescale,
 }

@@ -6,7 +6,7 @@ from random import Random
 import mqtt_packets as mqtt
 from simulation.memory_network import Wire
 from simulation.tap import Tap, number_of
-from simulation.targets import SESSION, Message, Target, Violation
+from simulation.targets import SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
@@ -131,17 +131,23 @@ class Client:
         if self._wire is not None:
             self._wire.stall(stalls)
 
-    def publish(self, topic: str, key: str, qos: int, size: int, expiry_s: int = 0) -> None:
+    def publish(
+        self, topic: str, key: str, qos: int, size: int, *, expiry_s: int = 0, delay_s: int = 0, priority: int = 4
+    ) -> None:
         """Publish a message, if there is a connection and a packet id for it."""
         if self.state != ONLINE or len(self.out) + len(self._released) >= UNANSWERED_MAX:
             return
-        message = self._truth.sent(self.name, key, topic, qos, expiry_s)
+        message = self._truth.sent(self.name, key, topic, qos, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
         payload = b"%d|" % message.number
         payload += b"." * (size - len(payload))
         packet_id = self._free_id() if qos else 0
         properties = mqtt.user_property("JMSXGroupID", key)
         if expiry_s:
             properties += mqtt.message_expiry(expiry_s)
+        if delay_s:
+            properties += mqtt.user_property("sluicegate-delivery-delay-ms", str(1000 * delay_s))
+        if priority != 4:
+            properties += mqtt.user_property("priority", str(priority))
         packet = mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, properties=properties)
         if qos:
             self.out[packet_id] = message
@@ -159,7 +165,7 @@ class Client:
         if self.state != ONLINE or self.session_name in self._truth.targets:
             return
         self._sessions_count += 1
-        target = self._truth.begins(self.session_name, SESSION, (prefix,), is_sure=False, respects_expiry=True)
+        target = self._truth.begins(self.session_name, SESSION, (prefix,), Rules(respects_expiry=True), is_sure=False)
         self.names[SESSION_FILTER_ID] = self.session_name
 
         def answered(code: int) -> None:

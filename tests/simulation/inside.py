@@ -10,6 +10,7 @@ from actors.directory_messages import QueueHandle
 from actors.queue_directory import QueueDirectory
 from gateway.node import Node
 from messaging.ledger import Ledger
+from messaging.retention import RetainedLog
 from simulation.memory_store import Image
 from simulation.targets import Violation
 from storage.spool_plan import RECORDS_TRIMMED_MIN
@@ -24,8 +25,14 @@ def queues_of(node: Node) -> list[QueueHandle]:
 
 def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
     """Yield the ledgers of a queue's partitions."""
+    for log in logs_of(queue):
+        yield log.ledger
+
+
+def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
+    """Yield the logs of a queue's partitions, each beside its ledger."""
     for cell in (queue.cell.children or {}).values():
-        yield cell.actor._partition._ledger
+        yield cell.actor._partition._log
 
 
 def check_inside(node: Node, *, thorough: bool) -> None:
@@ -34,8 +41,11 @@ def check_inside(node: Node, *, thorough: bool) -> None:
     for queue in queues:
         ledgers = list(ledgers_of(queue))
         if thorough:
-            for ledger in ledgers:
-                _check_ledger(queue, ledger)
+            for log in logs_of(queue):
+                _check_log(queue, log)
+        for ledger in ledgers:
+            if ledger.rules.last_value_only and ledger.waiting_count - ledger.leaving.total > 1:
+                raise Violation(f"{queue.name} keeps its newest message only, and has {ledger.waiting_count}")
         if queue.definition.config.partition_count > 0:
             _check_owners(queue, ledgers)
         if not is_being_read_back(queue):
@@ -45,7 +55,7 @@ def check_inside(node: Node, *, thorough: bool) -> None:
     spooled_bytes = sum(queue.target.gate.usage_bytes for queue in queues if queue.durable)
     if node.spool_gate.usage_bytes != spooled_bytes:
         raise Violation(f"the spool's gate counts {node.spool_gate.usage_bytes} bytes, queues hold {spooled_bytes}")
-    memory_bytes = sum(ledger.memory_bytes for queue in queues for ledger in ledgers_of(queue))
+    memory_bytes = sum(log.memory_bytes + log.ledger.memory_bytes for queue in queues for log in logs_of(queue))
     if node.memory.used_bytes != memory_bytes:
         raise Violation(f"the memory budget counts {node.memory.used_bytes} bytes, partitions hold {memory_bytes}")
 
@@ -103,8 +113,9 @@ def _check_gate(queue: QueueHandle, ledgers: list[Ledger]) -> None:
         raise Violation(f"{queue.name} holds {gate.usage_bytes} bytes of {gate.usage_bytes_max}")
 
 
-def _check_ledger(queue: QueueHandle, ledger: Ledger) -> None:
+def _check_log(queue: QueueHandle, log: RetainedLog) -> None:
     try:
-        ledger.check()
+        log.ledger.check()
+        log.check()
     except AssertionError as error:
-        raise Violation(f"a ledger of {queue.name} is not in order: {error}") from error
+        raise Violation(f"a ledger of {queue.name}, or its log, is not in order: {error}") from error

@@ -38,7 +38,7 @@ class MemoryListener(Listener):
 class Wire(asyncio.Transport):
     """One connection. The node writes to it as to a socket; the client calls `send`, `hang_up`, `vanish`.
 
-    `written` is told what the node writes, and `read` what it reads, at the moment it does.
+    `written` is told what the node writes, and `read` what it reads, at the moment it does; `ended`, that it is over.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Wire(asyncio.Transport):
         *,
         written: Callable[[bytes], None],
         read: Callable[[bytes], None],
+        ended: Callable[[], None],
     ) -> None:
         super().__init__({"peername": ("127.0.0.1", 40_000)})
         self._loop = loop
@@ -56,6 +57,7 @@ class Wire(asyncio.Transport):
         self._rng = rng
         self._written = written
         self._read = read
+        self._ended = ended
         self._protocol: Any = None
         self._to_client: list[bytes] = []  # written by the node and not taken by the network
         self._to_node: list[bytes] = []
@@ -105,6 +107,7 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         if not self._closing:
             self._closing = True
+            self._ended()
             self._to_client.append(b"")
             self._move_out()
 
@@ -208,6 +211,7 @@ class Wire(asyncio.Transport):
         if self._lost:
             return
         self._lost = self._closing = True
+        self._ended()
         self._to_client.clear()
         self._to_node.clear()
         peer, self._peer = self._peer, None

@@ -10,8 +10,10 @@ def check_nothing_is_lost(truth: Truth) -> None:
     dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
     for target in truth.targets.values():
         for message in truth.messages.values():
-            if target.owes(message) and not target.may_have_dropped(message):
+            if target.owes(message) and not target.may_have_lost(message):
                 _check_is_settled(truth, message, target, dead)
+        if target.rules.last_value:
+            _check_the_newest(truth, target)
     if dead is not None:
         for target in truth.queues():
             _check_the_dead(truth, target, dead)
@@ -21,7 +23,9 @@ def _check_is_settled(truth: Truth, message: Message, target: Target, dead: Targ
     seen = target.seen.get(message.number)
     if seen is not None and seen.settled_tick > 0:
         return
-    if target.may_give_up:
+    if target.expiry_s(message) and not target.has_dead_message_queue():
+        return
+    if target.may_give_up or target.expiry_s(message):
         if dead is None or not _has_the_dead(truth, dead, message.number, message.sent_tick):
             return
         its = dead.seen.get(message.number)
@@ -31,9 +35,27 @@ def _check_is_settled(truth: Truth, message: Message, target: Target, dead: Targ
     raise Violation(f"{message} was confirmed, and {target.name} {what}")
 
 
+def _check_the_newest(truth: Truth, target: Target) -> None:
+    """The last message of a queue that keeps no other is settled. The last is any that none came certainly after."""
+    wanted = [message for message in truth.messages.values() if target.wants(message.topic)]
+    owed = [message for message in wanted if target.owes(message)]
+    begun_tick = max([message.sent_tick for message in owed], default=0)
+    last = [message for message in owed if message.promised_tick >= begun_tick]
+    if not last or target.may_give_up:
+        return
+    since_tick = min(message.sent_tick for message in last)
+    last += [each for each in wanted if each not in owed and (each.sent_tick > since_tick or each.sent_count > 1)]
+    if any(target.expiry_s(each) or each.number in target.damaged for each in last):
+        return
+    if target.was_emptied_since(since_tick) or truth.refused_tick > since_tick:
+        return  # a newer one has come, and the store has not taken it
+    if not any(each.number in target.seen and target.seen[each.number].settled_tick for each in last):
+        raise Violation(f"{target.name} did not bring its newest message to its end, one of {last}")
+
+
 def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
     """What was rejected last went to the dead message queue, and was settled there."""
-    if target.until_tick:
+    if target.until_tick or target.rules.last_value or not target.has_dead_message_queue():
         return
     for number, seen in target.seen.items():
         if not seen.was_rejected or not _has_the_dead(truth, dead, number, seen.settled_tick):

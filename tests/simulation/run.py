@@ -6,7 +6,7 @@ from simulation.actions import play
 from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
 from simulation.reckoning import check_nothing_is_lost
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, queue_id
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, queue_id, scenario_of
 from simulation.steps import Step, steps_of
 from simulation.targets import Violation
 from simulation.virtual_loop import EndlessLoop
@@ -33,7 +33,7 @@ class Outcome:
 def run(seed: int, steps: list[Step] | None = None, *, count: int = STEPS_DEFAULT) -> Outcome:
     """Play the steps of a seed, or some of them, then drain."""
     steps = steps_of(seed, count) if steps is None else steps
-    world = World(seed)
+    world = World(seed, scenario_of(seed))
     violation, played = "", 0
     try:
         for step in steps:
@@ -78,6 +78,11 @@ def drain(world: World) -> None:
             break
         world.advance(DRAIN_ROUND_US)
     world.advance(DRAIN_ROUND_US)
+    for _ in range(2):  # the journal is trimmed by the commit that comes after what was kept is not any more
+        for name, plan in world.scenario.queues.items():
+            if "retention_time_s" in plan.attributes and name in world.truth.targets:
+                world.ask(world.change(name, {"retention_time_s": 0}))
+        world.advance(DRAIN_ROUND_US)
     check_nothing_is_lost(world.truth)
     check_at_rest(world.node, world.image)
     world.restart()

@@ -1,14 +1,28 @@
 """What there is in a run: queues and clients. Some of it is drawn from the seed, so that runs mix a few things."""
 
+from random import Random
+from typing import Any, Final, NamedTuple
+
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from messaging.queue_config import QueueDefinition, definition_from_dict
-from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED
+from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
 
-# Name -> kind, prefixes of the topics it wants, attributes.
-QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
-    "first": (EXCLUSIVE, ("work/a/",), {}),
-    "even": (SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
-    "keyed": (
+Attributes = dict[str, Any]
+
+
+class Plan(NamedTuple):
+    """A queue as it is declared."""
+
+    kind: str
+    prefixes: tuple[str, ...]  # of the topics it wants
+    attributes: Attributes
+
+
+TEMPORARY: Final = "passing"  # the queue that is never written
+QUEUES: Final[dict[str, Plan]] = {
+    "first": Plan(EXCLUSIVE, ("work/a/",), {}),
+    "even": Plan(SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
+    "keyed": Plan(
         PARTITIONED,
         ("work/a/", "work/c/"),
         {
@@ -19,19 +33,77 @@ QUEUES: dict[str, tuple[str, tuple[str, ...], dict[str, object]]] = {
             "partition_rebalance_max_handoff_time_s": 1,
         },
     ),
-    "small": (EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
-    DEAD_MESSAGE_QUEUE: (DEAD, (), {}),
+    "small": Plan(EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
+    TEMPORARY: Plan(EXCLUSIVE, ("work/c/",), {"expires_unbound_s": 30}),
+    DEAD_MESSAGE_QUEUE: Plan(DEAD, (), {}),
 }
-NAMES = tuple(QUEUES)
+NAMES: Final = tuple(QUEUES)
+
+DELAY: Final[Attributes] = {"delivery_delay_s": 2}
+BACK_OFF: Final[Attributes] = {"redelivery_delay_enabled": True, "redelivery_delay_initial_interval_ms": 1500}
+LOCK: Final[Attributes] = {"consumer_ack_timeout_ms": 3000}
+PRIORITY: Final[Attributes] = {"respect_msg_priority_enabled": True}
+TTL: Final[Attributes] = {"respect_ttl_enabled": True, "max_ttl": 12}
+RETENTION: Final[Attributes] = {"retention_time_s": 60}
+LAST_VALUE: Final[Attributes] = {"max_msg_spool_usage": 0}
+OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
+    "first": (DELAY, BACK_OFF, LOCK, PRIORITY, RETENTION),
+    "even": (DELAY, BACK_OFF, LOCK, PRIORITY, TTL),
+    "keyed": (DELAY, BACK_OFF, LOCK, TTL, RETENTION),
+    "small": (LAST_VALUE, TTL),
+}
+OPTION_SHARE, SPECIAL_MESSAGES_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such messages
+
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
-def definition_of(name: str) -> QueueDefinition:
-    """Return how a queue is declared."""
-    _, prefixes, attributes = QUEUES[name]
-    subscriptions = [f"{prefix}>" for prefix in prefixes]
-    return definition_from_dict({"name": name, "subscriptions": subscriptions, **attributes})
+class Scenario(NamedTuple):
+    """What a seed chose."""
+
+    queues: dict[str, Plan]
+    delays: bool  # some messages are to be delivered later
+    priorities: bool  # messages differ in priority
+
+    def definition(self, name: str) -> QueueDefinition:
+        """Return how a queue is declared."""
+        plan = self.queues[name]
+        subscriptions = [f"{prefix}>" for prefix in plan.prefixes]
+        asked = {"name": name, "subscriptions": subscriptions, **plan.attributes}
+        return definition_from_dict(asked, durable=name != TEMPORARY)
+
+    def rules(self, name: str) -> Rules:
+        """Return what the attributes of a queue promise, as far as time and order go."""
+        attributes = self.queues[name].attributes
+        backs_off = "redelivery_delay_enabled" in attributes
+        return Rules(
+            is_temporary=name == TEMPORARY,
+            respects_expiry="respect_ttl_enabled" in attributes,
+            ttl_s=attributes.get("max_ttl", 0),
+            delay_s=attributes.get("delivery_delay_s", 0),
+            back_off_ms=attributes["redelivery_delay_initial_interval_ms"] if backs_off else 0,
+            lock_ms=attributes.get("consumer_ack_timeout_ms", 0),
+            by_priority="respect_msg_priority_enabled" in attributes,
+            last_value=attributes.get("max_msg_spool_usage") == 0,
+        )
+
+
+PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False)
+
+
+def scenario_of(seed: int) -> Scenario:
+    """Return what a seed chooses."""
+    rng = Random(f"scenario {seed}")
+    queues = {}
+    for name, plan in QUEUES.items():
+        attributes = dict(plan.attributes)
+        for option in OPTIONS.get(name, ()):
+            if rng.random() < OPTION_SHARE:
+                attributes |= option
+        queues[name] = plan._replace(attributes=attributes)
+    return Scenario(
+        queues, delays=rng.random() < SPECIAL_MESSAGES_SHARE, priorities=rng.random() < SPECIAL_MESSAGES_SHARE
+    )
 
 
 def queue_id(name: str) -> int:

@@ -44,6 +44,7 @@ WEIGHTS = {
     "egress": 0.7,
     "limit": 0.5,
     "rescale": 3.0,
+    "replay": 0.7,
     "power": 1.2,
     "restart": 0.6,
     "full": 0.6,

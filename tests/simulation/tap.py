@@ -29,12 +29,15 @@ class Tap:
         self._receive_maximum = receive_maximum
         self._names = names
         self.out = out  # the client's: it begins another when it starts anew
-        self._unanswered: dict[int, tuple[Target, int, int] | None] = {}  # id -> target, message, cuts of the target
+        self._unanswered: dict[int, tuple[Target, int, int, int] | None] = {}  # id -> target, message, its cuts, since
         self._published: set[int] = set()  # ids
         self._unread = b""
         self._requests_count = 0
         self._has_unsubscribed = False
         self._has_ended = False
+        self._asked_us = 0  # when the requests were read that the node answered last, or has yet to answer
+        self._answered_us = 0
+        self.has_let_go = False  # as the truth's Holder has it
 
     # --- node to client ---
 
@@ -53,8 +56,10 @@ class Tap:
                 self._release(mqtt.packet_id_of(packet))
             elif kind in (mqtt.CONNACK, mqtt.SUBACK, mqtt.UNSUBACK):
                 self._requests_count -= 1
+                self._answered_us = self._truth.now_us()
             elif kind == mqtt.DISCONNECT:
                 self._has_ended = True
+                self.has_let_go = True
 
     def _delivery(self, publish: mqtt.Published) -> None:
         identifiers = publish.values(SUBSCRIPTION_IDENTIFIER)
@@ -71,22 +76,28 @@ class Tap:
         said = dict([each for each in publish.values(USER_PROPERTY) if isinstance(each, tuple)])
         flagged = said.get("sluicegate-redelivered") == "true"
         count = int(said.get("sluicegate-delivery-count", "0"))
-        self._truth.delivered(target, number, self, flagged, count)
+        now_us = self._truth.now_us()
+        held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
+        self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count)
         if publish.packet_id:
             if publish.packet_id in self._unanswered:
                 raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
             self._published.add(publish.packet_id)
-            self._take(publish.packet_id, (target, number, target.flow_cuts))
+            self._take(publish.packet_id, (target, number, target.flow_cuts, held_us))
 
     def _release(self, packet_id: int) -> None:
         """A PUBREL: it keeps its place in the window, or takes one when it goes on from an earlier connection."""
         if packet_id not in self._published:  # else it answers a PUBREC that was sent twice
             self._take(packet_id, None)
 
-    def _take(self, packet_id: int, what: tuple[Target, int, int] | None) -> None:
+    def _take(self, packet_id: int, what: tuple[Target, int, int, int] | None) -> None:
         self._unanswered[packet_id] = what
         if len(self._unanswered) > self._receive_maximum:
             raise Violation(f"{self._client} takes {self._receive_maximum} at a time, and has {len(self._unanswered)}")
+
+    def ended(self) -> None:
+        """The node closes the connection, or has lost it."""
+        self.has_let_go = True
 
     # --- client to node ---
 
@@ -97,12 +108,17 @@ class Tap:
         packets, self._unread = mqtt.take_packets(self._unread + data)
         for packet in packets:
             kind = packet.kind
-            if kind in (mqtt.PUBACK, mqtt.PUBREC):
+            if kind == mqtt.DISCONNECT:
+                self.has_let_go = True
+            elif kind in (mqtt.PUBACK, mqtt.PUBREC):
                 self._settlement(mqtt.packet_id_of(packet), kind, packet.body[2] if len(packet.body) > 2 else 0)
             elif kind == mqtt.PUBCOMP:
                 self._unanswered.pop(mqtt.packet_id_of(packet), None)
             elif kind in (mqtt.CONNECT, mqtt.SUBSCRIBE, mqtt.UNSUBSCRIBE):
+                if self._requests_count == 0:
+                    self._asked_us = self._truth.now_us()
                 self._requests_count += 1
+                self.has_let_go = True  # its flow may be another from now on
                 self._has_unsubscribed = self._has_unsubscribed or kind == mqtt.UNSUBSCRIBE
 
     def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
@@ -113,11 +129,12 @@ class Tap:
             return  # answered twice, or of a queue that is gone
         if packet_id in self._unanswered:
             self._unanswered[packet_id] = None
-        target, number, cuts = what
-        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts
+        target, number, cuts, held_us = what
+        is_late = 0 < 1000 * target.rules.lock_ms <= self._truth.now_us() - held_us
+        is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
-        self._truth.settled(target, number, for_good=for_good, rejected=reason_code >= 0x80)
+        self._truth.settled(target, number, for_good=for_good, rejected=reason_code >= 0x80 and not is_late)
 
 
 def number_of(payload: bytes) -> int:

@@ -1,6 +1,7 @@
 """What the judge of a run remembers: messages, queues and sessions, and what consumers saw of the one in the other."""
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 class Violation(Exception):
@@ -16,6 +17,20 @@ DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others gi
 NOT_YET = 1 << 60  # a tick that never comes
 
 
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a queue promises as to time and order. Sessions expire messages, and promise nothing else of it."""
+
+    is_temporary: bool = False
+    respects_expiry: bool = False
+    ttl_s: int = 0  # after which a message expires, whatever its publisher said; 0: never
+    delay_s: int = 0  # before which nothing is delivered
+    back_off_ms: int = 0  # before which what failed is not delivered again
+    lock_ms: int = 0  # after which what is not settled has failed; 0: never
+    by_priority: bool = False
+    last_value: bool = False  # it keeps its newest message only
+
+
 @dataclass(eq=False)
 class Message:
     """One message of one publisher."""
@@ -27,7 +42,10 @@ class Message:
     qos: int
     sent_tick: int
     crashes_when_sent: int
+    sent_us: int = 0
     expiry_s: int = 0  # 0: it does not expire
+    delay_s: int = 0  # not to be delivered before
+    priority: int = 4
     sent_count: int = 1
     promised_tick: int = 0  # the node wrote that it has it
     promised_us: int = 0  # when that was
@@ -49,12 +67,21 @@ class Seen:
     was_rejected: bool = False  # by the last settlement
     settled_crashes: int = 0  # crashes of the node by then
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
-    holder: object = None  # connection it was last written to
+    holder: "Holder | None" = None  # connection it was last written to
+    held_us: int = 0  # when its consumer may have been given it
+    held_life: int = 0  # of the node by then
+    held_cuts: int = 0  # flow cuts of the target by then
     crashes: int = 0
     count_known: int = 0  # deliveries since the node may last have forgotten them
     recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
     new_recounts: int = 0  # recounts of the target by then
+
+
+class Holder(Protocol):
+    """A connection, as far as it holds messages."""
+
+    has_let_go: bool  # it may have ended, or its flow may have
 
 
 @dataclass(eq=False)
@@ -65,7 +92,7 @@ class Target:
     kind: str
     prefixes: tuple[str, ...]  # of topics it wants
     since_tick: int
-    respects_expiry: bool = False
+    rules: Rules
     until_tick: int = 0  # 0: it is still there
     may_give_up: bool = False  # it had a limit of redeliveries at some time
     tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
@@ -78,6 +105,7 @@ class Target:
     damaged: set[int] = field(default_factory=set)
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
     recounts: int = 0  # how often it may have forgotten how often its messages were tried
+    touched_us: int = 0  # when it was last certain to exist, or had a consumer
     unordered_until: int = 0  # what was sent before this tick has no order here: it had no partitions for a while
 
     def wants(self, topic: str) -> bool:
@@ -88,18 +116,32 @@ class Target:
         """Return whether it may have been purged of what was there then."""
         return any(end == 0 or end > tick for _, end in self.purges)
 
+    def has_dead_message_queue(self) -> bool:
+        """Return whether what it gives up goes to the dead message queue."""
+        return self.kind not in (SESSION, DEAD) and not self.rules.is_temporary
+
     def takes_since(self, tick: int) -> bool:
         """Return whether it was there, took everything, and kept it, ever since."""
         is_out = any(end == 0 or end > tick for _, end in self.outages)
         return self.since_tick < tick and not is_out and not self.was_emptied_since(tick)
 
     def line_of(self, message: Message) -> str | None:
-        """Return what the message is in order with; None: nothing."""
-        if self.kind in (SHARED, DEAD):
+        """Return what the message is in order with; None: nothing. Who is delayed is overtaken."""
+        rules = self.rules
+        if self.kind in (SHARED, DEAD) or message.delay_s:
             return None
         if self.kind == SESSION:
             return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
-        return f"{message.publisher} {message.key}" if self.kind == PARTITIONED else message.publisher
+        if rules.by_priority:  # where a message that failed and waits holds nobody up
+            return None if rules.back_off_ms else f"{message.publisher} {message.priority}"
+        is_by_key = self.kind == PARTITIONED or rules.back_off_ms > 0
+        return f"{message.publisher} {message.key}" if is_by_key else message.publisher
+
+    def expiry_s(self, message: Message) -> int:
+        """Return after how many seconds the message expires here; 0: never."""
+        if not self.rules.respects_expiry:
+            return 0
+        return min([each for each in (message.expiry_s, self.rules.ttl_s) if each > 0], default=0)
 
     def owes(self, message: Message) -> bool:
         """Return whether it had to take the message that was confirmed."""
@@ -113,10 +155,8 @@ class Target:
 
     def may_have_given_up(self, message: Message) -> bool:
         """Return whether it may have ended its attempts to deliver the message."""
-        return self.may_give_up or self.may_have_dropped(message)
+        return self.may_give_up or self.expiry_s(message) > 0 or self.may_have_lost(message)
 
-    def may_have_dropped(self, message: Message) -> bool:
-        """Return whether it may have dropped the message for good, whatever queue takes its dead."""
-        if self.respects_expiry and message.expiry_s:
-            return True
-        return message.number in self.damaged or self.was_emptied_since(message.sent_tick)
+    def may_have_lost(self, message: Message) -> bool:
+        """Return whether the message may be gone for a reason that no dead message queue hears of."""
+        return self.rules.last_value or message.number in self.damaged or self.was_emptied_since(message.sent_tick)

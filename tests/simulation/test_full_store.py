@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from simulation.client import OFFLINE, ONLINE
+from simulation.scenario import PLAIN
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -12,7 +13,7 @@ A_WHILE_US = 2_000_000
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World(1)
+    made = World(1, PLAIN)
     yield made
     made.close()
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.ports import Refused
 from simulation.client import HOLD
 from simulation.run import drain
-from simulation.scenario import queue_id
+from simulation.scenario import PLAIN, queue_id
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -17,7 +17,7 @@ KEYS = ("k0", "k1", "k2", "k3")
 @pytest.fixture
 def world() -> Iterator[World]:
     """A queue whose partitions were doubled while a consumer held a message of each key."""
-    made = World(1)
+    made = World(1, PLAIN)
     publisher, consumer = made.clients["p0"], made.clients["c1"]
     publisher.connect(clean_start=False)
     consumer.connect(clean_start=False)

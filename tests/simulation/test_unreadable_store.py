@@ -1,11 +1,12 @@
-"""A disk that cannot be read for a while costs time and no messages. Found by a seed."""
+"""A disk that cannot be read for a while costs time and no messages. Found by seeds."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from simulation.client import HOLD
 from simulation.run import drain
-from simulation.scenario import queue_id
+from simulation.scenario import PLAIN, queue_id
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -15,7 +16,7 @@ LARGE_BYTES = 8_000
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World(1)
+    made = World(1, PLAIN)
     yield made
     made.close()
 
@@ -37,4 +38,30 @@ def test_messages_of_a_page_that_cannot_be_read_now_come_later(world: World) -> 
 
     assert world.faults.reads_fail == 0
     assert len(world.truth.targets["first"].seen) == BACKLOG_COUNT
+    drain(world)
+
+
+def test_what_was_rejected_goes_to_the_dead_messages_when_the_disk_can_be_read_again(world: World) -> None:
+    """It does not come to a consumer again: that a page cannot be read now says nothing about the message."""
+    publisher, consumer = world.clients["p0"], world.clients["c0"]
+    publisher.connect(clean_start=False)
+    consumer.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    consumer.mode = HOLD
+    consumer.consume(queue_id("first"), "first", 1)
+    world.advance(A_WHILE_US)
+    for _ in range(BACKLOG_COUNT):
+        publisher.publish("work/a/x", "k", 1, LARGE_BYTES)
+    world.advance(A_WHILE_US)
+    rejected_count = len(consumer.held)
+    assert rejected_count > 0
+    assert world.image.pages, "the backlog is large enough to lie in pages, with what the consumer holds"
+    world.faults.reads_fail = 5
+
+    consumer.settle(rejected_count, order=0, reason_code=0x80, twice=False)
+    world.advance(10 * A_WHILE_US)
+
+    assert world.faults.reads_fail == 0
+    seen = world.truth.targets["first"].seen.values()
+    assert [each.count for each in seen if each.was_rejected] == [1] * rejected_count
     drain(world)

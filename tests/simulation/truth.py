@@ -19,9 +19,8 @@ Rules it holds the node to, `Violation` otherwise:
 
 from collections.abc import Callable
 
-from simulation.targets import DEAD, NOT_YET, PARTITIONED, SESSION, Message, Seen, Target, Violation
-
-LATE_US_MAX = 10_000_000  # a delivery may wait behind an answer to its client that waits for the disk
+from simulation.targets import DEAD, NOT_YET, PARTITIONED, SESSION, Holder, Message, Rules, Seen, Target, Violation
+from simulation.timeliness import check_expiry, check_holder, check_priority, check_time
 
 
 class Truth:
@@ -31,6 +30,7 @@ class Truth:
         self.now_us = now_us  # virtual time
         self.tick = 1
         self.crashes = 0
+        self.life = 0  # of the node: how often it has started
         self.store_faults = 0
         self.refused_tick = 0  # when the store last refused a commit
         self.messages: dict[int, Message] = {}
@@ -50,10 +50,12 @@ class Truth:
 
     # --- publishers ---
 
-    def sent(self, publisher: str, key: str, topic: str, qos: int, expiry_s: int) -> Message:
+    def sent(
+        self, publisher: str, key: str, topic: str, qos: int, *, expiry_s: int = 0, delay_s: int = 0, priority: int = 4
+    ) -> Message:
         """A publisher sends a message for the first time."""
-        number = len(self.messages) + 1
-        message = Message(number, publisher, key, topic, qos, self.next_tick(), self.crashes, expiry_s)
+        number, tick, now_us = len(self.messages) + 1, self.next_tick(), self.now_us()
+        message = Message(number, publisher, key, topic, qos, tick, self.crashes, now_us, expiry_s, delay_s, priority)
         self.messages[number] = message
         return message
 
@@ -75,7 +77,7 @@ class Truth:
         for target in self.targets.values():
             if not target.owes(message):
                 continue
-            if message.promised_to_nobody:
+            if message.promised_to_nobody and not target.rules.is_temporary:  # which may have just ended
                 raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
             line = target.line_of(message)
             if line is not None and not message.refused:  # sent again after a refusal it stands behind later ones
@@ -85,12 +87,11 @@ class Truth:
 
     # --- targets ---
 
-    def begins(
-        self, name: str, kind: str, prefixes: tuple[str, ...], *, is_sure: bool = True, respects_expiry: bool = False
-    ) -> Target:
+    def begins(self, name: str, kind: str, prefixes: tuple[str, ...], rules: Rules, *, is_sure: bool = True) -> Target:
         """A queue exists, or a session is subscribed; from now on, or if not `is_sure` from when its tick is set."""
         since = self.next_tick() if is_sure else NOT_YET
-        target = self.targets[name] = Target(name, kind, prefixes, since, respects_expiry)
+        target = self.targets[name] = Target(name, kind, prefixes, since, rules)
+        target.touched_us = self.now_us()
         return target
 
     def ends(self, name: str) -> None:
@@ -121,6 +122,13 @@ class Truth:
         limited = redeliveries_max > 0 and was_limited
         target.tries_max = max(target.tries_max, redeliveries_max + 1) if limited else 0
 
+    def replays(self, target: Target) -> None:
+        """A queue may offer what was settled again, by ledgers that are made anew."""
+        target.flow_cuts += 1
+        target.recounts += 1
+        for seen in target.seen.values():
+            seen.settled_for_good = -1
+
     def unordered(self, name: str, begins: bool) -> None:
         """A queue may have no partitions from now on, or has some again: what comes then is in order."""
         target = self.targets[name]
@@ -129,8 +137,10 @@ class Truth:
 
     # --- consumers ---
 
-    def delivered(self, target: Target, message_number: int, holder: object, flagged: bool, count: int) -> None:
-        """The node wrote a delivery. `count` 0: this protocol does not tell."""
+    def delivered(
+        self, target: Target, message_number: int, holder: Holder, *, held_us: int, flagged: bool, count: int
+    ) -> None:
+        """The node wrote a delivery; its consumer may have been given it at `held_us`. `count` 0: it is not told."""
         message = self.messages.get(message_number)
         if message is None:
             raise Violation(f"{target.name} delivered {message_number}, which nobody published")
@@ -143,7 +153,13 @@ class Truth:
             raise Violation(f"{target.name} delivered {message}, which no queue has delivered")
         seen = target.seen.setdefault(message_number, Seen())
         self._check_order(target, message, seen, holder)
-        self._check_expiry(target, message, seen)
+        check_time(target, message, seen, now_us=self.now_us(), life=self.life)
+        if target.rules.by_priority:
+            check_priority(target, message, seen, now_us=self.now_us())
+        check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
+        if target.kind != SESSION or message.crashes_when_sent == self.crashes:
+            # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
+            check_expiry(target, message, seen, now_us=self.now_us())
         if target.kind not in (SESSION, DEAD):  # a message can die in several queues
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
@@ -153,7 +169,9 @@ class Truth:
         seen.recounts = (self.crashes, target.recounts)
         seen.count += 1
         seen.fresh_count += 0 if flagged else 1
-        seen.holder = holder
+        seen.holder, seen.held_us = holder, held_us
+        seen.held_life, seen.held_cuts = self.life, target.flow_cuts
+        target.touched_us = self.now_us()
 
     def came_anew(self, target: Target, message_number: int) -> None:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
@@ -181,11 +199,12 @@ class Truth:
         seen.was_rejected = rejected
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
+        target.touched_us = self.now_us()
         line = target.lines.get(target.line_of(message) or "")
         if line is not None and message in line:
             line.remove(message)
 
-    def _check_order(self, target: Target, message: Message, seen: Seen, holder: object) -> None:
+    def _check_order(self, target: Target, message: Message, seen: Seen, holder: Holder) -> None:
         line = target.line_of(message)
         if line is None:
             return
@@ -210,16 +229,7 @@ class Truth:
                 )
 
     def _can_have_died(self, message: Message) -> bool:
-        return message.expiry_s > 0 or any(message.number in each.seen for each in self.queues())
-
-    def _check_expiry(self, target: Target, message: Message, seen: Seen) -> None:
-        if not target.respects_expiry or not message.expiry_s or seen.count or message.sent_count > 1:
-            return
-        if target.kind == SESSION and message.crashes_when_sent < self.crashes:
-            return  # its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
-        late_us = self.now_us() - message.promised_us - message.expiry_s * 1_000_000
-        if message.promised_us and late_us > LATE_US_MAX:
-            raise Violation(f"{target.name} delivered {message} {late_us / 1_000_000} s after it had expired")
+        return any(each.expiry_s(message) or message.number in each.seen for each in self.queues())
 
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
         if not flagged and seen.fresh_count >= message.sent_count:

@@ -16,11 +16,11 @@ from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.surroundings import Surroundings
 from simulation.client import KEEP_ALIVE_S, Client
-from simulation.inside import check_inside
+from simulation.inside import check_inside, queues_of
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
-from simulation.scenario import CONSUMERS, FLEETING, PUBLISHERS, QUEUES, SUBSCRIBERS, definition_of
+from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, TEMPORARY, Scenario
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
@@ -39,8 +39,9 @@ THOROUGH_CHECK_EVERY = 8
 class World:
     """Everything there is in one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, scenario: Scenario) -> None:
         rng = Random(seed)
+        self.scenario = scenario
         self.truth = Truth(lambda: self.loop.now_us)
         self.trace = hashlib.blake2b(digest_size=8)  # of what the node wrote, to clients and to its journal
         self.salted = Random(seed)  # seeded anew by each step
@@ -66,7 +67,7 @@ class World:
         self._config = Config(
             admin=Admin(enabled=False),
             spool=Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10))),
-            queues=Queues(declared=tuple(definition_of(name) for name in QUEUES)),
+            queues=Queues(declared=tuple(self.scenario.definition(name) for name in NAMES if name != TEMPORARY)),
         )
         self._violations: list[Violation] = []
         self._book = SequenceBook(self.image)
@@ -92,6 +93,7 @@ class World:
 
     def start(self) -> None:
         """Bring up a node from the image."""
+        self.truth.life += 1
         store = MemoryStore(self.image, self.faults, self._committed)
         surroundings = Surroundings(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace), listener=MemoryListener
@@ -116,6 +118,7 @@ class World:
         self._let_go()
         for client in self.clients.values():
             client.node_died()
+        self.truth.ends(TEMPORARY)
         self.loop = virtual_loop(self.loop.now_us + self.salted.randrange(3_000_000))
         self.start()
 
@@ -125,6 +128,7 @@ class World:
         self.faults.failures_left = 0
         self.advance(5_000_000)
         self.finish_admin()
+        self.truth.ends(TEMPORARY)
         self.ask(self.node.stop())
         for client in self.clients.values():
             client.node_died()
@@ -135,7 +139,7 @@ class World:
     def _learn_queues(self) -> None:
         """Bring the truth up to what the node came back with, where a request of an administrator was cut short."""
         there = {view.config.name: view for view in self.ask(self.view.list_queues())}
-        for name in QUEUES:
+        for name in NAMES:
             view = there.get(name)
             if view is None:
                 if name in self.truth.targets:
@@ -155,9 +159,9 @@ class World:
 
     def begins(self, name: str) -> Target:
         """Tell the truth that a queue is there."""
-        kind, prefixes, attributes = QUEUES[name]
+        plan = self.scenario.queues[name]
         self._stored.pop(name, None)
-        return self.truth.begins(name, kind, prefixes, respects_expiry="respect_ttl_enabled" in attributes)
+        return self.truth.begins(name, plan.kind, plan.prefixes, self.scenario.rules(name))
 
     def _let_go(self) -> None:
         for root in self.node.runtime.roots:
@@ -170,6 +174,18 @@ class World:
             self.trace.update(job.record)
         self._judge(self._book.committed, job)
 
+    def _see_what_expired(self) -> None:
+        """Let the truth know when the temporary queue has ended. Raises Violation when that was too early."""
+        target = self.truth.targets.get(TEMPORARY)
+        if target is None or self._admin is not None or any(queue.name == TEMPORARY for queue in queues_of(self.node)):
+            return
+        if (
+            self.loop.now_us
+            < target.touched_us + self.scenario.queues[TEMPORARY].attributes["expires_unbound_s"] * 1_000_000
+        ):
+            raise Violation(f"{TEMPORARY} ended too early")
+        self.truth.ends(TEMPORARY)
+
     # --- clients ---
 
     def _connect(self, client: Client, tap: Tap) -> Wire:
@@ -179,7 +195,14 @@ class World:
             self.trace.update(name + data)
             self._judge(tap.written, data)
 
-        wire = Wire(self.loop, client, self.salted, written=written, read=lambda data: self._judge(tap.read, data))
+        wire = Wire(
+            self.loop,
+            client,
+            self.salted,
+            written=written,
+            read=lambda data: self._judge(tap.read, data),
+            ended=tap.ended,
+        )
         listener = self.node.mqtt.listeners["mqtt"]
         if listener.admit():
             listener.open(wire)
@@ -250,6 +273,7 @@ class World:
             raise Violation(f"the log says: {self.log.errors[0]}")
         if self.node.failed.done():
             raise Violation(f"the node failed: {self.node.failed.result()!r}")
+        self._see_what_expired()
         self._checks_count += 1
         check_inside(self.node, thorough=self._checks_count % THOROUGH_CHECK_EVERY == 0)
 

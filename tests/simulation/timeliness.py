@@ -1,0 +1,63 @@
+"""When a delivery may come: not too early or too late, not to a second consumer, not before what is more urgent."""
+
+from simulation.targets import DEAD, EXCLUSIVE, SESSION, SHARED, Message, Seen, Target, Violation
+
+LATE_US_MAX = 10_000_000  # a delivery may wait behind an answer to its client that waits for the disk
+TICK_US = 2_000  # clocks of the node count milliseconds
+
+
+def check_time(target: Target, message: Message, seen: Seen, *, now_us: int, life: int) -> None:
+    """Nothing comes before its delay is over, nor after a failure before it has waited. Delays die with a message."""
+    rules = target.rules
+    is_direct = target.kind == SESSION and message.qos == 0  # then no queue is between
+    delay_us = 0 if is_direct or target.kind == DEAD else max(rules.delay_s, message.delay_s) * 1_000_000
+    early_us = message.sent_us + delay_us - now_us
+    if delay_us and early_us > TICK_US:
+        raise Violation(f"{target.name} delivered {message} {early_us / 1_000_000} s before its delay was over")
+    if not rules.back_off_ms or seen.count == 0 or _is_another_life(target, seen, life) or message.sent_count > 1:
+        return
+    early_us = seen.held_us + rules.back_off_ms * 1000 - now_us
+    if seen.settled_tick == 0 and early_us > TICK_US:
+        raise Violation(f"{target.name} delivered {message} again {early_us / 1_000_000} s before it had waited")
+
+
+def check_expiry(target: Target, message: Message, seen: Seen, *, now_us: int) -> None:
+    """Nothing comes for the first time after it has expired."""
+    expiry_s = target.expiry_s(message)
+    if not expiry_s or seen.count or message.sent_count > 1 or not message.promised_us:
+        return
+    late_us = now_us - message.promised_us - expiry_s * 1_000_000
+    if late_us > LATE_US_MAX:
+        raise Violation(f"{target.name} delivered {message} {late_us / 1_000_000} s after it had expired")
+
+
+def check_priority(target: Target, message: Message, seen: Seen, *, now_us: int) -> None:
+    """Nothing comes for the first time while something more urgent has waited for long."""
+    if seen.count:
+        return
+    for line in target.lines.values():
+        for each in line:
+            if each.priority <= message.priority or each.number in target.seen or target.may_have_given_up(each):
+                continue
+            if each.promised_us + LATE_US_MAX < now_us:
+                raise Violation(
+                    f"{target.name} delivered {message}, priority {message.priority}, "
+                    f"before {each}, priority {each.priority}"
+                )
+
+
+def check_holder(target: Target, message: Message, seen: Seen, *, now_us: int, life: int) -> None:
+    """Nothing is taken from a consumer that is there and has time left."""
+    holder = seen.holder
+    if target.kind not in (EXCLUSIVE, SHARED) or holder is None or holder.has_let_go or seen.settled_tick > 0:
+        return
+    if _is_another_life(target, seen, life) or message.sent_count > 1:
+        return
+    left_us = seen.held_us + target.rules.lock_ms * 1000 - now_us
+    if not target.rules.lock_ms or left_us > TICK_US:
+        raise Violation(f"{target.name} delivered {message} again, and the consumer that has it was not done with it")
+
+
+def _is_another_life(target: Target, seen: Seen, life: int) -> bool:
+    """Return whether the node was started, or the target's flows were cut, since the last delivery."""
+    return seen.held_life != life or seen.held_cuts != target.flow_cuts
