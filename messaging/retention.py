@@ -301,6 +301,8 @@ class RetainedLog:
         assert {each.page_first for each in self._stretches if each.page_first != NO_PAGE} == self._pages
         if self.active:
             for segment in self.ledger.segments.all():
+                if segment.publication is not None and segment.publication.refused:
+                    continue  # a consumer had it before it could not be stored
                 found = self.at_or_after(segment.first)
                 assert found is not None, "everything unsettled is in the log"
                 assert found.first <= segment.first or segment.publication is not None
