@@ -6,6 +6,7 @@ from typing import Final
 from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.fate import FATE
+from simulation.job import Job
 from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, queue_id
 from simulation.steps import Step
 from simulation.world import World
@@ -54,6 +55,11 @@ def _publish(world: World, step: Step) -> None:
         priority = rng.choice(PRIORITIES) if world.scenario.priorities else 4
         topic, key, qos = rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2))
         client.publish(topic, key, qos, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
+
+
+def _job(world: World, step: Step) -> None:
+    if world.scenario.jobs:
+        world.begins_job(Job(world.truth, f"job {len(world.jobs)}", TOPICS, world.salted))
 
 
 def _consume(world: World, step: Step) -> None:
@@ -116,6 +122,7 @@ def _wait(world: World, step: Step) -> None:
 
 CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "publish": _publish,
+    "job": _job,
     "connect": _connect,
     "settle": _settle,
     "consume": _consume,

@@ -1,18 +1,23 @@
 """What administrators ask of the node, one request after the other."""
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final
 
+from actors.take_messages import COPY, DELETE, MOVE
 from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
 from gateway.replay_start import ReplayStart
+from gateway.selections import MessageSelection
 from messaging.message_selection import SEQUENCE_MAX
-from simulation.scenario import NAMES, TEMPORARY
+from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from simulation.scenario import NAMES, SPARE, TEMPORARY
 from simulation.steps import Step
 from simulation.targets import PARTITIONED
 from simulation.world import World
 
 LIMITS = (0, 1, 3)
 PARTITION_COUNTS = (1, 2, 3, 4, 6, 8)
+MOVED_MAX = 20  # messages of one request
 
 
 def _queue(world: World, step: Step, kind: str = "") -> str | None:
@@ -33,14 +38,43 @@ def _purge(world: World, step: Step) -> None:
     def done() -> None:
         purge[1] = world.truth.next_tick()
 
-    world.administer(world.view.purge_queue(name), done)
+    world.administer(_if_there(name, world.view.purge_queue(name)), done)
 
 
 def _delete(world: World, step: Step) -> None:
     name = _queue(world, step)
     if name is not None:
         world.truth.ends(name)
-        world.administer(world.view.delete_queue(name), lambda: None)
+        world.administer(_if_there(name, world.view.delete_queue(name)), lambda: None)
+
+
+def _move(world: World, step: Step) -> None:
+    """Move, copy or delete a few of a queue's oldest messages."""
+    name = _queue(world, step)
+    if name is None or name in (SPARE, DEAD_MESSAGE_QUEUE) or SPARE not in world.truth.targets:
+        return
+    deed = (MOVE, MOVE, COPY, DELETE)[step.amount % 4]
+    target = world.truth.targets[name]
+    done = [world.truth.next_tick(), 0]
+    (target.purges if deed == DELETE else target.moves).append(done)
+    to = "" if deed == DELETE else SPARE
+    selection = MessageSelection(to=to, limit=1 + step.who % MOVED_MAX)
+
+    async def take() -> None:
+        with suppress(Refused, QueueNotFound):
+            await world.view.take_messages(name, deed, selection)
+        done[1] = world.truth.next_tick()
+
+    world.administer(take(), lambda: None)
+
+
+async def _if_there(name: str, request: Coroutine[Any, Any, object]) -> None:
+    """Carry out a request for a queue; the temporary one may have come to its end."""
+    try:
+        await request
+    except QueueNotFound:
+        if name != TEMPORARY:
+            raise
 
 
 def _create(world: World, step: Step) -> None:
@@ -158,6 +192,7 @@ def _update(world: World, name: str, changes: dict[str, object], done: Callable[
 
 ADMINISTRATORS: Final[dict[str, Callable[[World, Step], None]]] = {
     "purge": _purge,
+    "move": _move,
     "delete": _delete,
     "create": _create,
     "ingress": _ingress,

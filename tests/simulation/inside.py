@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from actors.directory_messages import QueueHandle
 from actors.queue_directory import QueueDirectory
+from actors.staging import StagingActor
 from gateway.node import Node
 from messaging.ledger import Ledger
 from messaging.retention import RetainedLog
@@ -38,6 +39,9 @@ def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
 def check_inside(node: Node, *, thorough: bool) -> None:
     """Hold the node's accounts against each other. Raises Violation."""
     queues = queues_of(node)
+    staging = node.staging.actor
+    assert isinstance(staging, StagingActor)
+    is_committing = any(each.committing for each in staging._area.open.values())  # and has reserved room in queues
     for queue in queues:
         ledgers = list(ledgers_of(queue))
         if thorough:
@@ -48,11 +52,11 @@ def check_inside(node: Node, *, thorough: bool) -> None:
                 raise Violation(f"{queue.name} keeps its newest message only, and has {ledger.waiting_count}")
         if queue.definition.config.partition_count > 0:
             _check_owners(queue, ledgers)
-        if not is_being_read_back(queue):
+        if not is_being_read_back(queue) and not is_committing:
             _check_gate(queue, ledgers)
     if any(is_being_read_back(queue) for queue in queues):
         return
-    spooled_bytes = sum(queue.target.gate.usage_bytes for queue in queues if queue.durable)
+    spooled_bytes = sum(queue.target.gate.usage_bytes for queue in queues if queue.durable) + staging._area.staged_bytes
     if node.spool_gate.usage_bytes != spooled_bytes:
         raise Violation(f"the spool's gate counts {node.spool_gate.usage_bytes} bytes, queues hold {spooled_bytes}")
     memory_bytes = sum(log.memory_bytes + log.ledger.memory_bytes for queue in queues for log in logs_of(queue))

@@ -1,34 +1,40 @@
 """What is held against the truth at the end of a run, when all was drained: nothing that was promised is lost."""
 
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
+from simulation.scenario import SPARE
 from simulation.targets import Message, Target, Violation
 from simulation.truth import Truth
 
 
 def check_nothing_is_lost(truth: Truth) -> None:
     """Raise Violation unless all that was confirmed has been settled, or there is a reason why not."""
-    dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
     for target in truth.targets.values():
         for message in truth.messages.values():
             if target.owes(message) and not target.may_have_lost(message):
-                _check_is_settled(truth, message, target, dead)
+                _check_is_settled(truth, message, target)
         if target.rules.last_value:
             _check_the_newest(truth, target)
+    dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
     if dead is not None:
         for target in truth.queues():
             _check_the_dead(truth, target, dead)
 
 
-def _check_is_settled(truth: Truth, message: Message, target: Target, dead: Target | None) -> None:
+def _check_is_settled(truth: Truth, message: Message, target: Target) -> None:
+    """Somebody has settled it: a consumer of the queue, or of one that may have got it from there."""
     seen = target.seen.get(message.number)
     if seen is not None and seen.settled_tick > 0:
         return
     if target.expiry_s(message) and not target.has_dead_message_queue():
         return
+    heirs = [SPARE, DEAD_MESSAGE_QUEUE] if target.was_moved_since(message.sent_tick) else []
     if target.may_give_up or target.expiry_s(message):
-        if dead is None or not _has_the_dead(truth, dead, message.number, message.sent_tick):
+        heirs.append(DEAD_MESSAGE_QUEUE)
+    for name in heirs:
+        heir = truth.targets.get(name)
+        if heir is None or not _has_the_dead(truth, heir, message.number, message.sent_tick):
             return
-        its = dead.seen.get(message.number)
+        its = heir.seen.get(message.number)
         if its is not None and its.settled_tick > 0:
             return
     what = "never delivered it" if seen is None else "did not bring it to its end"
@@ -63,6 +69,8 @@ def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
         message = truth.messages[number]
         if target.was_emptied_since(seen.settled_tick) or number in target.damaged:
             continue
+        if target.was_moved_since(seen.settled_tick):
+            continue  # a crash had brought it back
         if seen.settled_crashes < truth.crashes and not target.owes(message):
             continue  # it was not confirmed, and the crash may have come before it was written
         its = dead.seen.get(number)
@@ -71,6 +79,7 @@ def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
             raise Violation(f"{target.name}: {message} was rejected, and {dead.name} {what}")
 
 
-def _has_the_dead(truth: Truth, dead: Target, number: int, tick: int) -> bool:
-    """Return whether a message that died after the tick has to be in the dead message queue."""
-    return dead.takes_since(tick) and number not in dead.damaged and truth.refused_tick < tick
+def _has_the_dead(truth: Truth, heir: Target, number: int, tick: int) -> bool:
+    """Return whether a message that died, or was moved, after the tick has to be in this queue, and to be settled."""
+    is_sure = heir.takes_since(tick) and truth.refused_tick < tick
+    return is_sure and number not in heir.damaged and not heir.may_give_up

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from simulation.actions import play
 from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
+from simulation.job import OVER
 from simulation.reckoning import check_nothing_is_lost
 from simulation.scenario import CONSUMERS, FLEETING, NAMES, queue_id, scenario_of
 from simulation.steps import Step, steps_of
@@ -78,6 +79,11 @@ def drain(world: World) -> None:
             break
         world.advance(DRAIN_ROUND_US)
     world.advance(DRAIN_ROUND_US)
+    world.advance(DRAIN_ROUND_US)
+    world.end_reading()
+    unfinished = [job for job in world.jobs if job.state != OVER]
+    if unfinished:
+        raise Violation(f"everything was mended, and {len(unfinished)} jobs are not at their end")
     for _ in range(2):  # the journal is trimmed by the commit that comes after what was kept is not any more
         for name, plan in world.scenario.queues.items():
             if "retention_time_s" in plan.attributes and name in world.truth.targets:

@@ -19,6 +19,7 @@ class Plan(NamedTuple):
 
 
 TEMPORARY: Final = "passing"  # the queue that is never written
+SPARE: Final = "spare"  # where administrators move messages to
 QUEUES: Final[dict[str, Plan]] = {
     "first": Plan(EXCLUSIVE, ("work/a/",), {}),
     "even": Plan(SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
@@ -35,6 +36,7 @@ QUEUES: Final[dict[str, Plan]] = {
     ),
     "small": Plan(EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
     TEMPORARY: Plan(EXCLUSIVE, ("work/c/",), {"expires_unbound_s": 30}),
+    SPARE: Plan(DEAD, (), {}),
     DEAD_MESSAGE_QUEUE: Plan(DEAD, (), {}),
 }
 NAMES: Final = tuple(QUEUES)
@@ -52,7 +54,7 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
     "keyed": (DELAY, BACK_OFF, LOCK, TTL, RETENTION),
     "small": (LAST_VALUE, TTL),
 }
-OPTION_SHARE, SPECIAL_MESSAGES_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such messages
+OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 
 PUBLISHERS, CONSUMERS, SUBSCRIBERS = ("p0", "p1", "p2"), ("c0", "c1", "c2", "c3"), ("s0", "s1", "s2")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
@@ -64,6 +66,8 @@ class Scenario(NamedTuple):
     queues: dict[str, Plan]
     delays: bool  # some messages are to be delivered later
     priorities: bool  # messages differ in priority
+    jobs: bool  # there are some that publish by transactions
+    reader: str  # the queue that a durable cursor taps; empty: none
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -88,7 +92,7 @@ class Scenario(NamedTuple):
         )
 
 
-PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False)
+PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False, jobs=False, reader="")
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -102,7 +106,11 @@ def scenario_of(seed: int) -> Scenario:
                 attributes |= option
         queues[name] = plan._replace(attributes=attributes)
     return Scenario(
-        queues, delays=rng.random() < SPECIAL_MESSAGES_SHARE, priorities=rng.random() < SPECIAL_MESSAGES_SHARE
+        queues,
+        delays=rng.random() < SPECIAL_SHARE,
+        priorities=rng.random() < SPECIAL_SHARE,
+        jobs=rng.random() < SPECIAL_SHARE,
+        reader=rng.choice(("", "", "first", "keyed")),
     )
 
 

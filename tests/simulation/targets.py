@@ -12,7 +12,7 @@ EXCLUSIVE = "exclusive"
 SHARED = "shared"
 PARTITIONED = "partitioned"
 SESSION = "session"
-DEAD = "dead"  # a dead message queue: it wants nothing, and gets what others give up
+DEAD = "dead"  # a dead message queue, or one for what is moved: it wants nothing, and gets what others give up
 
 NOT_YET = 1 << 60  # a tick that never comes
 
@@ -46,6 +46,7 @@ class Message:
     expiry_s: int = 0  # 0: it does not expire
     delay_s: int = 0  # not to be delivered before
     priority: int = 4
+    withheld: bool = False  # staged, and not to be seen by anybody
     sent_count: int = 1
     promised_tick: int = 0  # the node wrote that it has it
     promised_us: int = 0  # when that was
@@ -99,6 +100,7 @@ class Target:
     was_configured: bool = False
     outages: list[list[int]] = field(default_factory=list)  # [from, until or 0]: takes nothing
     purges: list[list[int]] = field(default_factory=list)  # [from, until or 0]
+    moves: list[list[int]] = field(default_factory=list)  # the same: messages are, or were, moved to another queue
     seen: dict[int, Seen] = field(default_factory=dict)
     lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
     highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
@@ -115,6 +117,10 @@ class Target:
     def was_emptied_since(self, tick: int) -> bool:
         """Return whether it may have been purged of what was there then."""
         return any(end == 0 or end > tick for _, end in self.purges)
+
+    def was_moved_since(self, tick: int) -> bool:
+        """Return whether an administrator may have moved what was there then."""
+        return any(end == 0 or end > tick for _, end in self.moves)
 
     def has_dead_message_queue(self) -> bool:
         """Return whether what it gives up goes to the dead message queue."""
@@ -155,7 +161,8 @@ class Target:
 
     def may_have_given_up(self, message: Message) -> bool:
         """Return whether it may have ended its attempts to deliver the message."""
-        return self.may_give_up or self.expiry_s(message) > 0 or self.may_have_lost(message)
+        is_limited = self.may_give_up or self.expiry_s(message) > 0 or self.was_moved_since(message.sent_tick)
+        return is_limited or self.may_have_lost(message)
 
     def may_have_lost(self, message: Message) -> bool:
         """Return whether the message may be gone for a reason that no dead message queue hears of."""

@@ -51,11 +51,22 @@ class Truth:
     # --- publishers ---
 
     def sent(
-        self, publisher: str, key: str, topic: str, qos: int, *, expiry_s: int = 0, delay_s: int = 0, priority: int = 4
+        self,
+        publisher: str,
+        key: str,
+        topic: str,
+        qos: int,
+        *,
+        expiry_s: int = 0,
+        delay_s: int = 0,
+        priority: int = 4,
+        withheld: bool = False,
     ) -> Message:
         """A publisher sends a message for the first time."""
         number, tick, now_us = len(self.messages) + 1, self.next_tick(), self.now_us()
-        message = Message(number, publisher, key, topic, qos, tick, self.crashes, now_us, expiry_s, delay_s, priority)
+        message = Message(
+            number, publisher, key, topic, qos, tick, self.crashes, now_us, expiry_s, delay_s, priority, withheld
+        )
         self.messages[number] = message
         return message
 
@@ -146,6 +157,8 @@ class Truth:
             raise Violation(f"{target.name} delivered {message_number}, which nobody published")
         if not target.wants(message.topic):
             raise Violation(f"{target.name} delivered {message}, and does not want its topic")
+        if message.withheld:
+            raise Violation(f"{target.name} delivered {message}, which was staged and not committed")
         if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
             raise Violation(f"{target.name} delivered {message}, which was refused")
         self.deliveries_count += 1
@@ -229,7 +242,8 @@ class Truth:
                 )
 
     def _can_have_died(self, message: Message) -> bool:
-        return any(each.expiry_s(message) or message.number in each.seen for each in self.queues())
+        queues = [each for each in self.queues() if each.wants(message.topic)]
+        return any(each.expiry_s(message) or each.moves or message.number in each.seen for each in queues)
 
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
         if not flagged and seen.fresh_count >= message.sent_count:

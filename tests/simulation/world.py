@@ -3,8 +3,11 @@
 What happens in it is in `actions`. Everything here raises Violation when the node breaks a promise.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -14,12 +17,15 @@ from gateway.config import Config
 from gateway.config.sections import Admin, Queues, Spool
 from gateway.node import Node
 from gateway.node_port import NodeView
+from gateway.ports import CursorNotFound, QueueNotFound
 from gateway.surroundings import Surroundings
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.inside import check_inside, queues_of
+from simulation.job import Job
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
+from simulation.reader import CURSOR, Reader
 from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, TEMPORARY, Scenario
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
@@ -75,6 +81,9 @@ class World:
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
         self.log = LogWatch()
+        self.jobs: list[Job] = []
+        self.reader = Reader(self.truth, scenario.reader, self._violations.append) if scenario.reader else None
+        self._inside: list[asyncio.Task[None]] = []  # what jobs and the reader do in this life of the node
         self.start()
 
     def reseed(self, salt: int) -> None:
@@ -94,6 +103,7 @@ class World:
     def start(self) -> None:
         """Bring up a node from the image."""
         self.truth.life += 1
+        self._inside = []
         store = MemoryStore(self.image, self.faults, self._committed)
         surroundings = Surroundings(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace), listener=MemoryListener
@@ -110,6 +120,10 @@ class World:
         self.ask(make())
         self.view = NodeView(self.node)
         self._learn_queues()
+        for job in self.jobs:
+            self._run_inside(partial(job.go_on, self.node))
+        if self.reader is not None:
+            self._run_inside(partial(self.reader.read_on, self.node))
         self.check()
 
     def power_fails(self) -> None:
@@ -129,6 +143,8 @@ class World:
         self.advance(5_000_000)
         self.finish_admin()
         self.truth.ends(TEMPORARY)
+        for task in self._inside:
+            task.cancel()
         self.ask(self.node.stop())
         for client in self.clients.values():
             client.node_died()
@@ -154,8 +170,8 @@ class World:
             self.truth.limits(name, view.config.max_redelivery_count)
             if target.kind == PARTITIONED:
                 self.truth.unordered(name, begins=view.config.partition_count == 0)
-            for purge in target.purges:
-                purge[1] = purge[1] or self.truth.next_tick()
+            for each in [*target.purges, *target.moves]:
+                each[1] = each[1] or self.truth.next_tick()
 
     def begins(self, name: str) -> Target:
         """Tell the truth that a queue is there."""
@@ -217,6 +233,37 @@ class World:
             tell(what)
         except Violation as violation:
             self._violations.append(violation)
+
+    # --- those who have no wire form ---
+
+    def begins_job(self, job: Job) -> None:
+        """Have a job stage and commit what it has."""
+        self.jobs.append(job)
+        self._run_inside(partial(job.run, self.node))
+
+    def end_reading(self) -> None:
+        """Hold what the cursor was shown against what it had to be shown, and delete it."""
+        reader, self.reader = self.reader, None
+        if reader is None:
+            return
+        reader.check()
+        self._inside.pop().cancel()  # nothing was begun since
+        self.ask(self._forget_cursor(reader.queue))
+
+    async def _forget_cursor(self, queue: str) -> None:
+        with suppress(CursorNotFound, QueueNotFound):
+            await self.view.delete_cursor(queue, CURSOR)
+
+    def _run_inside(self, doing: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async def judged() -> None:
+            try:
+                await doing()
+            except Violation as violation:
+                self._violations.append(violation)
+            except Exception as error:
+                self._violations.append(Violation(f"who asks inside the node got {error!r}"))
+
+        self._inside.append(self.loop.create_task(judged()))
 
     # --- administrators ---
 
