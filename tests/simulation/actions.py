@@ -76,6 +76,14 @@ def _subscribe(world: World, step: Step) -> None:
         client.subscribe(prefix, 1 + step.amount % 2)
 
 
+def _join(world: World, step: Step) -> None:
+    client = _someone(world, step, SUBSCRIBERS, ONLINE)
+    if client is not None and step.what % 4:
+        client.join()
+    elif client is not None:
+        client.leave()
+
+
 def _unsubscribe(world: World, step: Step) -> None:
     client = _someone(world, step, CONSUMERS, ONLINE)
     if client is not None:
@@ -127,6 +135,7 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "settle": _settle,
     "consume": _consume,
     "subscribe": _subscribe,
+    "join": _join,
     "unsubscribe": _unsubscribe,
     "mode": _mode,
     "cut": _leave,

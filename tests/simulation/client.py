@@ -6,7 +6,7 @@ from random import Random
 import mqtt_packets as mqtt
 from simulation.memory_network import Wire
 from simulation.tap import Tap, number_of
-from simulation.targets import SESSION, Message, Rules, Target, Violation
+from simulation.targets import GROUP, SESSION, Message, Rules, Target, Violation
 from simulation.truth import Truth
 
 OFFLINE, CONNECTING, ONLINE = "offline", "connecting", "online"
@@ -17,7 +17,9 @@ REJECTED = 0x80
 REJECTED_SHARE = 0.3
 NEVER_EXPIRES = 0xFFFF_FFFF
 UNANSWERED_MAX = 300  # below the Receive Maximum of the node
-SESSION_FILTER_ID = 100
+SESSION_FILTER_ID, GROUP_FILTER_ID = 100, 101
+GROUP_PREFIX = "work/b/"
+GROUP_FILTER = f"$share/crew/{GROUP_PREFIX}#"
 KEEP_ALIVE_S = 20
 
 Connect = Callable[["Client", Tap], Wire]
@@ -82,6 +84,7 @@ class Client:
         clean_start = self._wants_clean_start = clean_start or self._wants_clean_start
         if clean_start:
             self._truth.ends(self.session_name)
+            self._truth.leaves(self.name)
             self._session_is_known = False
             self._start_anew()
         tap = Tap(
@@ -173,6 +176,26 @@ class Client:
                 target.since_tick = self._truth.next_tick()
 
         self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
+
+    def join(self) -> None:
+        """Become a member of the shared subscription. A durable one only: it decides what the group outlives."""
+        if self.state != ONLINE or not self._is_durable:
+            return
+        if GROUP not in self._truth.targets:
+            self._truth.begins(GROUP, GROUP, (GROUP_PREFIX,), Rules(respects_expiry=True), is_sure=False)
+        self.names[GROUP_FILTER_ID] = GROUP
+
+        def answered(code: int) -> None:
+            if code < 0x80:
+                self._truth.joins(self.name)
+
+        self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, 1, answered)
+
+    def leave(self) -> None:
+        """Be a member no more."""
+        if self.state == ONLINE:
+            self._truth.leaves(self.name)
+            self.unsubscribe(GROUP_FILTER)
 
     def _subscribe(self, identifier: int, filter_text: str, qos: int, answered: Callable[[int], None]) -> None:
         packet_id = self._free_id()

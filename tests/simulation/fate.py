@@ -6,6 +6,7 @@ from typing import Final
 from simulation.inside import queues_of
 from simulation.steps import Step
 from simulation.tap import number_of
+from simulation.targets import GROUP
 from simulation.world import World
 from storage.errors import DamagedRecord
 from storage.record_page import decode_page, directory_row
@@ -77,6 +78,8 @@ def _break(world: World, step: Step) -> None:
     times = 1 + step.amount % FAILURES_MAX
     client = queue.name.removeprefix("#mqtt/")
     name = world.clients[client].session_name if client in world.clients else queue.name
+    if queue.name.startswith("#share/"):
+        name = GROUP
     target = world.truth.targets.get(name)
     if target is not None:
         target.flow_cuts += 1

@@ -12,6 +12,7 @@ EXCLUSIVE = "exclusive"
 SHARED = "shared"
 PARTITIONED = "partitioned"
 SESSION = "session"
+GROUP = "group"  # a shared subscription: each message goes to one of its members
 DEAD = "dead"  # a dead message queue, or one for what is moved: it wants nothing, and gets what others give up
 
 NOT_YET = 1 << 60  # a tick that never comes
@@ -124,7 +125,7 @@ class Target:
 
     def has_dead_message_queue(self) -> bool:
         """Return whether what it gives up goes to the dead message queue."""
-        return self.kind not in (SESSION, DEAD) and not self.rules.is_temporary
+        return self.kind not in (SESSION, GROUP, DEAD) and not self.rules.is_temporary
 
     def takes_since(self, tick: int) -> bool:
         """Return whether it was there, took everything, and kept it, ever since."""
@@ -134,7 +135,7 @@ class Target:
     def line_of(self, message: Message) -> str | None:
         """Return what the message is in order with; None: nothing. Who is delayed is overtaken."""
         rules = self.rules
-        if self.kind in (SHARED, DEAD) or message.delay_s:
+        if self.kind in (SHARED, GROUP, DEAD) or message.delay_s:
             return None
         if self.kind == SESSION:
             return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS

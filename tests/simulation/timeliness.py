@@ -1,6 +1,6 @@
 """When a delivery may come: not too early or too late, not to a second consumer, not before what is more urgent."""
 
-from simulation.targets import DEAD, EXCLUSIVE, SESSION, SHARED, Message, Seen, Target, Violation
+from simulation.targets import DEAD, EXCLUSIVE, GROUP, SESSION, SHARED, Message, Seen, Target, Violation
 
 LATE_US_MAX = 10_000_000  # a delivery may wait behind an answer to its client that waits for the disk
 TICK_US = 2_000  # clocks of the node count milliseconds
@@ -9,7 +9,7 @@ TICK_US = 2_000  # clocks of the node count milliseconds
 def check_time(target: Target, message: Message, seen: Seen, *, now_us: int, life: int) -> None:
     """Nothing comes before its delay is over, nor after a failure before it has waited. Delays die with a message."""
     rules = target.rules
-    is_direct = target.kind == SESSION and message.qos == 0  # then no queue is between
+    is_direct = target.kind in (SESSION, GROUP) and message.qos == 0  # then no queue is between
     delay_us = 0 if is_direct or target.kind == DEAD else max(rules.delay_s, message.delay_s) * 1_000_000
     early_us = message.sent_us + delay_us - now_us
     if delay_us and early_us > TICK_US:
@@ -49,7 +49,7 @@ def check_priority(target: Target, message: Message, seen: Seen, *, now_us: int)
 def check_holder(target: Target, message: Message, seen: Seen, *, now_us: int, life: int) -> None:
     """Nothing is taken from a consumer that is there and has time left."""
     holder = seen.holder
-    if target.kind not in (EXCLUSIVE, SHARED) or holder is None or holder.has_let_go or seen.settled_tick > 0:
+    if target.kind not in (EXCLUSIVE, SHARED, GROUP) or holder is None or holder.has_let_go or seen.settled_tick > 0:
         return
     if _is_another_life(target, seen, life) or message.sent_count > 1:
         return

@@ -19,7 +19,19 @@ Rules it holds the node to, `Violation` otherwise:
 
 from collections.abc import Callable
 
-from simulation.targets import DEAD, NOT_YET, PARTITIONED, SESSION, Holder, Message, Rules, Seen, Target, Violation
+from simulation.targets import (
+    DEAD,
+    GROUP,
+    NOT_YET,
+    PARTITIONED,
+    SESSION,
+    Holder,
+    Message,
+    Rules,
+    Seen,
+    Target,
+    Violation,
+)
 from simulation.timeliness import check_expiry, check_holder, check_priority, check_time
 
 
@@ -35,6 +47,7 @@ class Truth:
         self.refused_tick = 0  # when the store last refused a commit
         self.messages: dict[int, Message] = {}
         self.targets: dict[str, Target] = {}  # those there are now
+        self.members: set[str] = set()  # clients that are sure to be in the shared subscription
         self.ended: list[Target] = []
         self.deliveries_count = 0
         self.settled_count = 0
@@ -112,6 +125,20 @@ class Truth:
             target.until_tick = self.next_tick()
             self.ended.append(target)
 
+    def joins(self, client: str) -> None:
+        """The node wrote that a client is in the shared subscription."""
+        target = self.targets.get(GROUP)
+        if target is not None:
+            self.members.add(client)
+            target.since_tick = min(target.since_tick, self.next_tick())
+
+    def leaves(self, client: str) -> None:
+        """A client is about to leave the shared subscription, which may end with its last member."""
+        if client in self.members:
+            self.members.remove(client)
+            if not self.members:
+                self.ends(GROUP)
+
     def outage(self, name: str, begins: bool) -> None:
         """A queue may take nothing from now on, or does so again."""
         target = self.targets.get(name)
@@ -170,10 +197,10 @@ class Truth:
         if target.rules.by_priority:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
-        if target.kind != SESSION or message.crashes_when_sent == self.crashes:
+        if target.kind not in (SESSION, GROUP) or message.crashes_when_sent == self.crashes:
             # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
             check_expiry(target, message, seen, now_us=self.now_us())
-        if target.kind not in (SESSION, DEAD):  # a message can die in several queues
+        if target.kind not in (SESSION, GROUP, DEAD):  # a message can die in several queues
             self._check_flags(target, message, seen, flagged, count)
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
@@ -262,4 +289,4 @@ class Truth:
 
     def queues(self) -> list[Target]:
         """Return the queues whose messages can die, those that are gone too."""
-        return [each for each in [*self.targets.values(), *self.ended] if each.kind not in (SESSION, DEAD)]
+        return [each for each in [*self.targets.values(), *self.ended] if each.kind not in (SESSION, GROUP, DEAD)]
