@@ -50,6 +50,7 @@ from actors.messages import (
 )
 from actors.paging_out import PagingOut
 from actors.parking import Parking, ParkingRequest
+from actors.partition_overview import overview_of
 from actors.partition_ranges import PartitionReading
 from actors.partition_reload import fresh_ledger
 from actors.preparing import begin_prepared, holds_prepared
@@ -423,30 +424,12 @@ class Partition:
         return self._ledger
 
     def _overview(self) -> PartitionOverview:
-        ledger = self._ledger
-        in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
-        in_flight_count = sum(in_flight.values())
-        delayed_count = ledger.delayed.total + ledger.back_off.total()
-        return PartitionOverview(
+        return overview_of(
+            self._ledger,
+            self._log,
             number=self._number,
             partition_id=self._partition_id,
-            waiting_count=ledger.waiting_count,
-            waiting_bytes=ledger.waiting_bytes,
-            ready_count=ledger.waiting_count - in_flight_count - ledger.leaving.total - delayed_count,
-            delayed_count=delayed_count,
-            in_flight_count=in_flight_count,
-            memory_bytes=ledger.memory_bytes,
-            first_unsettled=ledger.floor,
-            next_sequence=ledger.next_sequence,
             delivered_count=self._delivered_count,
             redelivered_count=self._redelivered_count,
             settled_count=self._settled_count + self._errands.settled_count,
-            lock_losses_count=ledger.lock_losses_count,
-            remarks_lost_count=0 if ledger.remarks is None else ledger.remarks.lost_count,
-            discards=dict(ledger.effects.discards),
-            buried=dict(ledger.effects.buried_counts),
-            in_flight_by_flow=in_flight,
-            kept_from=self._log.low(),
-            kept_bytes=self._log.settled_bytes(),
-            held_count=0 if ledger.holds is None else ledger.holds.count(),
         )
