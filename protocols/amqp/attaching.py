@@ -41,8 +41,8 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     except AddressRefused as refusal:
         sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
         return
-    if link.state != PENDING:
-        return  # the client detached meanwhile
+    if link.state != PENDING or connection.is_released:
+        return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.publishing.attached(PublishingLink(session, link, destination))
@@ -60,8 +60,8 @@ async def _attach_to_a_new_node(
     policy = read_policy(target.dynamic_properties)
     nodes = connection.services.registry.temporary_nodes
     made = await nodes.make(connection, session, link, target.capabilities, policy)
-    if link.state != PENDING:
-        nodes.detached(link, closed=True)  # the client detached meanwhile
+    if link.state != PENDING or connection.is_released:
+        nodes.detached(link, closed=True)  # the client went meanwhile
         return
     granted = Target(
         made.address, dynamic=True, dynamic_properties=policy_properties(policy), capabilities=target.capabilities

@@ -91,8 +91,8 @@ async def _new_node(connection: "AmqpConnection", session: Session, link: Outgoi
     policy = read_policy(source.dynamic_properties)
     nodes = connection.services.registry.temporary_nodes
     made = await nodes.make(connection, session, link, source.capabilities, policy)
-    if link.state != PENDING:
-        nodes.detached(link, closed=True)  # the client detached meanwhile
+    if link.state != PENDING or connection.is_released:
+        nodes.detached(link, closed=True)  # the client went meanwhile
     source.address = made.address
     source.dynamic_properties = policy_properties(policy)
     return made.node
