@@ -81,6 +81,7 @@ def test_messages_arrive_as_they_were_sent(connection: BlockingConnection, queue
 
 
 def test_a_message_of_many_frames_arrives_whole(connection: BlockingConnection, queue: str) -> None:
+    """Case 54."""
     body = bytes(range(256)) * 20_000
     connection.create_sender(queue).send(Message(body=body))
     receiver = connection.create_receiver(queue, credit=1)
@@ -91,7 +92,7 @@ def test_a_message_of_many_frames_arrives_whole(connection: BlockingConnection, 
 def test_what_is_accepted_is_gone_and_what_is_released_comes_again(
     node: GatewayProcess, connection: BlockingConnection, queue: str
 ) -> None:
-    """3.4: accepted removes; released gives back untouched; modified with delivery-failed counts."""
+    """Case 45, 3.4: accepted removes; released gives back untouched; modified with delivery-failed counts."""
     sender = connection.create_sender(queue)
     sender.send(Message(body="m"))
     receiver = connection.create_receiver(queue, credit=10)
@@ -120,6 +121,7 @@ def test_a_rejected_message_does_not_come_again(
 
 
 def test_what_a_lost_consumer_held_goes_to_the_next(node: GatewayProcess, queue: str) -> None:
+    """Case 53."""
     first = connect(node)
     first.create_sender(queue).send(Message(body="m"))
     first.create_receiver(queue, credit=10).receive(timeout=ANSWER_S)
@@ -133,6 +135,7 @@ def test_what_a_lost_consumer_held_goes_to_the_next(node: GatewayProcess, queue:
 def test_presettled_links_work_in_both_directions(
     node: GatewayProcess, connection: BlockingConnection, queue: str
 ) -> None:
+    """Case 44."""
     sender = connection.create_sender(queue, options=AtMostOnce())
     sender.send(Message(body="m"))
     receiver = connection.create_receiver(queue, credit=10, options=AtMostOnce())
@@ -141,13 +144,14 @@ def test_presettled_links_work_in_both_directions(
 
 
 def test_a_queue_that_is_not_there_is_named(connection: BlockingConnection) -> None:
+    """Case 23."""
     for attach in (connection.create_sender, connection.create_receiver):
         with pytest.raises(LinkDetached, match=r"amqp:not-found.*'nowhere'"):
             attach("nowhere")
 
 
 def test_an_anonymous_sender_says_with_each_message_where_it_goes(connection: BlockingConnection, queue: str) -> None:
-    """A target without address: properties.to is the address, and a wrong one costs that message only."""
+    """Case 62. A target without address: properties.to is the address, and a wrong one costs that message only."""
     sender = connection.create_sender(None)
     sender.send(Message(body="direct", address=queue))
     sender.send(Message(body="by topic", address=f"topic://{queue}/eu"))

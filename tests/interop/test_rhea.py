@@ -65,7 +65,7 @@ def test_messages_of_every_kind_arrive_as_they_were_sent(node: GatewayProcess, r
 
 
 def test_every_outcome_has_its_effect(node: GatewayProcess, rhea: RheaClient, queue: str) -> None:
-    """3.4: released comes again uncounted, failed comes again counted, rejected and undeliverable here do not."""
+    """Cases 45 and 47, 3.4: released comes again uncounted, failed counted, the others do not come again."""
     rhea.send(queue, {"body": "m"})
     rhea.attach("r", queue)
     (first,) = rhea.receive("r", 1, "release")
@@ -133,3 +133,17 @@ def test_a_durable_subscription_goes_on_over_a_restart_of_the_gateway(
         publish(gateway, "news/a", b"after")
         arrived = client.ask("receive", name="daily", count=1)
         assert [each["data"] for each in arrived["messages"]] == [b"after".hex()]
+
+
+def test_what_was_accepted_is_there_after_a_kill(tmp_path: Path) -> None:
+    """Case 42: an outcome means that the message is on disk."""
+    with GatewayProcess(tmp_path) as gateway:
+        gateway.create_queue("kept")
+        with RheaClient("before", port=gateway.amqp_port, reconnect=True) as client:
+            outcomes = client.send("kept", *({"body": f"m{number}", "durable": True} for number in range(50)))
+            gateway.kill9()
+        assert outcomes == ["accepted"] * 50
+        gateway.start()
+        with RheaClient("after", port=gateway.amqp_port) as client:
+            client.attach("r", "kept")
+            assert [each["value"] for each in client.receive("r", 50)] == [f"m{number}" for number in range(50)]

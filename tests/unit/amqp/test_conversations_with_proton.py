@@ -48,7 +48,7 @@ def test_a_message_of_many_frames_arrives_whole() -> None:
 
 
 def test_deliveries_of_two_links_interleave_frame_by_frame() -> None:
-    """2.6.14: within one link only one delivery is open; across links frames mix freely."""
+    """Case 26, 2.6.14: within one link only one delivery is open; across links frames mix freely."""
     wire = Wire(limits=AmqpLimits(frame_bytes_max=4096))
     session = wire.connect()
     first, second = wire.sender(session, "a"), wire.sender(session, "b")
@@ -62,7 +62,7 @@ def test_deliveries_of_two_links_interleave_frame_by_frame() -> None:
 
 
 def test_outcomes_of_one_read_are_one_disposition() -> None:
-    """2.7.6: a disposition speaks of a range."""
+    """Case 43, 2.7.6: a disposition speaks of a range."""
     wire = Wire(credit=1000)
     link = wire.sender(wire.connect(), "l")
     tags: list[Delivery] = []
@@ -77,7 +77,7 @@ def test_outcomes_of_one_read_are_one_disposition() -> None:
 
 
 def test_what_we_send_obeys_the_peers_frame_size() -> None:
-    """2.7.1: no frame is larger than the peer's max-frame-size."""
+    """Case 13, 2.7.1: no frame is larger than the peer's max-frame-size."""
     wire = Wire()
     link = wire.receiver(wire.connect(max_frame_size=512), "r", credit=10)
     wire.deliver("r", bytes(Message(body=b"y" * 10_000).encode()))

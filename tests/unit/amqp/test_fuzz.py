@@ -105,7 +105,7 @@ def test_mutated_messages_are_understood_or_refused() -> None:
 
 
 def test_mutated_frames_of_an_open_connection_give_events_only() -> None:
-    """2.3 to 2.8: a client that is let in, opens, begins and attaches both ways, and then talks nonsense."""
+    """Case 20, 2.3 to 2.8: a client that is let in, opens, begins and attaches both ways, and then talks nonsense."""
     chance = chance_of(40_003)
     valid = golden("frames.txt")
     frames = [data for data in valid.values() if data[5] == 0]

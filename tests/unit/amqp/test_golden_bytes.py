@@ -86,7 +86,7 @@ def test_a_descriptor_may_be_a_symbol(name: str) -> None:
 
 @case("messages.txt")
 def test_a_message_is_understood_and_passed_on_as_it_is(data: bytes, text: str, normalised: str) -> None:
-    """3.2: sections are found and normalised, and the bare message goes out byte for byte."""
+    """Case 81, 3.2: sections are found and normalised, and the bare message goes out byte for byte."""
     assert sections_text(data) == text
     assert normalised_text(data) == normalised
     message = read_message(data, 0)
