@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -238,3 +239,32 @@ def test_a_browser_sees_what_a_consumer_then_gets(connection: BlockingConnection
         receiver = connection.create_receiver(queue, credit=10, name=f"l-{uuid4().hex}", options=options)
         assert [receiver.receive(timeout=ANSWER_S).body for _ in range(3)] == [0, 1, 2]
         receiver.close()  # type: ignore[no-untyped-call]  # proton's
+
+
+def test_a_client_certificate_is_a_name(tmp_path: Path, certificates: Certificates) -> None:
+    """Case 9: SASL EXTERNAL; the certificate's common name may consume from a queue of its own, and others may not."""
+    settings: dict[str, object] = {
+        "listeners.amqp_tls.enabled": True,
+        "listeners.amqp_tls.certificate": certificates.server,
+        "listeners.amqp_tls.key": certificates.server_key,
+        "listeners.amqp_tls.client_ca": certificates.authority,
+        "authentication.allow_anonymous": False,
+    }
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(str(certificates.authority))
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER)
+    domain.set_credentials(str(certificates.client), str(certificates.client_key), None)
+    with GatewayProcess(tmp_path, settings) as gateway:
+        gateway.create_queue("mine", owner="device-7", permission="no-access")
+        gateway.create_queue("theirs", owner="device-8", permission="no-access")
+        named = BlockingConnection(
+            f"amqps://localhost:{gateway.ports['amqp_tls']}",
+            timeout=ANSWER_S,
+            ssl_domain=domain,
+            allowed_mechs="EXTERNAL",
+        )
+        named.create_sender("mine").send(Message(body="for device-7"))
+        assert named.create_receiver("mine", credit=1).receive(timeout=ANSWER_S).body == "for device-7"
+        with pytest.raises(LinkDetached, match="amqp:unauthorized-access"):
+            named.create_receiver("theirs", credit=1).receive(timeout=ANSWER_S)
+        named.close()
