@@ -6,7 +6,7 @@ from simulation.command import replay_command
 from simulation.run import STEPS_DEFAULT, run
 
 SEEDS_PER_TEST = 2
-SEEDS = 24
+SEEDS = 16
 
 
 @pytest.mark.timeout(600)
