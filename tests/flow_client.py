@@ -5,7 +5,7 @@ import ssl
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from messaging.headers import Headers
 from protocols.flow.deliver_frames import Delivered
@@ -148,9 +148,9 @@ class FlowClient:
         return self._next_flow_id - 1, self._next_request_id - 1
 
     @property
-    def transport(self) -> asyncio.WriteTransport:
+    def transport(self) -> asyncio.Transport:
         """The transport below."""
-        return self._writer.transport
+        return cast(asyncio.Transport, self._writer.transport)  # uvloop's has another base
 
     async def opens_publisher(self, name: str = "", window: int = 0) -> PubOpened:
         flow_id, request_id = self.ids()

@@ -1,7 +1,8 @@
 """One flow connection: a client's transport and engine, and both directions of its messages, brought together.
 
-It holds no rule of messaging: the engine speaks the protocol, `binding` carries out what needs other actors,
-`publishing` and `consuming` are the two directions of the data path. Its actor is in `connection_actor`.
+It holds no rule of messaging: the engine speaks the protocol, `greeting` lets clients in, `binding` carries out what
+needs other actors, `publishing` and `consuming` are the two directions of the data path. Its actor is in
+`connection_actor`.
 """
 
 import logging
@@ -12,7 +13,7 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
-from protocols.authentication import AuthenticationFailed, Challenge, Proven
+from protocols.authentication import Principal
 from protocols.flow import codes
 from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, open_publisher
 from protocols.flow.consuming import ConsumingSide
@@ -21,24 +22,12 @@ from protocols.flow.errors import FlowBroken
 from protocols.flow.events import FlowEvent, PeerViolated
 from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
-from protocols.flow.limits import KEEP_ALIVE_MS_MIN
+from protocols.flow.greeting import authenticate, greet
 from protocols.flow.messages import FencePublisher, ReleasePublisher
 from protocols.flow.publish_frames import PublishesReceived
 from protocols.flow.publishing import PublisherFlow, PublishingSide
 from protocols.flow.services import FlowServices
-from protocols.flow.session_frames import (
-    AUTH_CHALLENGE,
-    AUTH_DONE,
-    AUTH_FAILED,
-    NO_REQUEST,
-    Auth,
-    AuthAnswer,
-    Close,
-    Error,
-    Goaway,
-    Hello,
-    Welcome,
-)
+from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from protocols.flow.settle_frames import Credit, Settle
 from protocols.flow.turns import CLOSED, OPEN
 from protocols.reading_gate import ReadingGate
@@ -47,6 +36,7 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.flow")
 
+UNREAD_BYTES_MAX: Final = 1024 * 1024  # of answers to a client whose socket is full
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
@@ -69,18 +59,20 @@ class FlowConnection:
         )
         self.gate = ReadingGate(cell.inbox)
         self._out: list[bytes] = []  # frames of the consuming side, in the order of its flows
-        self.consuming = ConsumingSide(self._out)
+        self.consuming = ConsumingSide(self._out, self.engine.send)
         self.publishing = PublishingSide(
             publisher=Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng),
             client="",
             drop=self._drop,
         )
-        self._sasl: SaslDialogue | None = None
+        self.sasl: SaslDialogue | None = None  # None until the transport is there
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._flush_asked = False
+        self._is_full = False  # the socket takes no more
+        self._unread_bytes = 0  # of answers since then
         self._highest_flow_id = 0
         self._valid_until_ms = 0  # wall clock, of the token that was shown; 0: for ever
         self._is_released = False  # every flow was let go of
@@ -92,7 +84,7 @@ class FlowConnection:
         self._transport = transport
         self.gate.attach(transport)
         self._peer = peer
-        self._sasl = SaslDialogue(
+        self.sasl = SaslDialogue(
             self.services.authenticator, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted
         )
         self._counters.connected += 1
@@ -120,10 +112,13 @@ class FlowConnection:
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
+        self._is_full = True
         self.consuming.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
+        self._is_full = False
+        self._unread_bytes = 0
         self.consuming.hold_back(False)
 
     def ask_flush(self) -> None:
@@ -138,16 +133,28 @@ class FlowConnection:
         if self.publishing.has_news:
             for ack in self.publishing.acks():
                 self.engine.send(ack.encode())
+        answers = b"".join(self.engine.take())
+        if self._is_full:
+            self._unread_bytes += len(answers)
+            if self._unread_bytes > UNREAD_BYTES_MAX:
+                self._cut_off()
+                return
         if self._out:
             self.engine.send(b"".join(self._out))
             self._out.clear()
-        pieces = self.engine.take()
+        data = answers + b"".join(self.engine.take())
         transport = self._transport
-        if transport is not None and pieces:
-            data = b"".join(pieces)
+        if transport is not None and data:
             self._counters.bytes_sent += len(data)
             self.engine.wrote(self._clock.now_ms())
             transport.write(data)
+
+    def _cut_off(self) -> None:
+        """End the connection of a client that goes on asking and reads no answers."""
+        self._counters.count(self._counters.violated, "answers_not_read")
+        log.info("client %r at %s reads no answers", self.client, self.peer_name())
+        self._out.clear()
+        self.fail()
 
     def send(self, data: bytes) -> None:
         """Send a frame at the end of this turn, behind what flows have to say."""
@@ -189,10 +196,10 @@ class FlowConnection:
         elif isinstance(event, FlowEnd):
             self._end_flow(event)
         elif isinstance(event, Hello):
-            self._greet(event)
+            greet(self, event)
         elif isinstance(event, Auth):
             self.gate.busy(True)
-            self._carry_out(self._authenticate(event))
+            self._carry_out(authenticate(self, event))
         elif isinstance(event, Close):
             self._close_transport()
         elif isinstance(event, PeerViolated):
@@ -271,44 +278,26 @@ class FlowConnection:
 
     # --- who it is ---
 
-    def _greet(self, hello: Hello) -> None:
-        assert self._sasl is not None, "the transport comes before its bytes"
-        limits = self.services.limits
-        self.client = hello.client_name or f"#flow/{self.runtime.next_urn()}"
-        self.publishing.client = self.client
-        wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
-        welcome = Welcome(
-            product=self.services.product,
-            keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),
-            frame_bytes_max=limits.frame_bytes_max,
-            flows_max=limits.flows_max,
-            features=(),
-            mechanisms=tuple(self._sasl.offered()),
-        )
+    def greeted(self, client: str, welcome: Welcome) -> None:
+        """Answer HELLO, and go on with what came meanwhile."""
+        self.client = client
+        self.publishing.client = client
         self._handle(self.engine.welcome(welcome, self._clock.wall_ms()))
 
-    async def _authenticate(self, said: Auth) -> None:
-        assert self._sasl is not None, "the transport comes before its bytes"
-        try:
-            if said.mechanism:
-                step = await self._sasl.begin(said.mechanism, said.data)
-            else:
-                step = self._sasl.step(said.data)
-        except AuthenticationFailed as failure:
-            self._counters.count(self._counters.refused, "not_authorized")
-            log.info("client %r at %s is not let in: %s", self.client, self.peer_name(), failure)
-            answer = AuthAnswer(AUTH_FAILED, None)
-        else:
-            answer = self._answer_of(step)
+    def auth_answer(self, answer: AuthAnswer) -> None:
+        """Answer AUTH, and go on with what came meanwhile."""
         self.gate.busy(False)
         self._handle(self.engine.auth_answer(answer, self._clock.wall_ms()))
 
-    def _answer_of(self, step: Challenge | Proven) -> AuthAnswer:
-        if isinstance(step, Challenge):
-            return AuthAnswer(AUTH_CHALLENGE, step.data)
-        self.user = step.principal.user_name
-        self._valid_until_ms = step.principal.valid_until_ms
-        return AuthAnswer(AUTH_DONE, step.data or None)
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is."""
+        self.user = principal.user_name
+        self._valid_until_ms = principal.valid_until_ms
+
+    def not_authenticated(self, why: str) -> None:
+        """Count and log that somebody is not let in. The client does not hear why."""
+        self._counters.count(self._counters.refused, "not_authorized")
+        log.info("client %r at %s is not let in: %s", self.client, self.peer_name(), why)
 
     def peer_name(self) -> str:
         """Return where the client is, for logs."""

@@ -4,6 +4,7 @@ Flow: consuming. Credit and settlement are separate. What the client grants is t
 what it may hold unsettled is a number of its own. The window that partitions see is the smaller of the two.
 """
 
+from collections.abc import Callable
 from typing import final
 
 from actors.cell import ActorCell
@@ -73,11 +74,12 @@ class ConsumerFlow:
 class ConsumingSide:
     """What one client receives, over all its flows."""
 
-    def __init__(self, out: list[bytes]) -> None:
+    def __init__(self, out: list[bytes], answer: Callable[[bytes], None]) -> None:
         self.flows: dict[int, ConsumerFlow] = {}
         self.by_urn: dict[int, ConsumerFlow] = {}
         self.sent_count = 0
-        self._out = out  # frames to send
+        self._out = out  # frames of flows, in their order
+        self._answer = answer  # sends what a client has asked for, before those
         self._is_shut = False  # the socket takes no more
 
     def add(self, flow: ConsumerFlow) -> None:
@@ -106,7 +108,7 @@ class ConsumingSide:
         """Take over the limit that the client sets. It falls only if the client recalls it, and then it is told."""
         if said.is_recall:
             flow.delivery_id_max = max(said.delivery_id_max, flow.sent_through)
-            self._out.append(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
+            self._answer(Credit(flow.flow_id, flow.delivery_id_max, False, True).encode())
         else:
             flow.delivery_id_max = max(said.delivery_id_max, flow.delivery_id_max)
         self._review(flow)
@@ -219,7 +221,7 @@ class ConsumingSide:
                 not_held.append((first, last))
         for start in range(0, len(not_held), RANGES_MAX):
             part = not_held[start : start + RANGES_MAX]
-            self._out.append(SettledFrame(flow.flow_id, tuple(part)).encode())
+            self._answer(SettledFrame(flow.flow_id, tuple(part)).encode())
         self._review(flow)
 
     def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:

@@ -32,6 +32,9 @@ PUBLISH_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOA
 HEADER_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT
 PRIORITY_MAX: Final = 9
 
+TOPICS_CACHED_MAX: Final = 1024  # decoded, of one connection
+TOPIC_CACHED_BYTES_MAX: Final = 256  # longer ones are decoded each time, as nobody is to make us hold 64 MB of them
+
 _FIXED: Final = struct.Struct(">QBBBBHHI")
 _ACK: Final = struct.Struct(">QQH")
 _REFUSAL: Final = struct.Struct(">QQHH")
@@ -157,13 +160,11 @@ def _topic(given: bytes, topics: dict[bytes, str]) -> str:
             topic = given.decode("utf-8")
         except UnicodeDecodeError:
             raise PeerViolation(MALFORMED, "a topic that is not UTF-8") from None
-        if len(topics) >= TOPICS_CACHED_MAX:
-            topics.clear()
-        topics[given] = topic
+        if len(given) <= TOPIC_CACHED_BYTES_MAX:
+            if len(topics) >= TOPICS_CACHED_MAX:
+                topics.clear()
+            topics[given] = topic
     return topic
-
-
-TOPICS_CACHED_MAX: Final = 1024  # of one connection
 
 
 def headers_of(key: bytes, priority: int, flags: int) -> Headers:

@@ -29,7 +29,7 @@ from messaging.topics import TopicError, check_topic_name, queue_topic
 from protocols.flow import codes
 from protocols.flow.errors import FlowBroken
 from protocols.flow.limits import RANGES_MAX
-from protocols.flow.publish_frames import PubAck, PublishesReceived, Refusal
+from protocols.flow.publish_frames import TOPIC_CACHED_BYTES_MAX, PubAck, PublishesReceived, Refusal
 from protocols.flow.publisher import NamedPublisher
 
 RESERVED_PREFIXES: Final = ("$SYS/", "$queue/")  # topics that belong to the gateway, as those with `#` do
@@ -277,9 +277,10 @@ class PublishingSide:
         problem = self._known_topics.get(topic)
         if problem is None:
             problem = _look_at(topic)
-            if len(self._known_topics) >= TOPICS_KNOWN_MAX:
-                self._known_topics.clear()
-            self._known_topics[topic] = problem
+            if len(topic) <= TOPIC_CACHED_BYTES_MAX:
+                if len(self._known_topics) >= TOPICS_KNOWN_MAX:
+                    self._known_topics.clear()
+                self._known_topics[topic] = problem
         return problem
 
     # --- answers ---

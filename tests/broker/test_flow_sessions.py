@@ -16,6 +16,7 @@ from protocols.flow.frames import CLOSE_PUB, PREFACE, encode_frame
 from protocols.flow.limits import KEEP_ALIVE_MS_MIN
 from protocols.flow.publish_frames import write_publish
 from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Close, Error, Goaway, Welcome
+from protocols.flow.settle_frames import Ping
 from running_broker import RunningBroker
 from tokens import TokenServer, bearer
 
@@ -219,3 +220,20 @@ async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
         error = await client.heard(Error)
         assert (error.code, error.text) == (codes.NOT_AUTHENTICATED, "the token has expired")
         await client.ended()
+
+
+async def test_who_asks_and_reads_no_answers_is_cut_off(broker: RunningBroker) -> None:
+    """Flow: errors. A client cannot have the gateway hold more than a bounded number of its answers."""
+    client = FlowClient(broker.flow_port)
+    await client.open()
+    client.transport.pause_reading()
+    pings = Ping(1, False).encode() * 1000
+    async with asyncio.timeout(40):
+        while not client.transport.is_closing():
+            client.transport.write(pings)
+            await asyncio.sleep(0)
+            if broker.node.flow.counters.violated:
+                break
+    assert broker.node.flow.counters.violated == {"answers_not_read": 1}
+    client.cut()
+    await client.ended()

@@ -1,0 +1,48 @@
+"""The first words of a client: what is in force for it, and who it is."""
+
+from typing import TYPE_CHECKING
+
+from protocols.authentication import AuthenticationFailed, Challenge, Proven
+from protocols.flow.limits import KEEP_ALIVE_MS_MIN
+from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Hello, Welcome
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+
+def greet(connection: "FlowConnection", hello: Hello) -> None:
+    """Answer HELLO: the client's wishes, brought into the limits."""
+    assert connection.sasl is not None, "the transport comes before its bytes"
+    limits = connection.services.limits
+    wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
+    welcome = Welcome(
+        product=connection.services.product,
+        keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),
+        frame_bytes_max=limits.frame_bytes_max,
+        flows_max=limits.flows_max,
+        features=(),
+        mechanisms=tuple(connection.sasl.offered()),
+    )
+    connection.greeted(hello.client_name or f"#flow/{connection.runtime.next_urn()}", welcome)
+
+
+async def authenticate(connection: "FlowConnection", said: Auth) -> None:
+    """Answer AUTH: with a mechanism it begins an exchange, else it goes on with one."""
+    assert connection.sasl is not None, "the transport comes before its bytes"
+    try:
+        if said.mechanism:
+            step = await connection.sasl.begin(said.mechanism, said.data)
+        else:
+            step = connection.sasl.step(said.data)
+    except AuthenticationFailed as failure:
+        connection.not_authenticated(str(failure))
+        connection.auth_answer(AuthAnswer(AUTH_FAILED, None))
+        return
+    connection.auth_answer(_answer_of(connection, step))
+
+
+def _answer_of(connection: "FlowConnection", step: Challenge | Proven) -> AuthAnswer:
+    if isinstance(step, Challenge):
+        return AuthAnswer(AUTH_CHALLENGE, step.data)
+    connection.authenticated(step.principal)
+    return AuthAnswer(AUTH_DONE, step.data or None)
