@@ -3,13 +3,16 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from actors.publishing import Publisher
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import subscription_queue
 from gateway.version import VERSION
+from messaging.address import Address
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.connection_actor import AmqpConnectionActor
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.registry import Registry
+from protocols.amqp.remembering import RememberedLinks
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.transaction import TransactionAccounts
 
@@ -29,6 +32,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
         super().__init__(node)
         self._registry = Registry()
         self.transactions = TransactionAccounts()
+        self.remembered = RememberedLinks(self._publisher_at)
         self.services = self._make_services()
 
     @property
@@ -43,6 +47,11 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
     def take_configuration(self) -> None:
         """Take over a changed configuration, for the next client."""
         self.services = self._make_services()
+
+    def _publisher_at(self, address: Address) -> Publisher:
+        """Return a publisher that is confirmed at an address which outlives connections."""
+        node = self._node
+        return Publisher(space=node.space, spool=node.spool.inbox, address=address, rng=node.runtime.rng)
 
     def _make_services(self) -> AmqpServices:
         node = self._node
@@ -72,6 +81,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
             counters=self.counters,
             credit=node.credit,
             transactions=self.transactions,
+            remembered=self.remembered,
             container_id=node.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,

@@ -10,6 +10,7 @@ from protocols.amqp.addresses import QUEUE, AddressRefused, Node, check_topic, i
 from protocols.amqp.link import PENDING, IncomingLink
 from protocols.amqp.outcomes import AmqpError, DeliveryState, rejected
 from protocols.amqp.publishing import Destination, PublishingLink
+from protocols.amqp.remembering import unsettled_map
 from protocols.amqp.session import Session
 from protocols.amqp.temporary_nodes import policy_properties, read_policy
 from protocols.amqp.termini import Coordinator, Target
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 # 4.5.1: transactions of this connection; several at once in a session; one on several sessions.
 TRANSACTION_CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 
+ATTACH_BYTES_MAX: Final = 4_096  # of an attach without its unsettled map: names, addresses, capabilities
 
 async def attach_publisher(connection: "AmqpConnection", session: Session, link: IncomingLink) -> None:
     """Answer the attach of a link on which the client sends."""
@@ -44,8 +46,13 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     if link.state != PENDING or connection.is_released:
         return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
+    publishing = PublishingLink(session, link, destination)
+    await _remember(connection, publishing, target, granted)
+    if link.state != PENDING or connection.is_released:  # the client has gone meanwhile
+        connection.publishing.never_attached(publishing, connection.runtime.clock.now_ms())
+        return
     connection.attach(session, link, source=link.attach.source, target=granted)
-    connection.publishing.attached(PublishingLink(session, link, destination))
+    connection.publishing.attached(publishing)
     connection.tell_flow(CLIENT_FLOW_OPENED, link)
     if node is not None:
         connection.services.registry.temporary_nodes.attached(connection, session, link, node)
@@ -69,6 +76,28 @@ async def _attach_to_a_new_node(
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.publishing.attached(PublishingLink(session, link, destination_of(made.node)))
     connection.tell_flow(CLIENT_FLOW_OPENED, link)
+
+
+async def _remember(connection: "AmqpConnection", publishing: PublishingLink, target: Target, granted: Target) -> None:
+    """Find out what is known of the link's deliveries, and what of the target's time is granted (2.6.13, 3.5.6)."""
+    link = publishing.link
+    name = (connection.client, connection.user, link.name)
+    credit = connection.services.limits.link_credit
+    now_ms = connection.runtime.clock.now_ms()
+    remembered, is_known = connection.services.remembered.attach(name, target, credit=credit, now_ms=now_ms)
+    if remembered is None:
+        return
+    publishing.remembered = remembered
+    publishing.attached_count = remembered.attached_count
+    link.keeps_tags = True
+    granted.expiry_policy = remembered.expiry_policy
+    granted.timeout_s = remembered.timeout_s
+    if not is_known:
+        return
+    await remembered.settled()
+    known = remembered.resume(link.attach.unsettled, is_incomplete=link.attach.incomplete_unsettled)
+    room = connection.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX
+    link.unsettled, link.incomplete_unsettled = unsettled_map(known, room)
 
 
 def _attach_coordinator(

@@ -87,8 +87,10 @@ class AmqpConnection:
             publisher=Publisher(
                 space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.runtime.rng
             ),
+            address=self.cell.inbox,
             client=self.client,
             credit=services.limits.link_credit,
+            remembered=services.remembered,
             find=destination_of_message,
         )
 
@@ -247,7 +249,7 @@ class AmqpConnection:
     def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
         """Let go of a link, and of what there is for it alone."""
         if isinstance(link, IncomingLink):
-            self._end_publisher(link)
+            self._end_publisher(link, closed=closed)
             self.transacting.detached(link)
         else:
             consuming = self.consuming.by_link.get(link)
@@ -266,14 +268,15 @@ class AmqpConnection:
         what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
         self.runtime.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
 
-    def _end_publisher(self, link: IncomingLink) -> None:
+    def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
         if link in self.publishing.links:
-            self.publishing.detached(link)
+            self.publishing.detached(link, closed=closed, now_ms=self._clock.now_ms())
             self.tell_flow(CLIENT_FLOW_CLOSED, link)
 
     def _session_ended(self, session: Session) -> None:
         self.transacting.session_ended(session)  # before its consumers let go of what they settled
         self._release_links(session)
+        self.publishing.session_ended(session, self._clock.now_ms())
         self.consuming.forget_session(session)
 
     def _release_links(self, session: Session) -> None:
@@ -428,6 +431,7 @@ class AmqpConnection:
             self.transacting.connection_ended()
             for session in self.engine.sessions.by_channel.values():
                 self._release_links(session)
+            self.publishing.connection_ended(self._clock.now_ms())
             registry = self.services.registry
             registry.temporary_nodes.end_of(self)
             registry.containers.closed(self)

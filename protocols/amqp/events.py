@@ -52,14 +52,23 @@ class DeliveriesReceived:
     """Deliveries of one link, whole, in the order sent, alike in everything but id and payload."""
 
     def __init__(
-        self, session: Session, link: IncomingLink, *, message_format: int, settled: bool, txn_id: bytes | None
+        self,
+        session: Session,
+        link: IncomingLink,
+        *,
+        message_format: int,
+        settled: bool,
+        txn_id: bytes | None,
+        resumed: bool,
     ) -> None:
         self.session = session
         self.link = link
         self.message_format = message_format
         self.settled = settled  # by the sender: no disposition is due
         self.txn_id = txn_id  # None: outside of transactions
+        self.resumed = resumed  # they were sent before, on a link that is attached again
         self.delivery_ids: list[int] = []
+        self.tags: list[bytes] = []  # of each, on links that keep them
         self.payloads: list[bytes] = []
         self.payload_bytes = 0
 

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from protocols.amqp.performatives import RECEIVER_SECOND, SENDER_SETTLED, Attach
 from protocols.amqp.transfers import handle_bytes
+from protocols.amqp.values import AmqpMap
 
 # How far a link is. The peer's attach makes it; ours answers; either side's detach ends it.
 PENDING: Final = 0  # the peer's attach waits for our answer
@@ -46,6 +47,12 @@ class IncomingLink:
         self.partial_format = 0
         self.partial_settled = False
         self.partial_txn_id: bytes | None = None
+        self.partial_tag = b""
+        self.partial_resumed = False
+        # Of an earlier time of this link: what we say in our attach of deliveries the peer is unsure of (2.6.13).
+        self.unsettled: AmqpMap | None = None
+        self.incomplete_unsettled = False
+        self.keeps_tags = False  # somebody wants to know by which tags deliveries came
 
     def __repr__(self) -> str:
         return f"IncomingLink({self.name!r}, credit={self.credit})"

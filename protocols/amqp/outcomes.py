@@ -93,6 +93,15 @@ class DeliveryState:
         count = 1 if outcome is None else 2
         return bytes((0x00, 0x53, code, 0xC0, len(body) + 1, count)) + body
 
+    def described(self) -> AmqpValue:
+        """Return an outcome as a value, to stand within another one."""
+        fields: list[AmqpValue] = []
+        if self.code == REJECTED and self.error is not None:
+            fields = [self.error.encoded()]
+        elif self.delivery_failed or self.undeliverable_here:
+            fields = [self.delivery_failed, self.undeliverable_here]
+        return Described(Scalar(0x80, self.code), fields)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DeliveryState) and other.encode() == self.encode()
 

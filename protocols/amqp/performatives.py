@@ -169,6 +169,7 @@ class Attach:
         sender_settle_mode: int = SENDER_MIXED,
         receiver_settle_mode: int = RECEIVER_FIRST,
         unsettled: AmqpMap | None = None,
+        incomplete_unsettled: bool = False,
         initial_delivery_count: int = ABSENT,
         max_message_size: int = 0,
         offered: list[str] | None = None,
@@ -183,6 +184,7 @@ class Attach:
         self.sender_settle_mode = sender_settle_mode
         self.receiver_settle_mode = receiver_settle_mode
         self.unsettled = unsettled
+        self.incomplete_unsettled = incomplete_unsettled
         self.initial_delivery_count = initial_delivery_count
         self.max_message_size = max_message_size  # 0: no limit
         self.offered: list[str] = offered or []
@@ -204,7 +206,7 @@ class Attach:
                 None if source is None else source.encoded(),
                 None if target is None else target.encoded(),
                 self.unsettled,
-                None,
+                True if self.incomplete_unsettled else None,
                 None if self.initial_delivery_count == ABSENT else uint(self.initial_delivery_count),
                 ulong(self.max_message_size) if self.max_message_size else None,
                 symbols(self.offered),
@@ -234,6 +236,7 @@ def read_attach(items: list[AmqpValue]) -> Attach:
         source=read_source(fields.value(5)),
         target=read_target(fields.value(6)),
         unsettled=fields.map(7, "unsettled"),
+        incomplete_unsettled=fields.flag(8, "incomplete-unsettled", default=False),
         initial_delivery_count=initial,
         max_message_size=fields.ulong(10, "max-message-size", 0),
         offered=fields.symbols(11, "offered-capabilities"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
 from actors.publishing import Publisher, PublishResult
+from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
 from messaging.refusals import (
@@ -23,7 +24,9 @@ from protocols.amqp.events import DeliveriesReceived
 from protocols.amqp.link import IncomingLink
 from protocols.amqp.message_in import MessageIn, read_message
 from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE, DeliveryState, rejected
+from protocols.amqp.remembering import NOT_BEGUN, RememberedLink, RememberedLinks, begin_expiry, stored_state
 from protocols.amqp.session import Session
+from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
 from protocols.amqp.transaction import Transaction
 from protocols.amqp.values import AmqpMap, Symbol
 
@@ -72,6 +75,14 @@ class PublishingLink:
         self.destination = destination  # None: each message says by `to` where it goes
         self.takes_rejected = takes_rejected(link)
         self.unanswered_count = 0  # deliveries without outcome; they count against the credit we grant
+        self.remembered: RememberedLink | None = None  # what is known of it when it comes back
+        self.attached_count = 0  # of that, as this link found it
+        self.tags: dict[int, bytes] = {}  # of a remembered link: by delivery id, of those without outcome
+
+    def note(self, ids: list[int], state: DeliveryState) -> None:
+        """Remember the outcome of deliveries."""
+        if self.remembered is not None:
+            self.remembered.note([self.tags.pop(each) for each in ids if each in self.tags], state)
 
 
 @final
@@ -96,14 +107,19 @@ class PublishingSide:
         *,
         sessions: "Sessions",
         publisher: Publisher,
+        address: Address,
         client: str,
         credit: int,
+        remembered: RememberedLinks,
         find: Callable[[str], Destination | DeliveryState],
     ) -> None:
         self.links: dict[IncomingLink, PublishingLink] = {}
         self.publisher = publisher
         self.unanswered_count = 0
         self._sessions = sessions
+        self._address = address  # where confirmations go
+        self._remembered = remembered
+        self._away: list[tuple[Session, RememberedLink]] = []  # remembered links that are detached
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
         self._find = find  # of an anonymous sender's message: where it goes, or why nowhere
@@ -115,9 +131,33 @@ class PublishingSide:
         self.links[publishing.link] = publishing
         self._sessions.grant(publishing.session, publishing.link, self._credit)
 
-    def detached(self, link: IncomingLink) -> None:
-        """Forget a link. What it published goes on; its outcomes are for nobody any more."""
-        self.links.pop(link, None)
+    def never_attached(self, publishing: PublishingLink, now_ms: int) -> None:
+        """Forget a link whose client has gone before it was attached, unless it may come back."""
+        if publishing.remembered is not None:
+            self._remembered.detached(publishing.remembered, publishing.attached_count, closed=False)
+            begin_expiry(publishing.remembered, CONNECTION_CLOSE, now_ms)
+
+    def detached(self, link: IncomingLink, *, closed: bool, now_ms: int) -> None:
+        """Forget a link, unless it may come back. What it published goes on."""
+        publishing = self.links.pop(link, None)
+        if publishing is None or publishing.remembered is None:
+            return
+        self._remembered.detached(publishing.remembered, publishing.attached_count, closed=closed)
+        begin_expiry(publishing.remembered, LINK_DETACH, now_ms)
+        self._away.append((publishing.session, publishing.remembered))
+
+    def session_ended(self, session: Session, now_ms: int) -> None:
+        """Let the time of a session's links begin, which are detached."""
+        for its_session, remembered in self._away:
+            if its_session is session:
+                begin_expiry(remembered, SESSION_END, now_ms)
+        self._away = [each for each in self._away if each[0] is not session or each[1].expires_ms == NOT_BEGUN]
+
+    def connection_ended(self, now_ms: int) -> None:
+        """Let the time of all links begin, which are detached."""
+        for _, remembered in self._away:
+            begin_expiry(remembered, CONNECTION_CLOSE, now_ms)
+        self._away.clear()
 
     # --- messages ---
 
@@ -128,8 +168,10 @@ class PublishingSide:
             return
         self._count_in(publishing, event)
         run = _Run(event.settled)
-        for delivery_id, payload in zip(event.delivery_ids, event.payloads, strict=True):
-            message, destination = self._understand(publishing, event, payload, wall_ms)
+        for row, delivery_id in enumerate(event.delivery_ids):
+            if publishing.remembered is not None and self._is_known(publishing, publishing.remembered, event, row):
+                continue
+            message, destination = self._understand(publishing, event, event.payloads[row], wall_ms)
             if message is None or not isinstance(destination, Destination):
                 self._publish_run(publishing, run, wall_ms)
                 run = _Run(event.settled)
@@ -142,6 +184,21 @@ class PublishingSide:
             run.add(delivery_id, message, destination)
         self._publish_run(publishing, run, wall_ms)
         self._top_up(publishing)
+
+    def _is_known(
+        self, publishing: PublishingLink, remembered: RememberedLink, event: DeliveriesReceived, row: int
+    ) -> bool:
+        """Answer a delivery that is resumed and arrived before; of any other note the tag."""
+        delivery_id, tag = event.delivery_ids[row], event.tags[row]
+        if event.resumed:
+            state = remembered.outcome(tag)
+            # Without an outcome here the client has settled what it sends nothing of, and wants nobody to know it.
+            if state is not None or (event.settled and not event.payloads[row]):
+                self._settle(publishing, [delivery_id], state or ACCEPTED_STATE, event.settled)
+                return True
+        if not event.settled:
+            publishing.tags[delivery_id] = tag
+        return False
 
     def _understand(
         self, publishing: PublishingLink, event: DeliveriesReceived, payload: bytes, wall_ms: int
@@ -170,7 +227,10 @@ class PublishingSide:
     ) -> None:
         token = self._next_token
         self._next_token += 1
-        result = self.publisher.publish(batch, token)
+        remembered = publishing.remembered
+        told_token = token if remembered is None else remembered.take_token()
+        publisher = self.publisher if remembered is None else remembered.publisher
+        result = publisher.publish(batch, told_token)
         if destination.is_queue and not result.routed:
             result.refusal = REFUSED_NOT_FOUND
         if result.refusal != ADMITTED:
@@ -181,8 +241,15 @@ class PublishingSide:
             self._settle(publishing, ids, _refusal(result), settled)
         elif settled or result.confirmations_pending == 0:
             self._settle(publishing, ids, ACCEPTED_STATE, settled)
-        else:
+        elif remembered is None:
             self._answers[token] = _Answer(publishing, ids, result.confirmations_pending)
+        else:
+            tags = [publishing.tags[each] for each in ids]
+            remembered.stores(told_token, tags, result.confirmations_pending, self._address, token)
+            self._answers[token] = _Answer(publishing, ids, 1)
+        if remembered is not None:
+            self.publisher.pressures += publisher.pressures
+            publisher.pressures.clear()
 
     # --- messages in a transaction ---
 
@@ -230,14 +297,15 @@ class PublishingSide:
         if answer.pending:
             return
         del self._answers[token]
-        state = rejected(conditions.RESOURCE_LIMIT_EXCEEDED, answer.refusal) if answer.refusal else ACCEPTED_STATE
-        self._settle(answer.publishing, answer.ids, state, False)
+        self._settle(answer.publishing, answer.ids, stored_state(answer.refusal), False)
         self._top_up(answer.publishing)
 
     def _settle(self, publishing: PublishingLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
         count = len(ids)
         publishing.unanswered_count -= count
         self.unanswered_count -= count
+        if publishing.remembered is not None and not settled:
+            publishing.note(ids, state)
         if settled or publishing.link not in self.links:
             return
         if state.code == REJECTED and not publishing.takes_rejected:

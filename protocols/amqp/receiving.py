@@ -91,8 +91,8 @@ class Receiving:
         if len(transfer.tag) > DELIVERY_TAG_BYTES_MAX:
             text = f"a delivery tag of {len(transfer.tag)} bytes; at most {DELIVERY_TAG_BYTES_MAX} are allowed"
             raise PeerViolation(LINK, INVALID_FIELD, text)
-        if transfer.resume:
-            raise PeerViolation(LINK, NOT_IMPLEMENTED, "deliveries cannot be resumed")
+        if transfer.resume and not link.keeps_tags:
+            raise PeerViolation(LINK, NOT_IMPLEMENTED, "a delivery is resumed on a link that is not remembered")
         if transfer.receiver_settle_mode == RECEIVER_SECOND:
             raise PeerViolation(LINK, INVALID_FIELD, "rcv-settle-mode second on a link that is first")
         if link.credit + link.credit_overdrawn_max <= 0:
@@ -101,6 +101,8 @@ class Receiving:
         link.partial_format = 0 if transfer.message_format == ABSENT else transfer.message_format
         link.partial_settled = False
         link.partial_txn_id = None
+        link.partial_tag = transfer.tag
+        link.partial_resumed = transfer.resume
 
     def _check_size(self, link: IncomingLink, size: int) -> None:
         if link.partial_bytes + size > link.message_bytes_max:
@@ -129,6 +131,7 @@ class Receiving:
             and event.settled == link.partial_settled
             and event.message_format == link.partial_format
             and event.txn_id == txn_id
+            and event.resumed == link.partial_resumed
         ):
             event = DeliveriesReceived(
                 session,
@@ -136,8 +139,11 @@ class Receiving:
                 message_format=link.partial_format,
                 settled=link.partial_settled,
                 txn_id=txn_id,
+                resumed=link.partial_resumed,
             )
             events.append(event)
         event.delivery_ids.append(link.partial_id)
+        if link.keeps_tags:
+            event.tags.append(link.partial_tag)
         event.payloads.append(payload)
         event.payload_bytes += len(payload)

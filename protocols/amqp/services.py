@@ -12,6 +12,7 @@ from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.registry import Registry
+from protocols.amqp.remembering import RememberedLinks
 from protocols.amqp.subscriptions import SubscriptionQueue
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.authentication import Authenticator
@@ -32,6 +33,7 @@ class AmqpServices:
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together
     transactions: TransactionAccounts
+    remembered: RememberedLinks
     container_id: str  # ours
     version: str
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS

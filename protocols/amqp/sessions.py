@@ -321,6 +321,9 @@ class Sessions:
             max_message_size=self._limits.message_bytes_max if we_receive else 0,
             offered=offered,
         )
+        if isinstance(link, IncomingLink):
+            answer.unsettled = link.unsettled
+            answer.incomplete_unsettled = link.incomplete_unsettled
         self._out.append(frame(session.channel, answer.encode()))
         link.state = ATTACHED
 

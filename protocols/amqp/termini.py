@@ -15,8 +15,9 @@ DURABLE_NONE: Final = 0
 DURABLE_CONFIGURATION: Final = 1
 DURABLE_UNSETTLED_STATE: Final = 2
 
-SESSION_END: Final = "session-end"
 LINK_DETACH: Final = "link-detach"
+SESSION_END: Final = "session-end"
+CONNECTION_CLOSE: Final = "connection-close"
 NEVER: Final = "never"
 
 MOVE: Final = "move"
@@ -88,7 +89,7 @@ class Source:
                 self.dynamic_properties,
                 None if self.distribution_mode is None else Symbol(self.distribution_mode),
                 self.filters,
-                None if default is None else Described(Scalar(0x80, default.code), _default_fields(default)),
+                None if default is None else default.described(),
                 symbols(self.outcomes),
                 symbols(self.capabilities),
             ],
@@ -211,9 +212,3 @@ def _terminus(value: AmqpValue) -> tuple[int, list[AmqpValue]]:
     if isinstance(descriptor, Scalar) and descriptor.kind == 0x80 and isinstance(descriptor.value, int):
         return descriptor.value, value.value
     raise DecodeError(f"a terminus has the unknown descriptor {descriptor!r:.80}")
-
-
-def _default_fields(outcome: DeliveryState) -> list[AmqpValue]:
-    if outcome.delivery_failed or outcome.undeliverable_here:
-        return [outcome.delivery_failed, outcome.undeliverable_here]
-    return []

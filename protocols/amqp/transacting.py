@@ -92,7 +92,7 @@ class TransactingSide:
         self._connection.engine.sessions.grant(session, link, CONTROL_CREDIT)
 
     def detached(self, link: IncomingLink) -> None:
-        """Roll back what was declared on a link that is gone."""
+        """Roll back what was declared on a link that is gone. What was discharged before goes on."""
         coordinator = self.coordinators.pop(link, None)
         if coordinator is not None:
             self._roll_back_all(coordinator, LOST)

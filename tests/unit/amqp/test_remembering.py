@@ -1,0 +1,117 @@
+"""What is remembered of senders' links, and its bounds."""
+
+import random
+
+import pytest
+
+from actors.data_messages import Confirmed, Refused
+from actors.publishing import Publisher
+from messaging.address import Address
+from messaging.routing import TopicSpace
+from protocols.amqp import remembering
+from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE
+from protocols.amqp.remembering import TAGS_PER_CREDIT, RememberedLink, RememberedLinks, begin_expiry, unsettled_map
+from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
+from protocols.amqp.values import AmqpMap
+
+CREDIT = 5
+
+
+class Inbox(Address):
+    """Keeps what is left in it."""
+
+    def __init__(self) -> None:
+        self.messages: list[object] = []
+
+    def post(self, message: object) -> None:
+        self.messages.append(message)
+
+
+def links() -> RememberedLinks:
+    space, spool, rng = TopicSpace(), Inbox(), random.Random(1)
+    return RememberedLinks(lambda address: Publisher(space=space, spool=spool, address=address, rng=rng))
+
+
+def attach(
+    all_links: RememberedLinks, name: str = "l", *, policy: str = NEVER, timeout_s: int = 0, now_ms: int = 0
+) -> tuple[RememberedLink, bool]:
+    target = Target("q", expiry_policy=policy, timeout_s=timeout_s)
+    found, is_known = all_links.attach(("c", "", name), target, credit=CREDIT, now_ms=now_ms)
+    assert found is not None
+    return found, is_known
+
+
+def asked_for(*tags: bytes) -> AmqpMap:
+    return AmqpMap([(tag, None) for tag in tags])
+
+
+def test_a_publish_over_several_queues_has_one_outcome_when_all_have_answered() -> None:
+    link, _ = attach(links())
+    inbox = Inbox()
+    token = link.take_token()
+    link.stores(token, [b"a", b"b"], 2, inbox, 77)
+    link.post(Confirmed(token))
+    assert (inbox.messages, link.settled().done) == ([], False)
+    waits = link.settled()
+    link.post(Refused(token, "full"))
+    assert waits.done
+    (told,) = inbox.messages
+    assert isinstance(told, Refused)
+    assert told.token == 77
+    for tag in (b"a", b"b"):
+        state = link.outcome(tag)
+        assert state is not None
+        assert state.code == REJECTED
+
+
+def test_only_the_latest_outcomes_are_kept() -> None:
+    link, _ = attach(links())
+    tags = [b"%d" % number for number in range(100)]
+    link.note(tags, ACCEPTED_STATE)
+    link.note([tags[-CREDIT]], RELEASED_STATE)  # used again
+    kept = [tag for tag in tags if link.outcome(tag) is not None]
+    assert kept == tags[-TAGS_PER_CREDIT * CREDIT :]
+    assert link.outcome(tags[-CREDIT]) is RELEASED_STATE
+
+
+def test_a_client_that_names_not_all_it_is_unsure_of_loses_nothing() -> None:
+    """2.7.3 incomplete-unsettled."""
+    link, _ = attach(links())
+    link.note([b"a", b"b"], ACCEPTED_STATE)
+    assert link.resume(asked_for(b"a"), is_incomplete=True) == [(b"a", ACCEPTED_STATE)]
+    assert link.resume(asked_for(b"b", b"x"), is_incomplete=False) == [(b"b", ACCEPTED_STATE)]
+    assert link.outcome(b"a") is None
+
+
+def test_a_map_that_does_not_fit_into_a_frame_says_so() -> None:
+    """2.7.3 incomplete-unsettled."""
+    known = [(b"%03d" % number, ACCEPTED_STATE) for number in range(100)]
+    whole, is_incomplete = unsettled_map(known, 10_000)
+    assert (len(whole.pairs), is_incomplete) == (100, False)
+    part, is_incomplete = unsettled_map(known, 200)
+    assert 0 < len(part.pairs) < 100
+    assert is_incomplete
+
+
+def test_beyond_the_maximum_the_link_that_was_away_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembering, "LINKS_MAX", 3)
+    all_links = links()
+    for name in ("a", "b", "c"):
+        link, _ = attach(all_links, name)
+        if name != "a":
+            all_links.detached(link, link.attached_count, closed=False)
+    attach(all_links, "d")
+    assert [name for _, _, name in all_links.links] == ["a", "c", "d"]
+
+
+def test_links_whose_time_is_over_are_forgotten() -> None:
+    """3.5.6."""
+    all_links = links()
+    for name, policy in (("a", LINK_DETACH), ("b", SESSION_END), ("c", CONNECTION_CLOSE), ("d", NEVER)):
+        link, _ = attach(all_links, name, policy=policy, timeout_s=10)
+        all_links.detached(link, link.attached_count, closed=False)
+        begin_expiry(link, SESSION_END, 0)
+    attach(all_links, "e", now_ms=9_999)
+    assert len(all_links.links) == 5
+    attach(all_links, "e", now_ms=10_000)
+    assert [name for _, _, name in all_links.links] == ["c", "d", "e"]
