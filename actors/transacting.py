@@ -14,6 +14,7 @@ Deliberately elsewhere: what is gathered in a transaction, its limits and its en
 Outcomes other than accepted settle nothing: they are told to the partitions behind the commit.
 """
 
+import logging
 from random import Random
 from typing import Any, Final, final
 
@@ -32,6 +33,8 @@ from messaging.pressure import Pressure
 from messaging.refusals import ADMITTED, REFUSED_NOT_FOUND, refusal_text
 from messaging.routing import QueueTarget, TopicSpace
 from messaging.topics import is_queue_topic
+
+log = logging.getLogger("sluicegate.transactions")
 
 NO_PARTITION: Final = 0  # a publication is given up by nobody's partition
 TOKEN: Final = 1  # a commit is one publish
@@ -71,12 +74,13 @@ class TransactionCommit(Address):
 
     async def commit(self, batch: MessageBatch | None, accepted: list[HeldRanges]) -> str:
         """Publish and settle; return an empty text when all of it is safe, or why nothing of it happened."""
-        reason = await self._prepare(accepted)
-        if not reason:
-            reason = await self._store(batch)
-        ended = COMMIT_FAILED if reason else COMMIT_MADE
-        for prepared in self._prepared:
-            prepared.post(ended)
+        is_made = False
+        try:
+            reason = await self._prepare(accepted) or await self._store(batch)
+            is_made = not reason
+        finally:
+            for prepared in self._prepared:
+                prepared.post(COMMIT_MADE if is_made else COMMIT_FAILED)
         return reason
 
     async def _prepare(self, accepted: list[HeldRanges]) -> str:
@@ -87,6 +91,9 @@ class TransactionCommit(Address):
             try:
                 prepared: Prepared | None = await answer
             except pykka.ActorDeadError:  # its queue was deleted
+                prepared = None
+            except Exception as error:  # a partition's own mistake: the others have to be told of the end
+                log.error("a partition failed in the commit of a transaction", exc_info=error)
                 prepared = None
             if prepared is None:
                 reason = NOT_HELD

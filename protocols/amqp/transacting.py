@@ -198,6 +198,9 @@ class TransactingSide:
         transaction = self._open.get(event.txn_id)
         publishing = self._connection.publishing
         if transaction is None:
+            if event.settled:
+                counters = self._connection.services.counters
+                counters.count(counters.dropped, "unknown_transaction", len(event.delivery_ids))
             publishing.turn_down(event, _unknown(event.txn_id))
             return
         transaction.used_ms = now_ms
@@ -250,6 +253,8 @@ class TransactingSide:
                 self._connection.ask_flush()
         finally:
             self._is_discharging = False
+            while self._line:  # only after a mistake of ours, which ends the connection
+                self._roll_back(self._line.popleft().transaction, LOST)
 
     async def _commit(self, transaction: Transaction) -> str:
         """Carry out a commit; return why it could not be, with everything rolled back."""

@@ -73,6 +73,7 @@ class Transaction:
         self._payloads: list[bytes] = []
         self._headers: list[Headers | None] = []
         self._payload_bytes = 0
+        self._is_ended = False
 
     # --- what is done in it ---
 
@@ -144,10 +145,11 @@ class Transaction:
         )
 
     def end(self) -> None:
-        """Give back what it counts for. Nothing more is done in it."""
-        self._accounts.used_bytes -= self.size
-        self._accounts.open_count -= 1
-        self.size = 0
+        """Give back what it counts for, once. Nothing more is done in it."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._accounts.used_bytes -= self.size
+            self._accounts.open_count -= 1
 
     def __repr__(self) -> str:
         return f"Transaction({self.txn_id.hex()}, {self.operations_count} operations, {self.size} bytes)"
