@@ -23,6 +23,7 @@ TRANSACTION_CAPABILITIES: Final = ("amqp:local-transactions", "amqp:multi-txns-p
 
 ATTACH_BYTES_MAX: Final = 4_096  # of an attach without its unsettled map: names, addresses, capabilities
 
+
 async def attach_publisher(connection: "AmqpConnection", session: Session, link: IncomingLink) -> None:
     """Answer the attach of a link on which the client sends."""
     target = link.attach.target

@@ -141,8 +141,9 @@ LinkName = tuple[str, str, str]  # container, user, name of the link
 class RememberedLinks:
     """Those of all clients of a node. Shared on the node's loop."""
 
-    def __init__(self, make_publisher: Callable[[Address], Publisher]) -> None:
+    def __init__(self, make_publisher: Callable[[Address], Publisher], *, links_max: int = LINKS_MAX) -> None:
         self.links: dict[LinkName, RememberedLink] = {}  # those detached last come last
+        self._links_max = links_max
         self._make_publisher = make_publisher  # that is confirmed at an address
 
     def attach(self, name: LinkName, target: Target, *, credit: int, now_ms: int) -> tuple[RememberedLink | None, bool]:
@@ -180,7 +181,7 @@ class RememberedLinks:
     def _make_room(self, now_ms: int) -> None:
         """Forget links that have expired and, beyond the maximum, those that have been away longest."""
         away = [name for name, link in self.links.items() if not link.is_attached]
-        excess = len(self.links) - LINKS_MAX
+        excess = len(self.links) - self._links_max
         for name in away:
             if _is_over(self.links[name], now_ms) or excess > 0:
                 del self.links[name]

@@ -2,13 +2,12 @@
 
 import random
 
-import pytest
-
+from actors.clock import SystemClock
 from actors.data_messages import Confirmed, Refused
+from actors.inbox import Dispatcher, Inbox, Scheduled
 from actors.publishing import Publisher
 from messaging.address import Address
 from messaging.routing import TopicSpace
-from protocols.amqp import remembering
 from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE
 from protocols.amqp.remembering import TAGS_PER_CREDIT, RememberedLink, RememberedLinks, begin_expiry, unsettled_map
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
@@ -17,19 +16,18 @@ from protocols.amqp.values import AmqpMap
 CREDIT = 5
 
 
-class Inbox(Address):
-    """Keeps what is left in it."""
-
-    def __init__(self) -> None:
-        self.messages: list[object] = []
-
-    def post(self, message: object) -> None:
-        self.messages.append(message)
+def inbox() -> Inbox:
+    """Return an inbox that nobody empties."""
+    return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock()), Scheduled())
 
 
-def links() -> RememberedLinks:
-    space, spool, rng = TopicSpace(), Inbox(), random.Random(1)
-    return RememberedLinks(lambda address: Publisher(space=space, spool=spool, address=address, rng=rng))
+def links(links_max: int = 1000) -> RememberedLinks:
+    space, spool, rng = TopicSpace(), inbox(), random.Random(1)
+
+    def make_publisher(address: Address) -> Publisher:
+        return Publisher(space=space, spool=spool, address=address, rng=rng)
+
+    return RememberedLinks(make_publisher, links_max=links_max)
 
 
 def attach(
@@ -47,17 +45,17 @@ def asked_for(*tags: bytes) -> AmqpMap:
 
 def test_a_publish_over_several_queues_has_one_outcome_when_all_have_answered() -> None:
     link, _ = attach(links())
-    inbox = Inbox()
+    told = inbox()
     token = link.take_token()
-    link.stores(token, [b"a", b"b"], 2, inbox, 77)
+    link.stores(token, [b"a", b"b"], 2, told, 77)
     link.post(Confirmed(token))
-    assert (inbox.messages, link.settled().done) == ([], False)
+    assert (told.items, link.settled().done) == ([], False)
     waits = link.settled()
     link.post(Refused(token, "full"))
     assert waits.done
-    (told,) = inbox.messages
-    assert isinstance(told, Refused)
-    assert told.token == 77
+    (answer,) = told.items
+    assert isinstance(answer, Refused)
+    assert answer.token == 77
     for tag in (b"a", b"b"):
         state = link.outcome(tag)
         assert state is not None
@@ -93,9 +91,8 @@ def test_a_map_that_does_not_fit_into_a_frame_says_so() -> None:
     assert is_incomplete
 
 
-def test_beyond_the_maximum_the_link_that_was_away_longest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "LINKS_MAX", 3)
-    all_links = links()
+def test_beyond_the_maximum_the_link_that_was_away_longest_is_forgotten() -> None:
+    all_links = links(links_max=3)
     for name in ("a", "b", "c"):
         link, _ = attach(all_links, name)
         if name != "a":
