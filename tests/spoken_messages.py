@@ -4,6 +4,10 @@ A protocol joins with one adapter: how it says a message, how it shows one, and 
 Values are in the words of the cross-protocol table: what a protocol has only as text comes back as text.
 """
 
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol
 
@@ -12,8 +16,11 @@ from paho.mqtt.packettypes import PacketTypes
 from proton import Message, symbol
 from proton.utils import BlockingConnection
 
+from flow_client import FlowClient
 from gateway_process import GatewayProcess
+from messaging.headers import Headers
 from paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties
+from protocols.flow.publish_frames import write_publish
 
 ANSWER_S: Final = 20
 FIELDS_OF_ITS_OWN: Final = frozenset({"body", "durable"})  # what even MQTT 3.1.1 can say
@@ -172,8 +179,19 @@ class Amqp:
     keeps_types = True
 
     def __init__(self, node: GatewayProcess, role: str = "speaker") -> None:
-        address = f"amqp://127.0.0.1:{node.amqp_port}"
-        self._connection = BlockingConnection(address, timeout=ANSWER_S, allowed_mechs="ANONYMOUS", container_id=role)
+        self._port, self._role = node.amqp_port, role
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """Connect for one message: a blocking client that waits for its turn sends no heartbeats."""
+        address = f"amqp://127.0.0.1:{self._port}"
+        connection: Any = BlockingConnection(
+            address, timeout=ANSWER_S, allowed_mechs="ANONYMOUS", container_id=self._role
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
 
     def send(self, topic: str, message: Spoken) -> None:
         said: Any = Message(body=message.body, durable=message.durable, priority=message.priority)
@@ -195,15 +213,15 @@ class Amqp:
         said.group_sequence = message.group_sequence
         said.annotations = {symbol(name): value for name, value in message.annotations.items()} or None
         said.properties = message.properties or None
-        sender: Any = self._connection.create_sender(f"topic://{topic}")
-        sender.send(said)
-        sender.close()
+        with self._connection() as connection:
+            connection.create_sender(f"topic://{topic}").send(said)
 
     def receive(self, queue: str) -> Spoken:
-        receiver: Any = self._connection.create_receiver(queue, credit=1)
-        message = receiver.receive(timeout=ANSWER_S)
-        receiver.accept()
-        receiver.close()
+        with self._connection() as connection:
+            receiver = connection.create_receiver(queue, credit=1)
+            message = receiver.receive(timeout=ANSWER_S)
+            receiver.accept()
+            receiver.close()
         body = bytes(message.body) if isinstance(message.body, memoryview) else message.body
         return Spoken(
             body=body,
@@ -224,7 +242,100 @@ class Amqp:
         )
 
     def close(self) -> None:
-        self._connection.close()
+        """Nothing is open between two messages."""
+
+
+class Flow:
+    """The flow protocol: what its fixed part and standard properties do not say are user properties, as in MQTT 5.0."""
+
+    name = "flow"
+    can_say = EVERY_FIELD
+    keeps_types = True
+    named: Final = {
+        "subject": "subject",
+        "content-encoding": "content_encoding",
+        "JMSXGroupSeq": "group_sequence",
+    }
+
+    def __init__(self, node: GatewayProcess, role: str = "speaker") -> None:
+        self._port, self._role = node.ports["flow"], role
+
+    def send(self, topic: str, message: Spoken) -> None:
+        asyncio.run(self._send(topic, message))
+
+    async def _send(self, topic: str, message: Spoken) -> None:
+        default = Spoken()
+        pairs = [
+            (name, getattr(message, its))
+            for name, its in self.named.items()
+            if getattr(message, its) != getattr(default, its)
+        ]
+        headers = Headers(
+            partition_key=message.key or None,
+            priority=message.priority,
+            payload_is_text=isinstance(message.body, str),
+            content_type=message.content_type or None,
+            correlation=message.correlation.encode() or None,
+            reply_to=message.reply_to or None,
+            message_id=message.message_id or None,
+            timestamp_ms=message.created_ms,
+            user_properties=[*pairs, *message.annotations.items(), *message.properties.items()] or None,
+        )
+        async with FlowClient(self._port, name=self._role) as client:
+            opened = await client.opens_publisher()
+            client.send(
+                write_publish(
+                    opened.flow_id,
+                    1,
+                    topic,
+                    _bytes(message.body),
+                    headers,
+                    to_queue=False,
+                    ttl_ms=message.ttl_s * 1000,
+                    delay_ms=0,
+                )
+            )
+            assert await client.answered(opened.flow_id, 1) == []
+
+    def receive(self, queue: str) -> Spoken:
+        return asyncio.run(self._receive(queue))
+
+    async def _receive(self, queue: str) -> Spoken:
+        async with FlowClient(self._port, name=self._role) as client:
+            flow_id = await client.binds(queue, credit=1)
+            (message,) = await client.receives_in_all(1, flow_id)
+            client.accepts_through(flow_id, message.delivery_id)
+            await client.unbinds(flow_id)
+        headers = message.headers or Headers()
+        values: dict[str, Any] = {}
+        annotations: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name, value in headers.user_properties or ():
+            if name in self.named:
+                values[self.named[name]] = int(str(value)) if name == "JMSXGroupSeq" else value
+            elif name.startswith("x-"):
+                annotations[name] = value
+            elif name not in Mqtt5.named:  # as MQTT wrote what has a field here
+                others[name] = value
+        left_ms = headers.expires_at_ms - time.time_ns() // 1_000_000 if headers.expires_at_ms else 0
+        return Spoken(
+            body=message.payload.decode() if headers.payload_is_text else message.payload,
+            durable=not message.was_direct,
+            priority=headers.priority,
+            ttl_s=-(-left_ms // 1000),
+            message_id=headers.message_id or "",
+            correlation=(headers.correlation or b"").decode(),
+            reply_to=headers.reply_to or "",
+            content_type=headers.content_type or "",
+            created_ms=headers.timestamp_ms,
+            key=headers.partition_key or "",
+            annotations=annotations,
+            properties=others,
+            **values,
+        )
+
+    def close(self) -> None:
+        """Nothing is open between two messages."""
 
 
 class Http:
@@ -236,7 +347,7 @@ class Http:
     types: Final = {bool: "boolean", int: "int64", float: "double"}
 
     def __init__(self, node: GatewayProcess) -> None:
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{node.ports['http']}", timeout=ANSWER_S)
+        self._url = f"http://127.0.0.1:{node.ports['http']}"
 
     def send(self, topic: str, message: Spoken) -> None:
         default = Spoken()
@@ -262,15 +373,16 @@ class Http:
             kind = self.types.get(type(value))
             text = str(value).lower() if kind == "boolean" else str(value)
             headers[f"Solace-User-Property-{name}"] = text if kind is None else f"{text}; type={kind}"
-        answer = self._client.post(f"/TOPIC/{topic}", content=_bytes(message.body), headers=headers)
+        address = f"{self._url}/TOPIC/{topic}"
+        answer = httpx.post(address, content=_bytes(message.body), headers=headers, timeout=ANSWER_S)
         assert (answer.status_code, answer.content) == (200, b"")
 
     def close(self) -> None:
-        self._client.close()
+        """Nothing is open between two messages."""
 
 
-SENDERS: Final = (Mqtt3, Mqtt5, Amqp, Http)
-RECEIVERS: Final = (Mqtt3, Mqtt5, Amqp)
+SENDERS: Final = (Mqtt3, Mqtt5, Amqp, Flow, Http)
+RECEIVERS: Final = (Mqtt3, Mqtt5, Amqp, Flow)
 
 
 def _text(name: symbol) -> str:

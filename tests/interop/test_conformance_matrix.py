@@ -114,7 +114,7 @@ def test_a_structure_is_json_to_whoever_does_not_know_it(
         return
     body = seen.body.decode() if isinstance(seen.body, bytes) else seen.body
     assert body == '{"a":[1,"two",null]}'
-    assert seen.content_type == ("application/json" if receiver == "mqtt-5.0" else "")
+    assert seen.content_type == ("" if receiver == "mqtt-3.1.1" else "application/json")
 
 
 def test_of_a_name_given_twice_amqp_holds_the_first(

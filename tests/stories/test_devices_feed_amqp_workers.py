@@ -67,7 +67,7 @@ class Workers:
 
 def test_order_holds_for_each_device_while_workers_die_and_join(tmp_path: Path) -> None:
     """AMQP reference, case 80: the key that MQTT wrote is the group-id that AMQP reads, and order is by key."""
-    with gateway(tmp_path) as node:
+    with gateway(tmp_path, amqp__idle_timeout_s=0) as node:  # its workers send no heartbeats
         node.create_queue(
             "readings",
             access_type="non-exclusive",
