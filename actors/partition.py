@@ -363,8 +363,7 @@ class Partition:
             effects.released_bytes = 0
         if self._spool is not None:
             self._tell_the_spool(self._spool)
-        if effects.looks_on:
-            effects.looks_on = False
+        if self._ledger.looks_on():
             self._address.post(WAKE)
         self._pressure.look(released)
         self._memory.balance()
@@ -410,7 +409,7 @@ class Partition:
 
     def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
         look = PartitionBrowse(
-            ledger=self._present_ledger,
+            ledger=lambda: self._ledger,
             number=self._number,
             partition_id=self._partition_id,
             reader=self._reader,
@@ -419,9 +418,6 @@ class Partition:
         )
         look.run()
         return look.answer
-
-    def _present_ledger(self) -> Ledger:
-        return self._ledger
 
     def _overview(self) -> PartitionOverview:
         return overview_of(

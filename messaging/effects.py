@@ -78,7 +78,6 @@ class Effects:
         "discards",
         "drained",
         "dropped_pages",
-        "looks_on",
         "released_bytes",
         "released_count",
         "settled",
@@ -95,7 +94,6 @@ class Effects:
         self.dead: list[DeadRange] = []  # on their way to the dead message queue; nobody has seen to it yet
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
-        self.looks_on = False  # a selecting flow has more to look at than one turn allows
         self.discards: dict[str, int] = {}  # reason -> messages dropped
         self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
         self.released_count = 0  # messages and bytes that count against the quota no more

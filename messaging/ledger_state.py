@@ -77,6 +77,10 @@ class LedgerState:
         """Return whether messages wait for a consumer."""
         return self.requeued.total > 0 or self.ready_from < self.next_sequence
 
+    def looks_on(self) -> bool:
+        """Return whether flows that select may have more to look at than one turn allows: another one is needed."""
+        return self.selecting_count > 0 and self.looks_left <= 0
+
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
         return sequence < self.suspect_end or (sequence < self.ready_from and sequence not in self.undelivered)

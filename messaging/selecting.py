@@ -47,7 +47,6 @@ def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Seg
         state.looks_left -= run_end - first
         if found < run_end:
             return segment, found, run_end
-    state.effects.looks_on = True
     return None
 
 

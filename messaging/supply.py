@@ -7,7 +7,8 @@ from messaging.segments import PAGE_WANTED
 def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
     """Return whether more is on its way to a flow of a ledger that has just delivered all it could.
 
-    It is while a page is read, and while messages wait for the consumer's socket. It is not when messages wait for
+    It is while a page is read, while a flow that selects has more to look at, and while messages wait for the
+    consumer's socket. It is not when messages wait for
     their time, or when the flow, or everybody together, holds the most there may be: that can last for ever.
     """
     flow = ledger.flows.get(flow_id)
@@ -20,5 +21,7 @@ def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
         return True
     if flow.room(ledger.rules.unacked_count_max) == 0:
         return False
+    if flow.flow.selector is not None and ledger.looks_on():
+        return True
     pages = [segment.page for segment in ledger.segments.all()]
     return any(page is not None and page.state == PAGE_WANTED for page in pages)

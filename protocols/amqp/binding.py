@@ -20,7 +20,7 @@ from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITI
 from protocols.amqp.attaching import find_queue
 from protocols.amqp.browsing import BrowsingLink
 from protocols.amqp.consuming import ConsumingLink
-from protocols.amqp.filters import BROWSER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
+from protocols.amqp.filters import BROWSER_FILTERS, CONSUMER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
 from protocols.amqp.link import PENDING, OutgoingLink
 from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.session import Session
@@ -101,8 +101,12 @@ async def _new_node(connection: "AmqpConnection", session: Session, link: Outgoi
 async def _consume(
     connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
 ) -> None:
+    chosen = read_filters(source.filters, CONSUMER_FILTERS, connection.services.selectors)
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.selector = chosen.selector
     granted = _granted(source, MOVE)
-    await _bind(connection, _consuming_link(connection, session, link, queue), granted)
+    granted.filters = chosen.in_force()
+    await _bind(connection, consuming, granted)
 
 
 async def _browse(
@@ -198,7 +202,13 @@ async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted:
     consuming_side.add(consuming)
     consuming_side.credit(consuming)
     request = BindFlow(
-        consuming.flow_id, connection.client, connection.user, connection.cell.inbox, consuming.window, PROTOCOL
+        consuming.flow_id,
+        connection.client,
+        connection.user,
+        connection.cell.inbox,
+        consuming.window,
+        PROTOCOL,
+        consuming.selector,
     )
     try:
         await consuming.queue.ask(request)

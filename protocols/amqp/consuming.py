@@ -16,6 +16,7 @@ from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.queue_attributes import EXCLUSIVE
+from messaging.selectors import Selector
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from protocols.amqp import outcomes
 from protocols.amqp.annotations import noted, with_notes
@@ -60,6 +61,7 @@ class ConsumingLink:
         config = queue.definition.config
         self.tells_partitions = config.partitioned()
         self.tells_activity = self.tells_partitions or config.access_type == EXCLUSIVE
+        self.selector: Selector | None = None  # of the queue's messages; None: all
         self.is_no_local = False  # what its own container has published is not for it
         self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
         self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch

@@ -1,6 +1,6 @@
 """The filters of a source (3.5.8): read by their descriptors, for the keys they stand under are the client's own.
 
-    apache.org:selector-filter:string    a selector (docs/selectors.md), for links that browse a queue
+    apache.org:selector-filter:string    a selector (docs/selectors.md), for links that consume or browse a queue
     apache.org:no-local-filter:list      nothing that the link's own container has published, for subscriptions
     sluicegate:partition:uint            only this partition, for links that browse a queue
     sluicegate:start-sequence:ulong      only from this sequence on, in every partition, for links that browse a queue
@@ -25,6 +25,7 @@ START_SEQUENCE: Final = "sluicegate:start-sequence:ulong"
 _BY_NUMBER: Final[dict[int, str]] = {0x0000468C_00000003: NO_LOCAL, 0x0000468C_00000004: SELECTOR}
 _SELECTOR_KEY: Final = "jms-selector"  # some clients leave the descriptor out
 
+CONSUMER_FILTERS: Final = (SELECTOR,)
 BROWSER_FILTERS: Final = (SELECTOR, PARTITION, START_SEQUENCE)
 SUBSCRIPTION_FILTERS: Final = (NO_LOCAL,)
 

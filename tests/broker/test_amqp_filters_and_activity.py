@@ -54,6 +54,25 @@ async def test_a_browser_sees_what_its_selector_selects(broker: RunningBroker) -
     await client.close()
 
 
+async def test_a_consumer_gets_what_its_selector_selects_and_leaves_the_rest(broker: RunningBroker) -> None:
+    """Test case 66. Draining ends, though what it does not select waits."""
+    inside = await queue(broker, access_type="non-exclusive")
+    await inside.publish(*[key.encode() for key in KEYS], keys=KEYS)
+    client = await AmqpClient.open(broker.amqp_port)
+    wanted = filters(s=described(SELECTOR, "JMSXGroupID LIKE 'k_' AND JMSXGroupID <> 'k0'"))
+
+    answer = await client.receiver("some", Source("q", filters=wanted), handle=0, credit=0)
+
+    assert answer.source is not None
+    assert answer.source.filters == wanted
+    client.flow(0, 100, drain=True)
+    deliveries, _ = await client.until_flow(0)
+    assert [each.payload for each in deliveries] == [b"k%d" % number for number in range(1, 10)]
+    await client.receiver("all", Source("q"), handle=1, credit=100)
+    assert len(await client.deliveries(11)) == 11
+    await client.close()
+
+
 async def test_a_selector_that_is_none_is_refused(broker: RunningBroker) -> None:
     """Test case 66: with amqp:invalid-field, and the place of the mistake."""
     await queue(broker)
@@ -76,7 +95,7 @@ async def test_what_is_not_in_force_is_not_echoed(broker: RunningBroker) -> None
     answer = await browser(client, filters(a=unknown, b=described(NO_LOCAL, []), c=described(SELECTOR, "TRUE")))
     assert answer.source is not None
     assert answer.source.filters == filters(c=described(SELECTOR, "TRUE"))
-    source = Source("q", filters=filters(a=described(SELECTOR, "FALSE")))
+    source = Source("q", filters=filters(a=described(PARTITION, uint(0))))
     answer = await client.receiver("consumer", source, handle=1, credit=1)
     assert answer.source is not None
     assert answer.source.filters is None

@@ -84,15 +84,14 @@ def test_a_backlog_is_looked_at_in_slices_and_once() -> None:
     ledger.attach(selecting(1, 1), 1)
     for _ in range(2):
         assert ledger.deliver(0) == []
-        assert ledger.effects.looks_on
-        ledger.effects.looks_on = False
+        assert ledger.looks_on()
 
     assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 1]}
 
     ledger.append(prioritized(2, 1), None)
     assert delivered(ledger.deliver(0)) == {1: [2 * LOOKS_PER_TURN + 3]}
-    assert not ledger.effects.looks_on
     assert ledger.looks_left >= LOOKS_PER_TURN - 2
+    assert not ledger.looks_on()
 
 
 def test_a_flow_without_room_waits_for_credit_and_one_with_nothing_to_its_taste_does_not() -> None:
