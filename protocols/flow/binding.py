@@ -15,6 +15,7 @@ from actors.messages import (
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
+from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
 from protocols.flow import codes
 from protocols.flow.consuming import ConsumerFlow
 from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
@@ -69,6 +70,19 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
         sequence_max=flow.sequence_max,
     )
     connection.send(opened.encode())
+    connection.tell(CLIENT_FLOW_OPENED, f"publisher flow {_shown(flow)} opened")
+
+
+def close_publisher(connection: "FlowConnection", flow: PublisherFlow) -> None:
+    """Let go of a publisher; what is remembered of it lies with its name."""
+    connection.publishing.remove(flow.flow_id)
+    if flow.named is not None:
+        connection.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
+    connection.tell(CLIENT_FLOW_CLOSED, f"publisher flow {_shown(flow)} closed")
+
+
+def _shown(flow: PublisherFlow) -> str:
+    return str(flow.flow_id) if flow.named is None else flow.named.name
 
 
 async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:

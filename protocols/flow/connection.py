@@ -13,9 +13,10 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
+from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
-from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, open_publisher
+from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, close_publisher, open_publisher
 from protocols.flow.consuming import ConsumingSide
 from protocols.flow.engine import FlowEngine
 from protocols.flow.errors import FlowBroken
@@ -23,9 +24,9 @@ from protocols.flow.events import FlowEvent, PeerViolated
 from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
 from protocols.flow.greeting import authenticate, greet
-from protocols.flow.messages import FencePublisher, ReleasePublisher
+from protocols.flow.messages import FencePublisher
 from protocols.flow.publish_frames import PublishesReceived
-from protocols.flow.publishing import PublisherFlow, PublishingSide
+from protocols.flow.publishing import PublishingSide
 from protocols.flow.services import FlowServices
 from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from protocols.flow.settle_frames import Credit, Settle
@@ -75,6 +76,7 @@ class FlowConnection:
         self._unread_bytes = 0  # of answers since then
         self._highest_flow_id = 0
         self._valid_until_ms = 0  # wall clock, of the token that was shown; 0: for ever
+        self._is_known = False  # it has shown who it is
         self._is_released = False  # every flow was let go of
 
     # --- the transport ---
@@ -250,7 +252,7 @@ class FlowConnection:
         if event.kind == CLOSE_PUB:
             publisher = self.publishing.flows.get(flow_id)
             if publisher is not None:
-                self._let_go(publisher)
+                close_publisher(self, publisher)
         else:
             consumer = self.consuming.flows.get(flow_id)
             if consumer is not None:
@@ -265,16 +267,15 @@ class FlowConnection:
         """End a publisher whose client broke its rules."""
         flow = self.publishing.flows.get(flow_id)
         if flow is not None:
-            self._let_go(flow)
+            close_publisher(self, flow)
             self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
-
-    def _let_go(self, flow: PublisherFlow) -> None:
-        self.publishing.remove(flow.flow_id)
-        if flow.named is not None:
-            self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
 
     def _drop(self, reason: str, count: int) -> None:
         self._counters.count(self._counters.dropped, reason, count)
+
+    def tell(self, kind: EventKind, what: str) -> None:
+        """Tell operators what the client did."""
+        self.runtime.events.emit(kind, what, client=self.client)
 
     # --- who it is ---
 
@@ -293,6 +294,8 @@ class FlowConnection:
         """Note who the client is."""
         self.user = principal.user_name
         self._valid_until_ms = principal.valid_until_ms
+        self._is_known = True
+        self.tell(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
     def not_authenticated(self, why: str) -> None:
         """Count and log that somebody is not let in. The client does not hear why."""
@@ -407,10 +410,12 @@ class FlowConnection:
             return
         self._is_released = True
         for publisher in list(self.publishing.flows.values()):
-            self._let_go(publisher)
+            close_publisher(self, publisher)
         for consumer in list(self.consuming.flows.values()):
             self.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
+        if self._is_known:
+            self.tell(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
 
     def fail(self) -> None:
         """Our own mistake: the client gets its messages again over another connection."""

@@ -237,3 +237,22 @@ async def test_who_asks_and_reads_no_answers_is_cut_off(broker: RunningBroker) -
     assert broker.node.flow.counters.violated == {"answers_not_read": 1}
     client.cut()
     await client.ended()
+
+
+@pytest.mark.settings("events.publish_client=true")
+async def test_operators_hear_of_clients_and_their_publishers(broker: RunningBroker) -> None:
+    """Flow: sessions, publishing; Solace 9.5: the events have the names that operators know."""
+    watcher = await broker.connect("watcher")
+    await watcher.subscribe("$SYS/LOG/+/CLIENT/+/+/default/device")
+    async with FlowClient(broker.flow_port, name="device") as client:
+        opened = await client.opens_publisher("till")
+        await client.closes_publisher(opened.flow_id)
+
+    texts = [payload.decode() for payload in await watcher.payloads(4)]
+    assert [text.split(": ")[1] for text in texts] == [
+        "CLIENT_CLIENT_CONNECT",
+        "CLIENT_CLIENT_OPEN_FLOW",
+        "CLIENT_CLIENT_CLOSE_FLOW",
+        "CLIENT_CLIENT_DISCONNECT",
+    ]
+    assert texts[1].endswith("default device publisher flow till opened")
