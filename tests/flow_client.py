@@ -1,6 +1,7 @@
 """A client of the flow protocol on a real socket, over the engine: one frame at a time, nothing automatic."""
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -34,13 +35,20 @@ class FlowClient:
     """One connection. `events` holds what the gateway said and nobody has looked for yet, in order."""
 
     def __init__(
-        self, port: int, *, name: str = "client", keep_alive_ms: int = 30_000, tls: ssl.SSLContext | None = None
+        self,
+        port: int,
+        *,
+        name: str = "client",
+        keep_alive_ms: int = 30_000,
+        tls: ssl.SSLContext | None = None,
+        receive_buffer_bytes: int = 0,
     ) -> None:
         self.events: list[FlowEvent] = []
         self.is_closed = False
         self.welcome: Welcome | None = None
         self._port = port
         self._tls = tls
+        self._receive_buffer_bytes = receive_buffer_bytes  # of the socket; 0: the system's choice
         self._hello = Hello(name, "test", keep_alive_ms, ())
         self._engine = FlowEngine(
             is_gateway=False,
@@ -66,7 +74,13 @@ class FlowClient:
 
     async def connect(self) -> Welcome:
         """Connect, and hear what the gateway offers."""
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port, ssl=self._tls)
+        end = socket.socket()
+        end.setblocking(False)
+        if self._receive_buffer_bytes:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        await asyncio.get_running_loop().sock_connect(end, ("127.0.0.1", self._port))
+        name = None if self._tls is None else "127.0.0.1"
+        self._reader, self._writer = await asyncio.open_connection(sock=end, ssl=self._tls, server_hostname=name)
         self._reading = asyncio.create_task(self._read())
         self.send(self._hello.encode())
         self.welcome = await self.heard(Welcome)

@@ -37,7 +37,7 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.flow")
 
-UNREAD_BYTES_MAX: Final = 1024 * 1024  # of answers to a client whose socket is full
+UNREAD_BYTES_MAX: Final = 256 * 1024  # of answers to a client whose socket is full
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
