@@ -78,6 +78,7 @@ class ClosedLedger:
     partition_id: int
     next_sequence: int
     redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
+    delays: list[tuple[int, int, int]]  # of messaging.back_off: what failed and waits
 
 
 @dataclass(slots=True)

@@ -284,7 +284,8 @@ class Partition:
             return self._reading.receive(message)
         else:
             assert isinstance(message, CloseLedger)
-            return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger))
+            delays = ledger.back_off.waiting(self._clock.wall_ms())
+            return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
         return None
 
     def _append(self, message: Append) -> None:

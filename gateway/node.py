@@ -240,7 +240,8 @@ class Node:
             redelivered = [
                 (max(first, cursor.floor), end, count) for first, end, count in each.redelivered if end > cursor.floor
             ]
-            states.append(cursor.state(redelivered))
+            delays = tuple([delay for delay in each.delays if delay[0] >= cursor.floor])
+            states.append(cursor.state(redelivered, delays))
         if states:
             self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
 

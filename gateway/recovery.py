@@ -42,6 +42,7 @@ def read_store(store: Store) -> Recovered:
         stored.floor = cursor.floor
         stored.next_sequence = cursor.next_sequence
         stored.redelivered = cursor.redelivered
+        stored.delays = cursor.delays
         for first, end in cursor.settled:
             stored.settle(first, end)
     for page in recovery.pages:

@@ -57,6 +57,18 @@ class BackOff:
                 heappush(self._due, (now_ms + delay_ms, sequence))
         self._unscheduled.clear()
 
+    def waiting(self, now_ms: int) -> list[tuple[int, int, int]]:
+        """Return every failed message with the moment until which it waits and whom it holds up, for `resume`."""
+        self.start(now_ms)
+        return [(sequence, self._due_of[sequence], self._key_of[sequence]) for sequence in sorted(self._key_of)]
+
+    def resume(self, sequence: int, due_ms: int, key: int) -> None:
+        """Have a message that failed before the last stop wait for the rest of its time."""
+        self.fail(sequence, 0, key)
+        self._unscheduled.pop()
+        self._due_of[sequence] = due_ms
+        heappush(self._due, (due_ms, sequence))
+
     def next_ms(self) -> int:
         """Return when the next failed message becomes ready; 0 when none waits."""
         while self._due and self._due_of.get(self._due[0][1]) != self._due[0][0]:

@@ -7,7 +7,9 @@ so everything recovered is flagged as possibly delivered before; after a clean s
 
 from typing import final
 
+from messaging.back_off import NO_KEY
 from messaging.batch import MessageBatch
+from messaging.flows import ORDER_NONE
 from messaging.gaps import GAP_NEVER_USED
 from messaging.ledger import Ledger
 from messaging.marks import Marks
@@ -49,6 +51,7 @@ class StoredPartition:
         self.next_sequence = 1  # the reserved bound after a crash, exact after a clean stop
         self.settled = RangeSet()
         self.redelivered: list[tuple[int, int, int]] = []  # first, end, failed deliveries; known after a clean stop
+        self.delays: tuple[tuple[int, int, int], ...] = ()  # of messaging.back_off, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
 
@@ -98,6 +101,8 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     if not was_clean:
         ledger.suspect_end = next_sequence
     _restore_deliveries(ledger, stored, was_clean=was_clean)
+    if was_clean and ledger.rules.redelivery_delay_ms > 0:
+        _restore_delays(ledger, stored)
     for segment in segments:
         hold_undue(ledger, segment)
         note_moments(ledger, segment)
@@ -185,6 +190,15 @@ def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: b
             ledger.requeued.add(first, end)
             for new_first, new_end in delivered.outside(first, end):  # what waited for its time was overtaken
                 ledger.undelivered.add(new_first, new_end)
+
+
+def _restore_delays(ledger: Ledger, stored: StoredPartition) -> None:
+    """Have what failed before the stop wait for the rest of its time, and hold up what it held up."""
+    keeps_order = ledger.rules.order != ORDER_NONE and not ledger.rules.by_priority
+    for sequence, due_ms, key in stored.delays:
+        if sequence in ledger.requeued:
+            ledger.requeued.discard(sequence, sequence + 1)
+            ledger.back_off.resume(sequence, due_ms, key if keeps_order else NO_KEY)
 
 
 def _first_of(segment: Segment) -> int:

@@ -51,7 +51,9 @@ def growth_bytes(job: CommitJob) -> int:
     values = [len(write.page) for write in job.page_writes]
     values += [len(row.key) + len(row.value) for row in job.table_writes if row.value is not None]
     values += [] if job.record is None else [len(job.record)]
-    values += [16 * (1 + len(cursor.settled) + len(cursor.redelivered)) for cursor in job.cursor_puts]
+    values += [
+        16 * (1 + len(cursor.settled) + len(cursor.redelivered) + len(cursor.delays)) for cursor in job.cursor_puts
+    ]
     shared = sum([2 * size + _KEY_BYTES for size in values if size <= _SHARED_PAGE_BYTES_MAX])
     return shared + sum([size + _PAGE_BYTES + _KEY_BYTES for size in values if size > _SHARED_PAGE_BYTES_MAX])
 

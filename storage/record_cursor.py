@@ -1,11 +1,13 @@
 """A cursor at rest: what one partition or durable reader has settled, and how often it was handed the rest.
 
-Sealed (`record_seal`) as kind SGC, version 1. The content is a row of varints (`record_fields`):
+Sealed (`record_seal`) as kind SGC. The content is a row of varints (`record_fields`):
 
     partition_id, floor, next_sequence,
     count of settled ranges, then for each: distance from the end of the one before (the first: from floor), length
     count of redelivered ranges, then for each: distance likewise, length, delivery count
+    count of delays, then for each: distance from the sequence before (the first: from floor), moment, key + 2
 
+The last line is version 2's, which is written only where there are delays: an older release reads the others.
 Distances make a cursor with thousands of exceptions small: two or three bytes each instead of sixteen.
 """
 
@@ -14,10 +16,12 @@ from typing import Final, NamedTuple
 
 from storage.errors import DamagedRecord
 from storage.record_fields import put_varint, take_varint
-from storage.record_seal import SEAL_BYTES, seal, unseal_whole
+from storage.record_seal import SEAL_BYTES, seal, sealed_version, unseal_whole
 
 CURSOR_KIND: Final = b"SGC"
-CURSOR_FORMAT: Final = 1
+CURSOR_FORMAT: Final = 2
+CURSOR_FORMAT_OLDEST: Final = 1
+_LEAST_KEY: Final = -2  # messaging.back_off.EVERYTHING
 
 
 class CursorState(NamedTuple):
@@ -28,6 +32,8 @@ class CursorState(NamedTuple):
     settled: list[tuple[int, int]]  # (first, end) settled above the floor
     next_sequence: int  # no sequence at or above was given out: the reserved bound
     redelivered: list[tuple[int, int, int]]  # (first, end, count) of what was delivered before
+    # (sequence, wall clock in ms, key hash or what stands for one) of failed messages that waited at a clean stop
+    delays: tuple[tuple[int, int, int], ...] = ()
 
 
 def encode_cursor(cursor: CursorState) -> bytes:
@@ -47,19 +53,30 @@ def encode_cursor(cursor: CursorState) -> bytes:
         _put_range(out, behind, first, end)
         put_varint(out, count)
         behind = end
+    if not cursor.delays:
+        return seal(CURSOR_KIND, CURSOR_FORMAT_OLDEST, b"".join(out))
+    put_varint(out, len(cursor.delays))
+    behind = cursor.floor
+    for sequence, due_ms, key in cursor.delays:
+        if sequence < behind or key < _LEAST_KEY:
+            raise ValueError(f"a delay of {sequence} for key {key} where one at or above {behind} must follow")
+        put_varint(out, sequence - behind)
+        put_varint(out, due_ms)
+        put_varint(out, key - _LEAST_KEY)
+        behind = sequence
     return seal(CURSOR_KIND, CURSOR_FORMAT, b"".join(out))
 
 
 def decode_cursor(data: bytes, where: str = "cursor") -> CursorState:
     """Return the cursor. Raises DamagedRecord and UnsupportedFormat."""
-    unseal_whole(data, CURSOR_KIND, CURSOR_FORMAT, where)
+    unseal_whole(data, CURSOR_KIND, CURSOR_FORMAT, where, oldest=CURSOR_FORMAT_OLDEST)
     try:
-        return _decode_content(data)
+        return _decode_content(data, sealed_version(data, 0))
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its content cannot be read: {error}") from error
 
 
-def _decode_content(data: bytes) -> CursorState:
+def _decode_content(data: bytes, version: int) -> CursorState:
     partition_id, offset = take_varint(data, SEAL_BYTES)
     floor, offset = take_varint(data, offset)
     next_sequence, offset = take_varint(data, offset)
@@ -78,9 +95,20 @@ def _decode_content(data: bytes) -> CursorState:
         count, offset = take_varint(data, offset)
         redelivered.append((first, end, count))
         behind = end
+    delays: list[tuple[int, int, int]] = []
+    delays_count = 0
+    if version > CURSOR_FORMAT_OLDEST:
+        delays_count, offset = take_varint(data, offset)
+    behind = floor
+    for _ in range(delays_count):
+        distance, offset = take_varint(data, offset)
+        due_ms, offset = take_varint(data, offset)
+        key, offset = take_varint(data, offset)
+        behind += distance
+        delays.append((behind, due_ms, key + _LEAST_KEY))
     if offset != len(data):
-        raise ValueError(f"{len(data) - offset} bytes follow its last range")
-    return CursorState(partition_id, floor, settled, next_sequence, redelivered)
+        raise ValueError(f"{len(data) - offset} bytes follow its last field")
+    return CursorState(partition_id, floor, settled, next_sequence, redelivered, tuple(delays))
 
 
 def _put_range(out: list[bytes], behind: int, first: int, end: int) -> None:

@@ -60,9 +60,9 @@ def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str, *, o
     return end
 
 
-def unseal_whole(data: bytes, kind: bytes, version: int, where: str) -> None:
+def unseal_whole(data: bytes, kind: bytes, version: int, where: str, *, oldest: int = 0) -> None:
     """Check a seal that must cover `data` from first to last byte."""
-    end = unseal(data, 0, kind, version, where)
+    end = unseal(data, 0, kind, version, where, oldest=oldest)
     if end != len(data):
         raise DamagedRecord(where, f"{len(data) - end} bytes follow its end")
 

@@ -50,10 +50,12 @@ class PartitionCursor:
                 self.floor = settled.ends[0]
             settled.remove(settled.starts[0], settled.ends[0])
 
-    def state(self, redelivered: list[tuple[int, int, int]]) -> CursorState:
+    def state(
+        self, redelivered: list[tuple[int, int, int]], delays: tuple[tuple[int, int, int], ...] = ()
+    ) -> CursorState:
         """Return the form that is written."""
         return CursorState(
-            self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered
+            self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered, delays
         )
 
 

@@ -170,6 +170,35 @@ async def test_a_failed_message_waits_and_its_key_behind_it(broker: RunningBroke
     assert await second.payloads(3) == [b"fails", b"same key", b"gives the queue a turn"]
 
 
+async def test_the_delay_of_a_failed_message_outlasts_a_restart(broker: RunningBroker) -> None:
+    """It waits for the rest of its time, and its key behind it; a crash forgets that it failed."""
+    delay_ms = 1_000 * HOUR_S
+    await create(
+        broker,
+        subscriptions=["t"],
+        redelivery_delay_enabled=True,
+        redelivery_delay_initial_interval_ms=delay_ms,
+        redelivery_delay_max_interval_ms=delay_ms,
+    )
+    first, publisher = await consumer(broker, "first"), await broker.connect(level=5)
+    await publisher.publish("t", b"fails", qos=1, properties=mqtt.user_property("JMSXGroupID", "k"))
+    await first.message()
+    await first.vanish()
+    await shows(broker, lambda view: not view.flows)
+    await publisher.publish("t", b"same key", qos=1, properties=mqtt.user_property("JMSXGroupID", "k"))
+    broker.clock.forward(HOUR_S // 2)
+    await broker.restart()
+
+    second, publisher = await consumer(broker, "second"), await broker.connect(level=5)
+    await publisher.publish("t", b"other key", qos=1, properties=mqtt.user_property("JMSXGroupID", "other"))
+    assert await second.payloads(1) == [b"other key"]
+    broker.clock.forward(HOUR_S // 2)
+    await shown(broker)  # gives the queue a turn
+    failed, behind = await second.messages(2)
+    assert [failed.payload, behind.payload] == [b"fails", b"same key"]
+    assert ("sluicegate-delivery-count", "2") in failed.values(38)
+
+
 async def test_nothing_is_delivered_twice_where_redelivery_is_off(broker: RunningBroker) -> None:
     """Solace 4.2: redeliveryEnabled."""
     await create(broker, subscriptions=["t"], redelivery_enabled=False)

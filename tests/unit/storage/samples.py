@@ -128,7 +128,14 @@ def cursors(draw: st.DrawFn) -> CursorState:
     steps = st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 1 << 40)), max_size=6)
     settled = _ranges(floor, draw(steps))
     redelivered = [(first, end, draw(st.integers(0, 1 << 40))) for first, end in _ranges(floor, draw(steps))]
-    return CursorState(draw(st.integers(0, U32_MAX)), floor, settled, draw(st.integers(0, SEQUENCE_MAX)), redelivered)
+    waiting = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1 << 50), st.integers(-2, 0xFFFF)), max_size=4)
+    delays: list[tuple[int, int, int]] = []
+    behind = floor
+    for distance, due_ms, key in draw(waiting):
+        behind += distance
+        delays.append((behind, due_ms, key))
+    next_sequence = draw(st.integers(0, SEQUENCE_MAX))
+    return CursorState(draw(st.integers(0, U32_MAX)), floor, settled, next_sequence, redelivered, tuple(delays))
 
 
 def _ranges(behind: int, steps: list[tuple[int, int]]) -> list[tuple[int, int]]:

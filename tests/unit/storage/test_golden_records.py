@@ -82,6 +82,7 @@ DEAD = batch(
     ],
 )
 CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
+DELAYED_CURSOR = CURSOR._replace(delays=((1000, 1_700_000_000_000, 0xBEEF), (5000, 1_700_000_000_001, -2)))
 
 WRITTEN: dict[str, bytes] = {
     "batch_v2_plain": encode_batch(PLAIN),
@@ -93,6 +94,7 @@ WRITTEN: dict[str, bytes] = {
     ),
     "page_v2": encode_page([Run(10, PLAIN), Run(20, MIXED)]),
     "cursor_v1": encode_cursor(CURSOR),
+    "cursor_v2": encode_cursor(DELAYED_CURSOR),
     "table_row_v1": encode_row(b"plant/7/state", b"on"),
 }
 
@@ -154,7 +156,11 @@ def test_golden_pages_are_read(name: str, mixed: MessageBatch, marks: Marks) -> 
 
 @pytest.mark.parametrize(
     ("name", "decode", "expected"),
-    [("cursor_v1", decode_cursor, CURSOR), ("table_row_v1", decode_row, (b"plant/7/state", b"on"))],
+    [
+        ("cursor_v1", decode_cursor, CURSOR),
+        ("cursor_v2", decode_cursor, DELAYED_CURSOR),
+        ("table_row_v1", decode_row, (b"plant/7/state", b"on")),
+    ],
 )
 def test_golden_cursors_and_rows_are_read(name: str, decode: Callable[[bytes], object], expected: object) -> None:
     """Ranges as distances; the key inside the row."""

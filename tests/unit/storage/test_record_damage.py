@@ -29,7 +29,7 @@ SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         decode_journal_record,
     ),
     "page": (encode_page([Run(5, batch()), Run(10, batch(1))]), decode_page),
-    "cursor": (encode_cursor(CursorState(1, 5, [(7, 9)], 20, [(5, 7, 2)])), decode_cursor),
+    "cursor": (encode_cursor(CursorState(1, 5, [(7, 9)], 20, [(5, 7, 2)], ((6, 9, -1),))), decode_cursor),
     "row": (encode_row(b"a/b", b"value"), decode_row),
 }
 
