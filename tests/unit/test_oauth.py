@@ -92,6 +92,7 @@ def test_a_token_of_somebody_else_is_refused(server: TokenServer, tmp_path: Path
         (json.dumps({"keys": [ECKey.generate_key("P-256").as_dict(private=True)]}), "key 0 is a private key"),
         ('{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA"}]}', "cannot be read"),
     ],
+    ids=["no JSON", "a list", "no keys", "a secret", "a private key", "half a key"],
 )
 def test_a_key_set_that_cannot_be_used_is_refused(text: str, why: str) -> None:
     """RFC 7517: public keys only."""
