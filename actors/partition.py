@@ -284,9 +284,13 @@ class Partition:
             return self._reading.receive(message)
         else:
             assert isinstance(message, CloseLedger)
-            delays = ledger.back_off.waiting(self._clock.wall_ms())
-            return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
+            return self._closed_ledger()
         return None
+
+    def _closed_ledger(self) -> ClosedLedger:
+        ledger = self._ledger
+        delays = ledger.back_off.waiting(self._clock.wall_ms())
+        return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
 
     def _append(self, message: Append) -> None:
         first = self._ledger.append(message.batch, message.publication)

@@ -39,6 +39,7 @@ from actors.supervision import VITAL
 from gateway.accounts import make_authenticator
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
+from gateway.closing import last_cursors
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
@@ -207,7 +208,9 @@ class Node:
         await self._spool_is_idle()
         self.runtime.stop()
         self._threads.stop()
-        self._write_last_cursors(closed)
+        states = last_cursors(closed, self.planner)
+        if states:
+            self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
         self.store.mark_clean()
         self.store.close()
 
@@ -229,21 +232,6 @@ class Node:
                 for partition in [each for each in handle.cell.children.values() if each.kind == "partition"]:
                     closed.append(await partition.ask(CloseLedger()))
         return closed
-
-    def _write_last_cursors(self, closed: list[ClosedLedger]) -> None:
-        """Write the exact state of every partition: the next start skips no sequences and knows what was delivered."""
-        states = []
-        for each in closed:
-            cursor = self.planner.cursors[each.partition_id]
-            cursor.next_sequence_reserved = each.next_sequence
-            # What a replay offers again lies below the floor, and does not outlive the node.
-            redelivered = [
-                (max(first, cursor.floor), end, count) for first, end, count in each.redelivered if end > cursor.floor
-            ]
-            delays = tuple([delay for delay in each.delays if delay[0] >= cursor.floor])
-            states.append(cursor.state(redelivered, delays))
-        if states:
-            self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
 
     # --- putting together ---
 
