@@ -29,6 +29,12 @@ def source(path: str) -> Path:
     return Path(path) if Path(path).is_file() else _missing(path)
 
 
+def library(name: str) -> Path:
+    """Return a shared library from a folder of its own, such as `faketime/libfaketimeMT.so.1`."""
+    found = sorted(Path("/usr/lib").glob(f"*/{name}"))
+    return found[0] if found else _missing(name)
+
+
 def _missing(name: str) -> NoReturn:
     reason = f"{name} is not installed; scripts/test-needs installs it or says why not"
     if os.environ.get("CI") == "true":
