@@ -45,8 +45,8 @@ FAULTS = (
             ),
             Edit(
                 "actors/spool.py",
-                "for publication in commit.publications:\n            _confirm(publication)\n        for table",
-                "for table",
+                "for publication in commit.publications + commit.elided:\n            _confirm(publication)\n",
+                "for publication in commit.elided:\n            _confirm(publication)\n",
             ),
         ),
     ),
