@@ -50,6 +50,7 @@ COMPILED: Final = (
     "actors/publishing.py",
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "protocols/counters.py",
+    "protocols/destination.py",
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

@@ -9,8 +9,11 @@ from typing import Final, final
 
 from messaging.dead_letter import DeadLetter
 
+PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
+
+QUEUE_REPLY: Final = "#q/"  # begins `Headers.reply_to` where that is a queue
 
 NATIVE_NONE: Final = 0
 NATIVE_MQTT5: Final = 1  # a property section without length prefix, message expiry and topic alias
@@ -74,7 +77,7 @@ class Headers:
         self.payload_is_text = payload_is_text  # the publisher says the payload is UTF-8 text
         self.content_type = content_type
         self.correlation = correlation
-        self.reply_to = reply_to  # a topic, or a queue in the form `#q/NAME`
+        self.reply_to = reply_to  # a topic, or a queue: QUEUE_REPLY and its name
         self.message_id = message_id
         self.timestamp_ms = timestamp_ms  # as the sender set it; 0: it did not
         self.dmq_eligible = dmq_eligible

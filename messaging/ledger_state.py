@@ -10,9 +10,9 @@ from messaging.back_off import EVERYTHING, NO_KEY, BackOff
 from messaging.effects import Effects
 from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, LedgerFlow
 from messaging.gaps import GapReasons
+from messaging.headers import PRIORITY_MAX
 from messaging.holds import Holds
 from messaging.keys import key_hash_in
-from messaging.marks import PRIORITY_MAX
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.remarks import Remarks

@@ -8,9 +8,8 @@ when they say that it may be time, and its messages decide.
 from typing import Final, NamedTuple
 
 from messaging.batch import MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, Headers
+from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 
-PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
 TIME_MAX: Final = (1 << 63) - 1
 

@@ -6,9 +6,8 @@ for a priority that it has.
 """
 
 from messaging.batch import MessageBatch
-from messaging.headers import PRIORITY_DEFAULT
+from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
 from messaging.ledger_state import LedgerState
-from messaging.marks import PRIORITY_MAX
 from messaging.segments import Segment
 
 

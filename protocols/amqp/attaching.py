@@ -9,11 +9,12 @@ from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, AddressRefused, Node, check_topic, is_durable_form, resolve
 from protocols.amqp.link import PENDING, IncomingLink
 from protocols.amqp.outcomes import AmqpError, DeliveryState, rejected
-from protocols.amqp.publishing import Destination, PublishingLink
+from protocols.amqp.publishing import PublishingLink
 from protocols.amqp.remembering import unsettled_map
 from protocols.amqp.session import Session
 from protocols.amqp.temporary_nodes import policy_properties, read_policy
 from protocols.amqp.termini import Coordinator, Target
+from protocols.destination import Destination
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection

@@ -13,7 +13,14 @@ from typing import Final, final
 
 import orjson
 
-from messaging.headers import NATIVE_AMQP, PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.headers import (
+    NATIVE_AMQP,
+    PARTITION_KEY_BYTES_MAX,
+    PRIORITY_DEFAULT,
+    PRIORITY_MAX,
+    Headers,
+    UserPropertyValue,
+)
 from messaging.partitioning import key_hash
 from protocols.amqp.decoding import decode, decode_list
 from protocols.amqp.errors import DecodeError
@@ -22,7 +29,6 @@ from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_section
 from protocols.amqp.text_forms import json_form, text_form, user_value
 from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
 
-PRIORITY_MAX: Final = 9  # JMS; what is above counts as 9
 PARTITION_KEY_PROPERTY: Final = "JMSXGroupID"
 # What has no field of its own in `Headers`: consumers of other protocols get it as a user property of this name.
 SUBJECT_PROPERTY: Final = "subject"

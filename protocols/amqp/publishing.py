@@ -29,6 +29,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
 from protocols.amqp.transaction import Transaction
 from protocols.amqp.values import AmqpMap, Symbol
+from protocols.destination import Destination
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
@@ -40,22 +41,6 @@ _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_SHUT_DOWN: conditions.NOT_ALLOWED,
     REFUSED_NOT_FOUND: conditions.NOT_FOUND,
 }
-
-
-@final
-class Destination:
-    """Where messages go: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
-
-    __slots__ = ("is_queue", "topic")
-
-    def __init__(self, topic: str, *, is_queue: bool) -> None:
-        self.topic = topic
-        self.is_queue = is_queue
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Destination) and other.topic == self.topic and other.is_queue == self.is_queue
-
-    __hash__ = None  # type: ignore[assignment]  # compared only
 
 
 def takes_rejected(link: IncomingLink) -> bool:

@@ -8,7 +8,7 @@ u64 received ms | u16 topic | u16 key | u32 properties`.
 import struct
 from typing import Final, final
 
-from messaging.headers import PRIORITY_DEFAULT, Headers
+from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import PeerViolation
 from protocols.flow.frames import DELIVER, Frame, encode_frame
@@ -16,7 +16,6 @@ from protocols.flow.properties import decode_properties, encode_properties
 from protocols.flow.publish_frames import (
     AS_DIRECT,
     HEADER_FLAGS,
-    PRIORITY_MAX,
     REDELIVERED,
     flags_of,
     headers_of,

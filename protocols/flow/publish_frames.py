@@ -7,7 +7,7 @@ Flow: publishing. PUBLISH has a fixed part of 20 bytes, then topic, partition ke
 import struct
 from typing import Final, final
 
-from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, Headers
+from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from messaging.partitioning import key_hash
 from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import PeerViolation
@@ -30,7 +30,6 @@ AS_DIRECT: Final = 0x40  # DELIVER: published as a direct message
 
 PUBLISH_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT | TO_QUEUE
 HEADER_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT
-PRIORITY_MAX: Final = 9
 
 TOPICS_CACHED_MAX: Final = 1024  # decoded, of one connection
 TOPIC_CACHED_BYTES_MAX: Final = 256  # longer ones are decoded each time, as nobody is to make us hold 64 MB of them

@@ -4,25 +4,15 @@
 anything; a topic's levels are those of the path.
 """
 
-from typing import Final, final
+from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from messaging.topics import TopicError, check_topic_name, queue_topic
+from protocols.destination import Destination
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 
 TOPIC_PREFIX: Final = "/TOPIC/"
 QUEUE_PREFIX: Final = "/QUEUE/"
-
-
-@final
-class Destination:
-    """Where a message goes: by a topic to whoever subscribed, or by a queue's own topic into that queue."""
-
-    __slots__ = ("is_queue", "topic")
-
-    def __init__(self, topic: str, *, is_queue: bool) -> None:
-        self.topic = topic
-        self.is_queue = is_queue
 
 
 def destination_of_path(raw_path: bytes) -> Destination:

@@ -7,19 +7,17 @@ Names are those of Solace's REST encoding, and ours for what it has no name for.
 from typing import Final, final
 
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE
-from messaging.headers import PARTITION_KEY_BYTES_MAX, Headers, UserPropertyValue
+from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_MAX, QUEUE_REPLY, Headers, UserPropertyValue
 from messaging.partitioning import key_hash
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 from protocols.http.user_properties import PREFIX, property_value
 
-PRIORITY_MAX: Final = 9  # JMS; what is above counts as 9
 SOLACE_PRIORITY_MAX: Final = 255
 MILLISECONDS_MAX: Final = 1 << 53  # what every client's JSON and every clock can say
 PARTITION_KEY_PROPERTY: Final = "jmsxgroupid"
 TEXT_TYPES: Final = ("application/json", "application/xml", "application/x-www-form-urlencoded")
 OF_THE_REQUEST: Final = ("sluicegate-batch", "sluicegate-destination")  # not of a message
-QUEUE_REPLY: Final = "#q/"  # the form in `Headers.reply_to`
 
 _MODES: Final = {"direct": AT_MOST_ONCE, "non-persistent": AT_LEAST_ONCE, "persistent": AT_LEAST_ONCE}
 

@@ -7,9 +7,9 @@ import base64
 import re
 from typing import Final
 
-from messaging.headers import PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.headers import PRIORITY_DEFAULT, QUEUE_REPLY, Headers, UserPropertyValue
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX
-from protocols.http.message_in import PARTITION_KEY_PROPERTY, QUEUE_REPLY
+from protocols.http.message_in import PARTITION_KEY_PROPERTY
 
 OCTETS: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"

@@ -6,8 +6,9 @@ import orjson
 
 from messaging.batch import MessageBatch
 from messaging.headers import Headers
+from protocols.destination import Destination
 from protocols.http.batches import Entry, read_batch
-from protocols.http.destinations import Destination, destination_of_name, destination_of_path
+from protocols.http.destinations import destination_of_name, destination_of_path
 from protocols.http.message_in import read_attributes
 from protocols.http.message_out import response_headers
 from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem

@@ -6,7 +6,7 @@ from actors.futures import LoopFuture
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NOT_FOUND
-from protocols.http.destinations import Destination
+from protocols.destination import Destination
 from protocols.http.problems import HttpProblem, not_stored, refusal_problem
 
 

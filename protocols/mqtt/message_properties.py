@@ -9,7 +9,14 @@ import base64
 from typing import Final, final
 
 from messaging.dead_letter import DeadLetter
-from messaging.headers import NATIVE_MQTT5, PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.headers import (
+    NATIVE_MQTT5,
+    PARTITION_KEY_BYTES_MAX,
+    PRIORITY_DEFAULT,
+    QUEUE_REPLY,
+    Headers,
+    UserPropertyValue,
+)
 from messaging.partitioning import key_hash
 from messaging.topics import TopicError, check_topic_name
 from protocols.mqtt.errors import PeerViolation
@@ -46,7 +53,6 @@ TIMESTAMP_NAME: Final = "timestamp"
 DELIVERY_DELAY_NAME: Final = "sluicegate-delivery-delay-ms"
 
 _QUEUE_ADDRESS: Final = "$queue/"  # MQTT's way to name a queue; a `#` would be a wildcard in a Response Topic
-_QUEUE_REPLY: Final = "#q/"  # the form in `Headers.reply_to`
 _DELAY_DIGITS_MAX: Final = 13  # 300 years
 _TIMESTAMP_DIGITS_MAX: Final = 18  # what fits into 64 bits for certain
 
@@ -175,7 +181,7 @@ def _reply_to(response_topic: str | None) -> str | None:
     if response_topic == "" or "+" in response_topic or "#" in response_topic:
         raise PeerViolation(PROTOCOL_ERROR, f"Response Topic {response_topic[:80]!r} is no topic name [3.3.2-14]")
     if response_topic.startswith(_QUEUE_ADDRESS):
-        return _QUEUE_REPLY + response_topic[len(_QUEUE_ADDRESS) :]
+        return QUEUE_REPLY + response_topic[len(_QUEUE_ADDRESS) :]
     return response_topic
 
 
@@ -249,8 +255,8 @@ def property_text(value: str | bytes | int | float | bool) -> str:
 def _response_topic(reply_to: str | None) -> str | None:
     if reply_to is None:
         return None
-    if reply_to.startswith(_QUEUE_REPLY):
-        reply_to = _QUEUE_ADDRESS + reply_to[len(_QUEUE_REPLY) :]
+    if reply_to.startswith(QUEUE_REPLY):
+        reply_to = _QUEUE_ADDRESS + reply_to[len(QUEUE_REPLY) :]
     try:
         check_topic_name(reply_to)
     except TopicError:

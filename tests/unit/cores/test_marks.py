@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from messaging.batch import MessageBatch
-from messaging.marks import PRIORITY_MAX, marks_of, marks_together
+from messaging.headers import PRIORITY_MAX
+from messaging.marks import marks_of, marks_together
 from unit.storage.samples import batches
 
 
