@@ -8,7 +8,6 @@ import struct
 from typing import Final, final
 
 from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers
-from messaging.partitioning import key_hash
 from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import PeerViolation
 from protocols.flow.frames import PUB_ACK, PUBLISH, SESSION, Frame, encode_frame
@@ -167,7 +166,10 @@ def _topic(given: bytes, topics: dict[bytes, str]) -> str:
 
 
 def headers_of(key: bytes, priority: int, flags: int) -> Headers:
-    """Return the headers that the fixed part and the partition key of a message say. Raises PeerViolation."""
+    """Return the headers that the fixed part and the partition key of a message say. Raises PeerViolation.
+
+    The key's hash is the gateway's matter, and not set: clients have no use for it.
+    """
     headers = Headers()
     if key:
         if len(key) > PARTITION_KEY_BYTES_MAX:
@@ -176,7 +178,6 @@ def headers_of(key: bytes, priority: int, flags: int) -> Headers:
             headers.partition_key = key.decode("utf-8")
         except UnicodeDecodeError:
             raise PeerViolation(MALFORMED, "a partition key that is not UTF-8") from None
-        headers.key_hash = key_hash(headers.partition_key)
     headers.priority = priority
     headers.deliver_to_one = flags & DELIVER_TO_ONE != 0
     headers.dmq_eligible = flags & DMQ_ELIGIBLE != 0

@@ -13,6 +13,7 @@ from typing import Final, final
 from actors.publishing import Publisher
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
+from messaging.partitioning import key_hash
 from messaging.publication import Publication
 from messaging.refusals import (
     ADMITTED,
@@ -157,6 +158,8 @@ class PublishingSide:
 
     def publish(self, event: PublishesReceived, wall_ms: int) -> None:
         """Publish what came on one flow. Raises FlowBroken."""
+        if event.has_headers:
+            _hash_keys(event.headers)
         if event.flow_id == 0:
             self._publish_direct(event, wall_ms)
             return
@@ -330,6 +333,13 @@ def _check_sequences(flow: PublisherFlow, sequences: list[int]) -> None:
     if last > flow.sequence_max:
         raise FlowBroken(codes.WINDOW_EXCEEDED, f"sequence {last}; at most {flow.sequence_max} may be sent now")
     flow.received_through = last
+
+
+def _hash_keys(column: list[Headers | None]) -> None:
+    """Hash the partition keys. Not in the codec: its other user, the client library, has no need of hashes."""
+    for headers in column:
+        if headers is not None and headers.partition_key is not None:
+            headers.key_hash = key_hash(headers.partition_key)
 
 
 def _look_at(topic: str) -> str:

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from flow_golden import WALL_MS, decoded
 from messaging.headers import Headers, UserPropertyValue
-from messaging.partitioning import key_hash
 from protocols.flow.deliver_frames import Delivered, write_deliver
 from protocols.flow.errors import LocalMisuse
 from protocols.flow.properties import TIME_MS_MAX
@@ -29,7 +28,6 @@ def some_headers(draw: st.DrawFn, *, times: bool) -> Headers:
     key = draw(st.none() | st.text("abcø€", min_size=1, max_size=20))
     return Headers(
         partition_key=key,
-        key_hash=-1 if key is None else key_hash(key),
         expires_at_ms=WALL_MS + draw(st.integers(1, 1 << 40)) if times and draw(st.booleans()) else 0,
         not_before_ms=WALL_MS + draw(st.integers(1, 1 << 40)) if times and draw(st.booleans()) else 0,
         priority=draw(st.integers(0, 9)),
