@@ -11,6 +11,7 @@ from actors.data_messages import Append, SharedDirect
 from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.deliver_to_one import DeliverToOne, asks_for_one
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
@@ -48,6 +49,7 @@ class Publisher:
         self._spool = spool
         self._address = address
         self._rng = rng
+        self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
@@ -88,12 +90,18 @@ class Publisher:
                 self._nobody_there(batch, len(rows), result)
                 if result.refusal != ADMITTED:
                     return
-            for subscriber in route.direct:
-                direct.setdefault(subscriber, []).extend(rows)
-            for subscriber in route.guaranteed:
-                if guaranteed and subscriber.queue is not None:
-                    queues.setdefault(subscriber.queue, []).extend(rows)
-                else:
+            receivers = route.direct
+            if not guaranteed:
+                receivers = receivers + route.guaranteed
+            else:
+                for subscriber in route.guaranteed:
+                    if subscriber.queue is not None:
+                        queues.setdefault(subscriber.queue, []).extend(rows)
+            if len(receivers) > 1 and asks_for_one(batch, rows):
+                for subscriber, its in self._hands(route, batch, rows, receivers).items():
+                    direct.setdefault(subscriber, []).extend(its)
+            else:
+                for subscriber in receivers:
                     direct.setdefault(subscriber, []).extend(rows)
             for queue in route.queues:
                 queues.setdefault(queue, []).extend(rows)
@@ -130,10 +138,12 @@ class Publisher:
                         targets[group.queue] = rows
             if targets and not self._spool_to(targets, batch, token, result):
                 return
-        for subscriber in route.direct:
-            self._post_direct(subscriber, batch)
-        if not guaranteed:
-            for subscriber in route.guaranteed:
+        receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
+        if len(receivers) > 1 and asks_for_one(batch, None):
+            for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
+                self._post_direct(subscriber, _selected(batch, its))
+        else:
+            for subscriber in receivers:
                 self._post_direct(subscriber, batch)
         for group in route.groups:
             if not guaranteed or group.queue is None:
@@ -155,6 +165,14 @@ class Publisher:
             space.unmatched_refused_count += 1
 
     # --- direct messages ---
+
+    def _hands(
+        self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
+    ) -> dict[Subscriber, list[int]]:
+        """Return which rows each receiver gets, where some are to be delivered to one only."""
+        if self._deliver_to_one is None:
+            self._deliver_to_one = DeliverToOne(self._space)
+        return self._deliver_to_one.hands(route, batch, rows, receivers)
 
     def _post_direct(self, subscriber: Subscriber, batch: MessageBatch) -> None:
         address = subscriber.address

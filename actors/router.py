@@ -55,7 +55,7 @@ class RouterActor(LoopActor):
 
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
-        subscription = Subscription(subscriber, message.qos, message.selector)
+        subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
         new = self._space.subscribe(message.topic_filter, subscriber.client, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
         return SubscriptionAdded(new, retained)

@@ -19,6 +19,7 @@ class AddSubscription:
     retained_if_new: bool  # bring the retained messages when the subscription is new
     retained_if_known: bool  # and when it replaces one
     selector: Selector | None = None  # None: every message
+    priorities: tuple[int, ...] = ()  # for Deliver-To-One, as Subscription.priorities
 
     def wants_retained(self, new: bool) -> bool:
         """Return whether the answer is to bring the retained messages."""

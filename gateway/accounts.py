@@ -1,13 +1,15 @@
-"""Who may connect, as the configuration says: one authenticator for all protocols."""
+"""Who may connect, and as what, as the configuration says: one authenticator and one set of profiles for all."""
 
 from collections.abc import Callable
 from random import Random
 
 from gateway.config import Config
 from gateway.config.oauth import OAuth
+from messaging.deliver_to_one import priority_of
 from protocols import scram
 from protocols.authentication import Authenticator, Mechanism
 from protocols.bearer_tokens import TokenVerifier, read_keys
+from protocols.client_profiles import DEFAULT_PROFILE, ClientProfile, ClientProfiles
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
@@ -32,6 +34,19 @@ def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) 
         token_principal=None if verifier is None else verifier.principal,
         tokens_as_passwords=authentication.oauth.token_as_password,
     )
+
+
+def make_profiles(config: Config) -> ClientProfiles:
+    """Return the client profiles of a configuration."""
+    authentication = config.authentication
+    profiles = {
+        each.name: ClientProfile(
+            each.name, priority_of(each.dto_local_priority), each.allow_shared_subscriptions_enabled
+        )
+        for each in authentication.client_profiles
+    }
+    default = profiles.setdefault(DEFAULT_PROFILE, ClientProfile())
+    return ClientProfiles({user.name: profiles[user.client_profile] for user in authentication.users}, default)
 
 
 def _token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:

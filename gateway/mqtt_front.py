@@ -83,6 +83,7 @@ class MqttFront(ProtocolFront[MqttConnection]):
             queues=node.queues,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
+            profiles=node.profiles,
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,

@@ -36,7 +36,7 @@ from actors.spool_io import StoreThreads
 from actors.staging import StagingActor, StagingServices
 from actors.staging_rows import find_staging
 from actors.supervision import VITAL
-from gateway.accounts import make_authenticator
+from gateway.accounts import make_authenticator, make_profiles
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.closing import last_cursors
@@ -126,6 +126,7 @@ class Node:
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
         self.authenticator = make_authenticator(config, rng, clock.wall_ms)
+        self.profiles = make_profiles(config)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
         self.flow = FlowFront(self)
@@ -184,6 +185,7 @@ class Node:
             )
         )
         self.authenticator = make_authenticator(config, self.runtime.rng, self.clock.wall_ms)
+        self.profiles = make_profiles(config)
         for front in self.fronts:
             front.reload()
 

@@ -19,6 +19,7 @@ from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter, matches
 
+DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
 CHOICES_CACHED_MAX: Final = 256  # of one topic
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
 
@@ -71,6 +72,8 @@ class Subscriber:
         self.address: Address | None = None  # None while the client is away
         self.pressure: Pressure | None = None  # of its connection
         self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
+        self.priority = 1  # for Deliver-To-One, where its subscription asks for nothing: 1 to 4, or DELIVER_ALWAYS
+        self.last_turn = 0  # number of the last Deliver-To-One message that it was chosen for
 
     def __repr__(self) -> str:
         return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
@@ -80,12 +83,15 @@ class Subscriber:
 class Subscription:
     """One subscription of a client."""
 
-    __slots__ = ("qos", "selector", "subscriber")
+    __slots__ = ("priorities", "qos", "selector", "subscriber")
 
-    def __init__(self, subscriber: Subscriber, qos: int, selector: Selector | None = None) -> None:
+    def __init__(
+        self, subscriber: Subscriber, qos: int, selector: Selector | None = None, priorities: tuple[int, ...] = ()
+    ) -> None:
         self.subscriber = subscriber
         self.qos = qos
         self.selector = selector  # None: it wants every message
+        self.priorities = priorities  # for Deliver-To-One: 1 to 4, DELIVER_ALWAYS, or both; empty: the client's own
 
 
 @final
@@ -217,6 +223,7 @@ class TopicSpace:
         self.unmatched_refused_count = 0  # and refused
         self.selects = False  # some client has, or had, a subscription with a selector
         self.generation = 0  # rises with every change of a subscription
+        self.turns_count = 0  # Deliver-To-One messages for which a client was chosen
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
 
@@ -228,8 +235,11 @@ class TopicSpace:
     def subscribe(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> bool:
         """Add or replace a subscription; return whether it is new."""
         self._changed()
-        if isinstance(destination, Subscription) and destination.selector is not None:
-            self.selects = True
+        if isinstance(destination, Subscription):
+            if destination.selector is not None:
+                self.selects = True
+            if topic_filter.is_everything():  # who subscribes to that looks on, and has no turns
+                destination.priorities = (DELIVER_ALWAYS,)
         return self._index.add(topic_filter, key, destination)
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
@@ -252,6 +262,16 @@ class TopicSpace:
         route = self.route(batch.topic_of(row))
         choices = route.choices
         return route if choices is None else choices.route(batch, row)
+
+    def prioritise(self, subscriber: Subscriber, priority: int) -> None:
+        """Set the Deliver-To-One priority of a client's subscriptions that have none of their own."""
+        if subscriber.priority != priority:
+            subscriber.priority = priority
+            self._changed()
+
+    def matching(self, topic: str) -> list[Destination]:
+        """Return what stands behind each subscription that matches a topic, whatever it selects or keeps out."""
+        return self._index.match(topic)
 
     def trace(self, topic: str) -> list[tuple[str, Destination]]:
         """Return every subscription that matches a topic with its filter, those that exceptions keep out too."""

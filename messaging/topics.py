@@ -85,6 +85,10 @@ class TopicFilter:
         # When it is literal, `text` is the one topic it matches.
         self.is_literal: Final = all(level.kind == LITERAL for level in levels)
 
+    def is_everything(self) -> bool:
+        """Return whether it is `>`, or MQTT's `#`: all topics but the hidden ones."""
+        return len(self.levels) == 1 and self.levels[0].kind >= REST
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TopicFilter):
             return NotImplemented

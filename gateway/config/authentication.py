@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 from gateway.config.listeners import is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
+from protocols.client_profiles import DEFAULT_PROFILE
 
 ARGON2_PREFIX: Final = "$argon2"
 PASSWORD_FILE_BYTES_MAX: Final = 4096
@@ -28,6 +29,17 @@ def _anonymous(value: object) -> object:
 AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anonymous)]
 
 
+class ClientProfile(Section):
+    """What the clients of one kind have in common. That named `default` is for everybody who has no other."""
+
+    name: str = Field(min_length=1, max_length=32)
+    dto_local_priority: Literal["P1", "P2", "P3", "P4", "DA"] = Field(
+        default="P1", description="who gets messages that are delivered to one: P1 first; DA gets them always"
+    )
+    # Solace: false. There an administrator writes a profile before anybody can do anything.
+    allow_shared_subscriptions_enabled: bool = Field(default=True, description="may join shared subscriptions")
+
+
 class User(Section):
     """One account. In the file the password is an argon2 hash (`sluicegate hash-password`), or another file's name.
 
@@ -41,6 +53,7 @@ class User(Section):
     password_file: Path | None = Field(
         default=None, description="file whose first line is an argon2 hash or a plain password"
     )
+    client_profile: str = Field(default=DEFAULT_PROFILE, max_length=32, description="one of `client_profiles`")
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
@@ -75,6 +88,7 @@ class Authentication(Section):
         default=ON_LOOPBACK, description="true, false, or on-loopback: only where nobody else can connect"
     )
     users: tuple[User, ...] = ()
+    client_profiles: tuple[ClientProfile, ...] = ()
     oauth: OAuth = OAuth()
 
     @model_validator(mode="after")
@@ -83,6 +97,19 @@ class Authentication(Section):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"users: the name {name!r} stands there {names.count(name)} times")
+        return self
+
+    @model_validator(mode="after")
+    def _check_profiles(self) -> Self:
+        names = [profile.name for profile in self.client_profiles]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"client_profiles: the name {name!r} stands there {names.count(name)} times")
+        for user in self.users:
+            if user.client_profile not in (DEFAULT_PROFILE, *names):
+                allowed = ", ".join([DEFAULT_PROFILE, *[name for name in names if name != DEFAULT_PROFILE]])
+                reason = f"there is no client profile {user.client_profile!r}; allowed: {allowed}"
+                raise ValueError(f"users: {user.name!r}: {reason}")
         return self
 
     def anonymous_allowed_on(self, host: str) -> bool:

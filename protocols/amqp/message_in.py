@@ -35,7 +35,8 @@ SUBJECT_PROPERTY: Final = "subject"
 ENCODING_PROPERTY: Final = "content-encoding"
 GROUP_SEQUENCE_PROPERTY: Final = "JMSXGroupSeq"
 ANNOTATION_PREFIX: Final = "x-"  # of annotations that are for everybody (3.2.10)
-_UNDERSTOOD: Final = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-partition-key")
+DELIVER_TO_ONE_ANNOTATION: Final = "x-opt-deliver-to-one"
+_UNDERSTOOD: Final = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-partition-key", DELIVER_TO_ONE_ANNOTATION)
 CONTENT_JSON: Final = "application/json"
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
@@ -153,6 +154,7 @@ def _read_annotations(
     key = annotations.symbol("x-opt-partition-key")
     if isinstance(key, str) and key:
         headers.partition_key = key
+    headers.deliver_to_one = annotations.symbol(DELIVER_TO_ONE_ANNOTATION) is True
     for name, value in annotations.pairs:
         if isinstance(name, Symbol) and name.text.startswith(ANNOTATION_PREFIX) and name.text not in _UNDERSTOOD:
             beside.append((name.text, user_value(value)))

@@ -14,6 +14,7 @@ from protocols.amqp.message_in import (
     ANNOTATION_PREFIX,
     BODY_DATA,
     BODY_STRING,
+    DELIVER_TO_ONE_ANNOTATION,
     ENCODING_PROPERTY,
     GROUP_SEQUENCE_PROPERTY,
     PARTITION_KEY_PROPERTY,
@@ -39,6 +40,7 @@ _UINT_DIGITS_MAX: Final = 10
 MESSAGE_ID_NAME: Final = "message-id"
 PRIORITY_NAME: Final = "priority"
 TIMESTAMP_NAME: Final = "timestamp"
+DELIVER_TO_ONE_NAME: Final = "deliver-to-one"
 
 DEATH_PREFIX: Final = "x-opt-"  # of the annotations that say why a message is dead
 
@@ -125,6 +127,9 @@ class _Given:
         self.annotations: list[tuple[AmqpValue, AmqpValue]] = []
         self.application: list[tuple[AmqpValue, AmqpValue]] = []
         seen: set[str] = set()
+        if headers.deliver_to_one:
+            seen.add(DELIVER_TO_ONE_ANNOTATION)
+            self.annotations.append((Symbol(DELIVER_TO_ONE_ANNOTATION), True))
         for name, value in headers.user_properties or ():
             if name in seen:
                 continue
@@ -154,6 +159,8 @@ def _is_field(headers: Headers, name: str, value: UserPropertyValue) -> bool:
         return headers.message_id == value
     if name == PRIORITY_NAME:
         return str(headers.priority) == str(value)
+    if name == DELIVER_TO_ONE_NAME:
+        return headers.deliver_to_one
     return name == TIMESTAMP_NAME and headers.timestamp_ms != 0 and str(headers.timestamp_ms) == str(value)
 
 

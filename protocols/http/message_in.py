@@ -77,6 +77,8 @@ def _read_attribute(headers: Headers, name: str, value: str, wall_ms: int) -> No
         headers.expires_at_ms = wall_ms + ttl_ms if ttl_ms else 0
     elif name == "solace-dmq-eligible":
         headers.dmq_eligible = _flag(name, value)
+    elif name == "solace-deliver-to-one":
+        headers.deliver_to_one = _flag(name, value)
     elif name == "solace-message-id":
         headers.message_id = value
     elif name == "solace-correlation-id":

@@ -33,6 +33,8 @@ def response_headers(headers: Headers | None, wall_ms: int) -> list[tuple[bytes,
         _append(fields, "solace-timestamp", str(headers.timestamp_ms))
     if headers.priority != PRIORITY_DEFAULT:
         _append(fields, "solace-priority", str(headers.priority))
+    if headers.deliver_to_one:
+        _append(fields, "solace-deliver-to-one", "true")
     if headers.reply_to is not None:
         _append(fields, "solace-reply-to-destination", _destination(headers.reply_to))
     if headers.expires_at_ms:

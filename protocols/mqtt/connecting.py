@@ -148,6 +148,7 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
     wall_ms = connection.runtime.clock.wall_ms()
     delivering.retained.resend(wall_ms)
     delivering.retained.go_on(wall_ms)
+    services.space.prioritise(session.subscriber, services.profiles.of(connection.user).dto_local_priority)
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
     return AttachedSession(

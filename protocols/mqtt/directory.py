@@ -287,7 +287,13 @@ class SessionDirectory(LoopActor):
         router = self._services.router
         for granted in session.table.by_filter.values():
             added = AddSubscription(
-                session.subscriber, granted.topic_filter, granted.qos, False, False, granted.selector
+                session.subscriber,
+                granted.topic_filter,
+                granted.qos,
+                retained_if_new=False,
+                retained_if_known=False,
+                selector=granted.selector,
+                priorities=granted.priorities,
             )
             await router.ask(added)
         for extra in stored.extras:

@@ -102,6 +102,7 @@ class SubscribeReceived(NamedTuple):
     requests: list[SubscriptionRequest]
     subscription_identifier: int  # 0: none
     selectors: list[str]  # the User Properties `selector`: one of them is in force for all filters
+    priorities: list[str]  # the User Properties `dto-priority`, for all filters as well
 
 
 @final

@@ -25,6 +25,7 @@ class GrantedSubscription(NamedTuple):
     retain_handling: int
     identifier: int  # 0: none
     selector: Selector | None  # None: every message
+    priorities: tuple[int, ...] = ()  # for Deliver-To-One, as messaging.routing.Subscription.priorities
 
 
 class DeliveryOptions(NamedTuple):

@@ -2,7 +2,7 @@
 
 A message that came by 5.0 keeps its property bytes as `native`, and goes out with the same ones. A message of another
 protocol is written from its normalised fields, by the cross-protocol table: what has no place of its own in MQTT
-becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`).
+becomes a User Property (`priority`, `message-id`, `timestamp`, `JMSXGroupID`, `deliver-to-one`).
 """
 
 import base64
@@ -50,6 +50,7 @@ PARTITION_KEY_NAME: Final = "JMSXGroupID"
 PRIORITY_NAME: Final = "priority"
 MESSAGE_ID_NAME: Final = "message-id"
 TIMESTAMP_NAME: Final = "timestamp"
+DELIVER_TO_ONE_NAME: Final = "deliver-to-one"
 DELIVERY_DELAY_NAME: Final = "sluicegate-delivery-delay-ms"
 
 _QUEUE_ADDRESS: Final = "$queue/"  # MQTT's way to name a queue; a `#` would be a wildcard in a Response Topic
@@ -88,6 +89,7 @@ class MessageProperties:
             reply_to=carried.reply_to,
             message_id=carried.message_id,
             timestamp_ms=carried.timestamp_ms,
+            deliver_to_one=carried.deliver_to_one,
             user_properties=carried.user_properties,
             native_format=NATIVE_MQTT5,
             native=carried.native,
@@ -138,6 +140,7 @@ def _carried(found: Properties, native: bytes) -> Headers:
     message_id: str | None = None
     priority = PRIORITY_DEFAULT
     timestamp_ms = 0
+    deliver_to_one = False
     for key, text in found.user:
         if key == PARTITION_KEY_NAME:
             if partition_key is None:  # the first one counts
@@ -147,6 +150,8 @@ def _carried(found: Properties, native: bytes) -> Headers:
                 priority = int(text)
         elif key == MESSAGE_ID_NAME:
             message_id = text
+        elif key == DELIVER_TO_ONE_NAME:
+            deliver_to_one = text.lower() == "true"
         elif key == TIMESTAMP_NAME and text.isascii() and text.isdigit() and len(text) <= _TIMESTAMP_DIGITS_MAX:
             timestamp_ms = int(text)
     return Headers(
@@ -159,6 +164,7 @@ def _carried(found: Properties, native: bytes) -> Headers:
         reply_to=_reply_to(found.texts.get(RESPONSE_TOPIC)),
         message_id=message_id,
         timestamp_ms=timestamp_ms,
+        deliver_to_one=deliver_to_one,
         user_properties=list[tuple[str, UserPropertyValue]](found.user) if found.user else None,
         native_format=NATIVE_MQTT5,
         native=native,
@@ -222,6 +228,8 @@ def _from_fields(headers: Headers) -> bytes:
         _append_user_property(parts, MESSAGE_ID_NAME, headers.message_id)
     if headers.timestamp_ms != 0 and TIMESTAMP_NAME not in names:
         _append_user_property(parts, TIMESTAMP_NAME, headers.timestamp_ms)
+    if headers.deliver_to_one and DELIVER_TO_ONE_NAME not in names:
+        _append_user_property(parts, DELIVER_TO_ONE_NAME, True)
     return b"".join(parts)
 
 

@@ -11,6 +11,7 @@ from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
+from protocols.client_profiles import ClientProfiles
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.limits import MqttLimits
 
@@ -25,6 +26,7 @@ class MqttServices:
     queues: ActorCell
     spool: Address
     authenticator: Authenticator
+    profiles: ClientProfiles
     limits: MqttLimits
     selectors: Selectors
     credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together

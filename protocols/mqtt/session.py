@@ -140,7 +140,7 @@ class Session:
         subscriptions = [
             [
                 *(text, each.qos, each.no_local, each.retain_as_published, each.retain_handling, each.identifier),
-                None if each.selector is None else each.selector.text,
+                *(None if each.selector is None else each.selector.text, each.priorities),
             ]
             for text, each in self.table.by_filter.items()
         ]
@@ -200,6 +200,7 @@ class StoredSession:
                     retain_handling,
                     identifier,
                     _selector(selectors, more),
+                    tuple(more[1]) if len(more) > 1 else (),
                 ),
             )
         self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
@@ -223,7 +224,7 @@ class StoredSession:
 
 
 def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:
-    """Return the selector that a row ends with; earlier releases wrote none."""
+    """Return the selector among what a row has had in it from some release on."""
     text = more[0] if more else None
     return None if text is None else selectors.compile(text)
 

@@ -1,7 +1,7 @@
 """Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindRefused, UnbindFlow
@@ -14,6 +14,7 @@ from actors.router_messages import (
     RemoveSubscription,
     SubscriptionAdded,
 )
+from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
@@ -54,6 +55,14 @@ class _Refused(Exception):
         self.reason_code = reason_code
 
 
+class _Asked(NamedTuple):
+    """What a SUBSCRIBE asks of all its subscriptions."""
+
+    identifier: int  # 0: none
+    selector: Selector | None
+    priorities: tuple[int, ...]
+
+
 Retained = RetainedScan[RetainedMessage]
 
 
@@ -67,9 +76,8 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         if attached is None:
             return
         try:
-            selector = _selector(connection, event.selectors)
-            identifier = event.subscription_identifier
-            code, found = await _subscribe(connection, attached.session, request, identifier, selector)
+            asked = _asked(connection, event)
+            code, found = await _subscribe(connection, attached.session, request, asked)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -113,20 +121,19 @@ async def _subscribe(
     connection: "MqttConnection",
     session: Session,
     request: SubscriptionRequest,
-    identifier: int,
-    selector: Selector | None,
+    asked: _Asked,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
     queue_name = parse_queue_address(text)
     if text.startswith(SHARE_PREFIX):
         if request.no_local:
             return PROTOCOL_ERROR, None
-        if selector is not None:
+        if asked.selector is not None:
             reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
             raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
-        return await _subscribe_shared(connection, session, request, identifier), None
+        return await _subscribe_shared(connection, session, request, asked.identifier), None
     if queue_name is not None:
-        return await _subscribe_queue(connection, session, request, identifier, queue_name, selector), None
+        return await _subscribe_queue(connection, session, request, asked, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
     if request.qos > 0 and session.queue is None:
         await _make_queue(connection, session)
@@ -136,8 +143,9 @@ async def _subscribe(
         request.no_local,
         request.retain_as_published,
         request.retain_handling,
-        identifier,
-        selector,
+        asked.identifier,
+        asked.selector,
+        asked.priorities,
     )
     # In the table first: a message may be routed here as soon as the router has answered.
     session.table.grant(text, granted)
@@ -148,10 +156,20 @@ async def _subscribe(
             request.qos,
             retained_if_new=request.retain_handling <= SEND_IF_NEW,
             retained_if_known=request.retain_handling == SEND_ALWAYS,
-            selector=selector,
+            selector=asked.selector,
+            priorities=asked.priorities,
         )
     )
     return request.qos, None if added.retained is None else (granted, added.retained)
+
+
+def _asked(connection: "MqttConnection", event: SubscribeReceived) -> _Asked:
+    """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
+    selector = _selector(connection, event.selectors)
+    try:
+        return _Asked(event.subscription_identifier, selector, priorities_of(event.priorities))
+    except PriorityInvalid as error:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
 
 
 def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None:
@@ -182,6 +200,8 @@ async def _subscribe_shared(
 ) -> int:
     shared = parse_shared(request.filter_text, Syntax.MQTT)
     assert shared is not None, "the filter begins with the prefix"
+    if not connection.services.profiles.of(connection.user).allows_shared_subscriptions:
+        raise _Refused(NOT_AUTHORIZED, "403 Shared Subscription Permission Denied")
     joined: GroupJoined = await connection.services.router.ask(
         JoinGroup(session.subscriber, shared.share_name, shared.filter, request.qos, session.is_durable)
     )
@@ -199,21 +219,20 @@ async def _subscribe_queue(
     connection: "MqttConnection",
     session: Session,
     request: SubscriptionRequest,
-    identifier: int,
+    asked: _Asked,
     queue_name: str,
-    selector: Selector | None,
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name))
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
-    extra = _extra(request, identifier)
+    extra = _extra(request, asked.identifier)
     extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
     extra.queue_name = queue_name
-    extra.selector = selector
+    extra.selector = asked.selector
     known = session.queues.get(request.filter_text)
-    if known is not None and known.selector != selector:
+    if known is not None and known.selector != asked.selector:
         await _end_flow(connection, session.queues.pop(request.filter_text))  # what it holds is given back
         known = None
     try:

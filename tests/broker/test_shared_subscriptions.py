@@ -324,3 +324,13 @@ async def test_a_qos_2_message_of_a_client_that_is_away_outlives_a_failing_queue
     await (await broker.connect()).publish("t", b"next", qos=2)
     [its, others] = await everything(1, chosen, other)
     assert its + others == [b"next"]
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, allow_shared_subscriptions_enabled: false}]")
+async def test_a_client_whose_profile_does_not_allow_it_joins_no_group(broker: RunningBroker) -> None:
+    """Solace 2.5: 403 Shared Subscription Permission Denied; SUBACK 0x87."""
+    client = await broker.connect(level=5)
+    client.send(mqtt.subscribe(("$share/g/t", 1), ("t", 0), packet_id=77, level=5))
+    answer = await client.awaited(mqtt.SUBACK)
+    assert mqtt.suback_codes(answer, 5) == [0x87, 0]
+    assert b"403 Shared Subscription Permission Denied" in answer.body
