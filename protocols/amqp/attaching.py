@@ -51,10 +51,10 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
     publishing = PublishingLink(session, link, destination)
     await _remember(connection, publishing, target, granted)
     if link.state != PENDING or connection.is_released:  # the client has gone meanwhile
-        connection.publishing.never_attached(publishing, connection.runtime.clock.now_ms())
+        connection.sides.publishing.never_attached(publishing, connection.runtime.clock.now_ms())
         return
     connection.attach(session, link, source=link.attach.source, target=granted)
-    connection.publishing.attached(publishing)
+    connection.sides.publishing.attached(publishing)
     connection.tell_flow(CLIENT_FLOW_OPENED, link)
     if node is not None:
         connection.services.registry.temporary_nodes.attached(connection, session, link, node)
@@ -76,7 +76,7 @@ async def _attach_to_a_new_node(
         made.address, dynamic=True, dynamic_properties=policy_properties(policy), capabilities=target.capabilities
     )
     connection.attach(session, link, source=link.attach.source, target=granted)
-    connection.publishing.attached(PublishingLink(session, link, destination_of(made.node)))
+    connection.sides.publishing.attached(PublishingLink(session, link, destination_of(made.node)))
     connection.tell_flow(CLIENT_FLOW_OPENED, link)
 
 
@@ -111,7 +111,7 @@ def _attach_coordinator(
         raise AddressRefused(conditions.NOT_IMPLEMENTED, text)
     granted = Coordinator(list(TRANSACTION_CAPABILITIES))
     connection.attach(session, link, source=link.attach.source, target=granted)
-    connection.transacting.attached(session, link)
+    connection.sides.transacting.attached(session, link)
 
 
 async def find_destination(connection: "AmqpConnection", node: Node) -> Destination:

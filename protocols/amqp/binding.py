@@ -121,7 +121,7 @@ async def _browse(
     granted = _granted(source, COPY)
     granted.filters = chosen.in_force()
     connection.attach(session, link, source=granted, target=link.attach.target)
-    connection.browsing.add(browsing)
+    connection.sides.browsing.add(browsing)
     request = BindBrowser(
         browsing.flow_id,
         connection.client,
@@ -198,7 +198,7 @@ async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted:
         return
     is_shared = SHARED in granted.capabilities  # then the name is the subscription's, and others may have it too
     connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=not is_shared)
-    consuming_side = connection.consuming
+    consuming_side = connection.sides.consuming
     consuming_side.add(consuming)
     consuming_side.credit(consuming)
     request = BindFlow(
@@ -223,7 +223,7 @@ def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingL
 
 def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, closed: bool) -> None:
     """Let go of a receiving link; its queue goes with it when it was the link's own."""
-    connection.consuming.remove(consuming)
+    connection.sides.consuming.remove(consuming)
     consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
     if consuming.is_subscription:
         is_over = closed or not consuming.keeps_queue_on_detach
@@ -232,5 +232,5 @@ def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, clos
 
 def end_browser(connection: "AmqpConnection", browsing: BrowsingLink) -> None:
     """Let go of a link that looks at a queue."""
-    connection.browsing.remove(browsing)
+    connection.sides.browsing.remove(browsing)
     browsing.queue.inbox.post(UnbindFlow(browsing.flow_id))

@@ -1,7 +1,7 @@
 """One AMQP connection: a client's transport and engine, and both directions of its messages, brought together.
 
 It holds no rule of AMQP: the engine speaks the protocol, `sasl` lets clients in, `attaching` carries out what needs
-other actors, `publishing` and `consuming` are the two directions of the data path. Its actor is in `connection_actor`.
+other actors, `sides` has the directions of the data path. Its actor is in `connection_actor`.
 """
 
 import logging
@@ -13,13 +13,11 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
 from actors.messages import FlowGone, FlowState
-from actors.publishing import Publisher
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind
 from protocols.amqp import conditions
-from protocols.amqp.attaching import attach_publisher, destination_of_message
+from protocols.amqp.attaching import attach_publisher
 from protocols.amqp.binding import attach_consumer, end_browser, end_consumer
-from protocols.amqp.browsing import BrowsingSide
-from protocols.amqp.consuming import ConsumingSide, DurableSettlement
+from protocols.amqp.consuming import DurableSettlement
 from protocols.amqp.engine import AmqpEngine
 from protocols.amqp.events import (
     AmqpEvent,
@@ -39,13 +37,12 @@ from protocols.amqp.link import IncomingLink, OutgoingLink
 from protocols.amqp.opening import CAPABILITIES, answer_open
 from protocols.amqp.outcomes import TRANSACTIONAL, AmqpError
 from protocols.amqp.performatives import Open
-from protocols.amqp.publishing import PublishingSide
 from protocols.amqp.sasl import AmqpSasl
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.session import Session
+from protocols.amqp.sides import Sides
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.transacting import TransactingSide
 from protocols.authentication import Principal
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
@@ -66,33 +63,16 @@ class AmqpConnection:
         self.user = ""  # empty: anonymous
         self.number = cell.runtime.next_urn()
         self._valid_until_ms = 0  # wall clock; 0: for ever
-        self.sasl: AmqpSasl | None = None  # None until the transport is there
+        self.sasl: AmqpSasl | None = None  # None until the transport is there, and when the client is in
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
         self.gate = ReadingGate(cell.inbox)
-        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
-        self.browsing = BrowsingSide(self.engine.sessions)
-        self.publishing = self._publishing_side()
-        self.transacting = TransactingSide(self)
+        self.sides = Sides(self)
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._flush_asked = False
         self.is_released = False
-
-    def _publishing_side(self) -> PublishingSide:
-        services = self.services
-        return PublishingSide(
-            sessions=self.engine.sessions,
-            publisher=Publisher(
-                space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.runtime.rng
-            ),
-            address=self.cell.inbox,
-            client=self.client,
-            credit=services.limits.link_credit,
-            remembered=services.remembered,
-            find=destination_of_message,
-        )
 
     # --- the transport ---
 
@@ -111,9 +91,6 @@ class AmqpConnection:
             mechanisms=mechanisms,
             allows_bare=ANONYMOUS_NAME in mechanisms,
         )
-        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
-        self.browsing = BrowsingSide(self.engine.sessions)
-        self.publishing = self._publishing_side()
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
@@ -126,7 +103,7 @@ class AmqpConnection:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
         self.services.registry.temporary_nodes.look_after(self)
-        self.transacting.tick(now_ms)
+        self.sides.tick(now_ms)
         if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
             self._valid_until_ms = 0
             self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
@@ -140,13 +117,11 @@ class AmqpConnection:
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
-        self.consuming.hold_back(True)
-        self.browsing.hold_back(True, self._clock.wall_ms())
+        self.sides.hold_back(True, self._clock.wall_ms())
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        self.consuming.hold_back(False)
-        self._counters.messages_sent += self.browsing.hold_back(False, self._clock.wall_ms())
+        self._counters.messages_sent += self.sides.hold_back(False, self._clock.wall_ms())
         if self.engine.has_output:
             self.ask_flush()
 
@@ -208,15 +183,16 @@ class AmqpConnection:
             self._violated(event)
 
     def _publish(self, event: DeliveriesReceived) -> None:
-        if event.link in self.transacting.coordinators:
-            self.transacting.control(event, self._clock.now_ms())
+        if self.sides.is_coordinator(event.link):
+            self.sides.transacting.control(event, self._clock.now_ms())
             return
         self._counters.messages_received += len(event.delivery_ids)
+        publishing = self.sides.publishing
         if event.txn_id is None:
-            self.publishing.publish(event, self._clock.wall_ms())
+            publishing.publish(event, self._clock.wall_ms())
         else:
-            self.transacting.publish(event, self._clock.now_ms(), self._clock.wall_ms())
-        self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+            self.sides.transacting.publish(event, self._clock.now_ms(), self._clock.wall_ms())
+        self.gate.published(publishing.publisher.pressures, publishing.unanswered_count)
 
     def _disposition(self, event: DispositionReceived) -> None:
         """Take what the client says of what it received; of what it sent it says nothing that matters."""
@@ -224,24 +200,23 @@ class AmqpConnection:
         if not event.disposition.is_receiver:
             return
         if state is not None and state.code == TRANSACTIONAL:
-            self.transacting.retire(event.session, event.disposition, self._clock.now_ms())
+            self.sides.transacting.retire(event.session, event.disposition, self._clock.now_ms())
         else:
-            self.consuming.disposition(event.session, event.disposition)
+            self.sides.consuming.disposition(event.session, event.disposition)
 
     def credit(self, link: OutgoingLink) -> None:
         """See to what the client grants. Where its attach is not answered yet, that is done then."""
-        consuming = self.consuming.by_link.get(link)
+        consuming = self.sides.consuming.by_link.get(link)
         if consuming is not None:
-            self.consuming.credit(consuming)
+            self.sides.consuming.credit(consuming)
             return
-        browsing = self.browsing.by_link.get(link)
+        browsing = self.sides.browsing_link(link)
         if browsing is not None:
-            self._counters.messages_sent += self.browsing.credit(browsing, self._clock.wall_ms())
+            self._counters.messages_sent += self.sides.browsing.credit(browsing, self._clock.wall_ms())
 
     def _open(self, peer: Open) -> None:
         self.client = peer.container_id
-        self.consuming = ConsumingSide(self.engine.sessions, self.cell.inbox, self.client)
-        self.publishing = self._publishing_side()
+        self.sasl = None
         error = answer_open(self, peer)
         if error is not None:
             self.end(error)
@@ -250,12 +225,12 @@ class AmqpConnection:
         """Let go of a link, and of what there is for it alone."""
         if isinstance(link, IncomingLink):
             self._end_publisher(link, closed=closed)
-            self.transacting.detached(link)
+            self.sides.coordinator_detached(link)
         else:
-            consuming = self.consuming.by_link.get(link)
+            consuming = self.sides.consuming.by_link.get(link)
             if consuming is not None:
                 end_consumer(self, consuming, closed=closed)
-            browsing = self.browsing.by_link.get(link)
+            browsing = self.sides.browsing_link(link)
             if browsing is not None:
                 end_browser(self, browsing)
             end_look_up(self, link, closed=closed)
@@ -269,15 +244,14 @@ class AmqpConnection:
         self.runtime.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
 
     def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
-        if link in self.publishing.links:
-            self.publishing.detached(link, closed=closed, now_ms=self._clock.now_ms())
+        if link in self.sides.publishing.links:
+            self.sides.publishing.detached(link, closed=closed, now_ms=self._clock.now_ms())
             self.tell_flow(CLIENT_FLOW_CLOSED, link)
 
     def _session_ended(self, session: Session) -> None:
-        self.transacting.session_ended(session)  # before its consumers let go of what they settled
+        self.sides.session_ends(session)
         self._release_links(session)
-        self.publishing.session_ended(session, self._clock.now_ms())
-        self.consuming.forget_session(session)
+        self.sides.session_ended(session, self._clock.now_ms())
 
     def _release_links(self, session: Session) -> None:
         for link in session.links():
@@ -335,29 +309,28 @@ class AmqpConnection:
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, Confirmed):
-            self.publishing.confirmed(message.token)
-            self.gate.answered(self.publishing.unanswered_count)
+            self.sides.publishing.confirmed(message.token)
+            self.gate.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Refused):
-            self.publishing.confirmed(message.token, message.reason)
-            self.gate.answered(self.publishing.unanswered_count)
+            self.sides.publishing.confirmed(message.token, message.reason)
+            self.gate.answered(self.sides.publishing.unanswered_count)
         elif isinstance(message, Resume):
             self.gate.resume()
         elif isinstance(message, FlowGone):
             self._flow_gone(message)
         elif isinstance(message, FlowDrained):
-            self.consuming.drained(message)
-            self.browsing.drained(message)
+            self.sides.drained(message)
         elif isinstance(message, DurableSettlement):
-            self.consuming.stored(message)
+            self.sides.consuming.stored(message)
         elif isinstance(message, Browsed):
-            self._counters.messages_sent += self.browsing.shown(message, self._clock.wall_ms())
+            self._counters.messages_sent += self.sides.browsing.shown(message, self._clock.wall_ms())
         else:
             assert isinstance(message, FlowState)
-            self.consuming.assigned(message)
+            self.sides.consuming.assigned(message)
         return None
 
     def _deliver(self, message: Deliveries) -> None:
-        consuming, counters = self.consuming, self._counters
+        consuming, counters = self.sides.consuming, self._counters
         sent, passed_over = consuming.sent_count, consuming.passed_over_count
         consuming.deliver(message, self._clock.wall_ms())
         counters.messages_sent += consuming.sent_count - sent
@@ -372,10 +345,10 @@ class AmqpConnection:
     def _flow_gone(self, message: FlowGone) -> None:
         condition = conditions.DETACH_FORCED if message.may_return else conditions.RESOURCE_DELETED
         error = AmqpError(condition, message.reason)
-        consuming = self.consuming.by_flow.get(message.flow_id)
+        consuming = self.sides.consuming.by_flow.get(message.flow_id)
         if consuming is not None:
             self.end_link(consuming.session, consuming.link, error)
-        browsing = self.browsing.by_flow.get(message.flow_id)
+        browsing = self.sides.browsing.by_flow.get(message.flow_id)
         if browsing is not None:
             self.end_link(browsing.session, browsing.link, error)
 
@@ -428,10 +401,10 @@ class AmqpConnection:
         """Let go of every link: what was delivered and not settled is delivered to somebody again."""
         if not self.is_released:
             self.is_released = True
-            self.transacting.connection_ended()
+            self.sides.connection_ends()
             for session in self.engine.sessions.by_channel.values():
                 self._release_links(session)
-            self.publishing.connection_ended(self._clock.now_ms())
+            self.sides.connection_ended(self._clock.now_ms())
             registry = self.services.registry
             registry.temporary_nodes.end_of(self)
             registry.containers.closed(self)

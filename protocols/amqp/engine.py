@@ -52,7 +52,7 @@ class AmqpEngine:
         self.state = HANDSHAKE
         self._limits = limits
         self._container_id = container_id  # ours
-        self._handshake = Handshake(mechanisms, allows_bare=allows_bare)
+        self._handshake: Handshake | None = Handshake(mechanisms, allows_bare=allows_bare)  # None once it is over
         self._out: list[bytes] = []
         self.sessions = Sessions(limits, self._out)
         self._rest = b""  # of the last feed: an unfinished frame, or what waits for an answer
@@ -121,13 +121,18 @@ class AmqpEngine:
 
     def sasl_challenge(self, data: bytes, now_ms: int) -> list[AmqpEvent]:
         """Answer the client's last SASL frame with a challenge; return what it had sent on meanwhile."""
-        self._handshake.challenge(data, self._out)
+        self._shaking_hands().challenge(data, self._out)
         return self._resume(now_ms)
 
     def sasl_outcome(self, code: int, data: bytes | None, now_ms: int) -> list[AmqpEvent]:
         """Answer the client's last SASL frame with an outcome; return what it had sent on meanwhile."""
-        self._handshake.outcome(code, data, self._out)
+        self._shaking_hands().outcome(code, data, self._out)
         return self._resume(now_ms)
+
+    def _shaking_hands(self) -> Handshake:
+        handshake = self._handshake
+        assert handshake is not None, "the client waits for the answer to a SASL frame"
+        return handshake
 
     def _resume(self, now_ms: int) -> list[AmqpEvent]:
         events: list[AmqpEvent] = []
@@ -187,10 +192,12 @@ class AmqpEngine:
         data = self._rest
         pos = 0
         if self.state == HANDSHAKE:
-            pos = self._handshake.feed(data, pos, self._out, events)
-            step = self._handshake.step
+            handshake = self._shaking_hands()
+            pos = handshake.feed(data, pos, self._out, events)
+            step = handshake.step
             if step == DONE:
                 self.state = OPENING
+                self._handshake = None
             elif step == REFUSED:
                 self.state = CLOSED
                 self._rest = b""

@@ -56,8 +56,9 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
     """Send what waited, as far as the peer's window reaches."""
     pending = session.pending
     room = frame_bytes_max - TRANSFER_BYTES_MAX
-    while pending and session.remote_incoming_window > 0:
-        delivery = pending[0]
+    sent_count = 0
+    while sent_count < len(pending) and session.remote_incoming_window > 0:
+        delivery = pending[sent_count]
         start = delivery.offset
         stop = min(start + room, len(delivery.payload))
         more = stop < len(delivery.payload)
@@ -81,7 +82,8 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
         if more:
             delivery.offset = stop
         else:
-            pending.popleft()
+            sent_count += 1
+    del pending[:sent_count]
 
 
 def abort_begun(session: Session, link: OutgoingLink, out: list[bytes]) -> None:

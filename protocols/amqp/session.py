@@ -5,7 +5,6 @@ count deliveries. Both are serial numbers that wrap. Which message a delivery id
 is known to whoever sent or stored it, not here.
 """
 
-from collections import deque
 from typing import Final, final
 
 from protocols.amqp.conditions import WINDOW_VIOLATION
@@ -61,7 +60,7 @@ class Session:
         self.remote_incoming_window = begin.incoming_window
         self.last_delivery_id = ABSENT  # of what the peer sent
         self.next_delivery_id = 0  # of what we send
-        self.pending: deque[PendingDelivery] = deque()  # waits for the peer's window
+        self.pending: list[PendingDelivery] = []  # waits for the peer's window; mostly empty, and then small
         self.dispositions = DispositionRuns()
 
     # --- incoming ---
@@ -128,7 +127,7 @@ class Session:
     def forget_pending(self, link: OutgoingLink) -> None:
         """Drop what of a link waits for the peer's window."""
         if self.pending:
-            self.pending = deque([each for each in self.pending if each.link is not link])
+            self.pending = [each for each in self.pending if each.link is not link]
 
     def has_pending(self, link: OutgoingLink) -> bool:
         """Return whether deliveries of a link wait for the peer's window."""

@@ -196,7 +196,7 @@ class TransactingSide:
         """Take messages that are published with a transaction's commit."""
         assert event.txn_id is not None, "the caller has seen to that"
         transaction = self._open.get(event.txn_id)
-        publishing = self._connection.publishing
+        publishing = self._connection.sides.publishing
         if transaction is None:
             if event.settled:
                 counters = self._connection.services.counters
@@ -210,7 +210,7 @@ class TransactingSide:
         """Note what a client has settled in a transaction; of one that there is not, as if it were rolled back."""
         state = disposition.state
         assert state is not None, "the caller has seen to that"
-        consuming = self._connection.consuming
+        consuming = self._connection.sides.consuming
         settled = disposition.settled
         if not settled and state.outcome is None:
             return  # progress is no outcome
@@ -265,7 +265,7 @@ class TransactingSide:
             commit = TransactionCommit(space=services.space, spool=services.spool, rng=connection.runtime.rng)
             batch = transaction.batch(connection.client, connection.runtime.clock.wall_ms())
             reason = await commit.commit(batch, _accepted_in(transaction))
-            connection.gate.published(commit.pressures, connection.publishing.unanswered_count)
+            connection.gate.published(commit.pressures, connection.sides.publishing.unanswered_count)
         if reason:
             self._roll_back(transaction, REFUSED)
             return reason
@@ -276,7 +276,7 @@ class TransactingSide:
 
     def _tell(self, transaction: Transaction) -> None:
         """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
-        consuming = self._connection.consuming
+        consuming = self._connection.sides.consuming
         for source, by_outcome in transaction.outcomes.items():
             for outcome, ranges in by_outcome.items():
                 if outcome != ACCEPTED and ranges.total > 0:
@@ -291,7 +291,7 @@ class TransactingSide:
         """Undo a transaction: nothing of it was seen but by its client."""
         self._accounts.count_rolled_back(why)
         transaction.end()
-        consuming = self._connection.consuming
+        consuming = self._connection.sides.consuming
         for source, ranges in transaction.settled_by_client.items():
             source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), FAILED))
             consuming.give_back(source.link, ranges.total)

@@ -1,0 +1,139 @@
+"""What one AMQP client does, by sides: it consumes, looks at queues, publishes, and has transactions.
+
+A gateway has thousands of connections that do nothing, and each side costs a few hundred bytes; so one is made when the
+first link needs it.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from actors.drain_messages import FlowDrained
+from actors.publishing import Publisher
+from protocols.amqp.attaching import destination_of_message
+from protocols.amqp.browsing import BrowsingLink, BrowsingSide
+from protocols.amqp.consuming import ConsumingSide
+from protocols.amqp.link import IncomingLink, OutgoingLink
+from protocols.amqp.publishing import PublishingSide
+from protocols.amqp.session import Session
+from protocols.amqp.transacting import TransactingSide
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+
+@final
+class Sides:
+    """Those of one connection, and what concerns several of them."""
+
+    def __init__(self, connection: "AmqpConnection") -> None:
+        self._connection = connection
+        self._consuming: ConsumingSide | None = None
+        self._browsing: BrowsingSide | None = None
+        self._publishing: PublishingSide | None = None
+        self._transacting: TransactingSide | None = None
+        self._is_full = False  # the client reads slower than we write
+
+    @property
+    def consuming(self) -> ConsumingSide:
+        """What the client receives from queues."""
+        consuming = self._consuming
+        if consuming is None:
+            connection = self._connection
+            consuming = ConsumingSide(connection.engine.sessions, connection.cell.inbox, connection.client)
+            consuming.hold_back(self._is_full)
+            self._consuming = consuming
+        return consuming
+
+    @property
+    def browsing(self) -> BrowsingSide:
+        """What the client looks at."""
+        browsing = self._browsing
+        if browsing is None:
+            browsing = BrowsingSide(self._connection.engine.sessions)
+            browsing.hold_back(self._is_full, 0)
+            self._browsing = browsing
+        return browsing
+
+    @property
+    def publishing(self) -> PublishingSide:
+        """What the client sends."""
+        publishing = self._publishing
+        if publishing is None:
+            connection = self._connection
+            services, address = connection.services, connection.cell.inbox
+            publishing = PublishingSide(
+                sessions=connection.engine.sessions,
+                publisher=Publisher(
+                    space=services.space, spool=services.spool, address=address, rng=connection.runtime.rng
+                ),
+                address=address,
+                client=connection.client,
+                credit=services.limits.link_credit,
+                remembered=services.remembered,
+                find=destination_of_message,
+            )
+            self._publishing = publishing
+        return publishing
+
+    @property
+    def transacting(self) -> TransactingSide:
+        """What the client does in transactions."""
+        transacting = self._transacting
+        if transacting is None:
+            transacting = self._transacting = TransactingSide(self._connection)
+        return transacting
+
+    def is_coordinator(self, link: IncomingLink) -> bool:
+        """Return whether transactions are declared and discharged on a link."""
+        return self._transacting is not None and link in self._transacting.coordinators
+
+    def browsing_link(self, link: OutgoingLink) -> BrowsingLink | None:
+        """Return the link's place among those that look at queues, if it is one."""
+        return None if self._browsing is None else self._browsing.by_link.get(link)
+
+    def drained(self, message: FlowDrained) -> None:
+        """Pass on that a flow has had what there was for it: some side's link."""
+        if self._consuming is not None:
+            self._consuming.drained(message)
+        if self._browsing is not None:
+            self._browsing.drained(message)
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: transactions end in which nothing is done."""
+        if self._transacting is not None:
+            self._transacting.tick(now_ms)
+
+    def hold_back(self, is_full: bool, wall_ms: int) -> int:
+        """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
+        self._is_full = is_full
+        if self._consuming is not None:
+            self._consuming.hold_back(is_full)
+        return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
+
+    # --- what ends; the connection lets go of links one by one, between the two words on a session ---
+
+    def coordinator_detached(self, link: IncomingLink) -> None:
+        """Roll back what was declared on a link, if it is a coordinator's."""
+        if self._transacting is not None:
+            self._transacting.detached(link)
+
+    def session_ends(self, session: Session) -> None:
+        """Roll back what was declared in a session, before its consumers let go of what they settled."""
+        if self._transacting is not None:
+            self._transacting.session_ended(session)
+
+    def session_ended(self, session: Session, now_ms: int) -> None:
+        """Forget a session, all of whose links are gone."""
+        if self._publishing is not None:
+            self._publishing.session_ended(session, now_ms)
+        if self._consuming is not None:
+            self._consuming.forget_session(session)
+
+    def connection_ends(self) -> None:
+        """Roll every transaction back."""
+        if self._transacting is not None:
+            self._transacting.connection_ended()
+
+    def connection_ended(self, now_ms: int) -> None:
+        """Let the time begin for which links are remembered that the client may attach again."""
+        if self._publishing is not None:
+            self._publishing.connection_ended(now_ms)
