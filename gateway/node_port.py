@@ -1,5 +1,6 @@
 """A running node as operators see it: the admin API's questions, asked of the actors."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ from gateway.ports import (
 from gateway.reader_views import CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection, selector_of
+from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
     ActorView,
     DeathView,
@@ -238,6 +240,10 @@ class NodeView(NodePort):
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
         return [event_view(number, event) for number, event in self._node.runtime.events.recent(after, limit)]
+
+    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+        """Return a page of subscriptions."""
+        return await asyncio.to_thread(answer, rows_of(self._node.space, question), question)
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message."""

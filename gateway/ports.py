@@ -11,6 +11,7 @@ from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
+from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate
@@ -158,6 +159,9 @@ class NodePort(Protocol):
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
+
+    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+        """Return the subscriptions of clients and queues, a page of them, by destination."""
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message on its topic, or one sent to a queue. Raises QueueNotFound."""

@@ -277,6 +277,10 @@ class TopicSpace:
         """Return every subscription that matches a topic with its filter, those that exceptions keep out too."""
         return self._index.trace(topic)
 
+    def entries(self) -> list[tuple[str, Destination]]:
+        """Return every subscription with its filter."""
+        return self._index.entries()
+
     def _changed(self) -> None:
         self.generation += 1
         if self._routes:

@@ -139,6 +139,17 @@ class SubscriptionIndex(Generic[V]):
                 found += [(path + "#", value) for value in (node.rest_or_none.entries or {}).values()]
         return found
 
+    def entries(self) -> list[tuple[str, V]]:
+        """Return every entry with its filter, in MQTT's words where both syntaxes mean one: for operators."""
+        found = [(topic, value) for topic, entries in self._literal.items() for value in entries.values()]
+        waiting: list[tuple[str, _Node[V]]] = [("", self._root)]
+        while waiting:
+            path, node = waiting.pop()
+            for text, child in _named_children(node):
+                found += [(path + text, value) for value in (child.entries or {}).values()]
+                waiting.append((f"{path}{text}/", child))
+        return found
+
     def overview(self) -> SubscriptionOverview:
         """Return the sizes, for operators and tests."""
         return SubscriptionOverview(
@@ -274,6 +285,20 @@ def _children_for(node: _Node[V], word: str) -> list[tuple[str, _Node[V], bool]]
     return found
 
 
+def _named_children(node: _Node[V]) -> list[tuple[str, _Node[V]]]:
+    """Return the levels of filters below a node, each with its text."""
+    found: list[tuple[str, _Node[V]]] = list((node.literals or {}).items())
+    if node.any_level is not None:
+        found.append(("+", node.any_level))
+    for by_text in (node.prefixes or {}).values():
+        found += [(f"{text}*", child) for text, child in by_text.items()]
+    if node.rest is not None:
+        found.append((">", node.rest))
+    if node.rest_or_none is not None:
+        found.append(("#", node.rest_or_none))
+    return found
+
+
 def _take(node: _Node[V] | None, found: list[V]) -> None:
     if node is not None and node.entries is not None:
         found.extend(node.entries.values())
@@ -348,10 +373,4 @@ def _is_needed(node: _Node[V]) -> bool:
 
 
 def _children(node: _Node[V]) -> list[_Node[V]]:
-    children = [child for child in (node.any_level, node.rest, node.rest_or_none) if child is not None]
-    if node.literals is not None:
-        children.extend(node.literals.values())
-    if node.prefixes is not None:
-        for by_text in node.prefixes.values():
-            children.extend(by_text.values())
-    return children
+    return [child for _, child in _named_children(node)]

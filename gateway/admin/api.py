@@ -22,6 +22,8 @@ from gateway.admin.operations import (
     MESSAGE_PARAMETERS,
     QUEUE_PARAMETER,
     SELECTOR_PARAMETER,
+    SMRP_NUMBERS,
+    SMRP_TEXTS,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
     Parameter,
@@ -35,6 +37,7 @@ from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.reader_views import CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
@@ -78,6 +81,7 @@ ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
 KEY_EXPLANATION: Final = TypeAdapter(KeyExplanation)
+SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 HEALTH: Final = TypeAdapter(Health)
 TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
@@ -144,6 +148,20 @@ class AdminApi:
         """Where a partition key stands."""
         queue, key = (_text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
         return _json(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
+
+    async def smrp_subscriptions(self, request: Request) -> Response:
+        """Who subscribes to what."""
+        vpn_name, destination_name, topic, topic_str = (_text(request, each) or "" for each in SMRP_TEXTS)
+        after, limit = (_whole_number(request, each) or 0 for each in SMRP_NUMBERS)
+        question = SmrpQuestion(
+            vpn_name=vpn_name,
+            destination_name=destination_name,
+            topic=topic,
+            topic_str=topic_str,
+            after=after,
+            limit=limit,
+        )
+        return _json(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""

@@ -10,6 +10,7 @@ from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import CursorView, SpoolView
 from gateway.replay_start import ALLOWED
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
+from gateway.smrp import SmrpSubscriptionsView
 from gateway.version import VERSION
 from gateway.views import (
     QUEUE_CONFIG_SCHEMA,
@@ -40,6 +41,7 @@ VIEWS: Final = (
     RedriveView,
     PublishExplanation,
     KeyExplanation,
+    SmrpSubscriptionsView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX
 
 JSON: Final = "application/json"
@@ -93,6 +94,18 @@ MESSAGE_PARAMETERS: Final = (
     Parameter("priority", "below 4 is low", 0, 9, 4),
 )
 
+PATTERN_CHARS_MAX: Final = 65_535
+SMRP_TEXTS: Final = (
+    TextParameter("vpn_name", "pattern; `*` stands for any characters, `?` for one", PATTERN_CHARS_MAX),
+    TextParameter("destination_name", "pattern of clients and queues", PATTERN_CHARS_MAX),
+    TextParameter("topic", "only what matches messages on this topic", PATTERN_CHARS_MAX),
+    TextParameter("topic_str", "pattern of the subscription", PATTERN_CHARS_MAX),
+)
+SMRP_NUMBERS: Final = (
+    Parameter("after", "rows to pass over", 0, 2**31 - 1, 0),
+    Parameter("limit", "most rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
+)
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
     Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),
@@ -150,6 +163,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
+    ),
+    Operation(
+        "smrp_subscriptions",
+        "GET",
+        "/smrp/subscriptions",
+        "Who subscribes to what, and with which Deliver-To-One priority",
+        (
+            Answer(200, "A page of rows, by destination", "SmrpSubscriptionsView"),
+            Answer(422, "A parameter is not allowed", "Problem"),
+        ),
+        parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
     ),
     Operation(
         "show_spool",

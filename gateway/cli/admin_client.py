@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import CursorView
+from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
@@ -34,6 +35,7 @@ _REDRIVE: Final = TypeAdapter(RedriveView)
 _PUBLISH: Final = TypeAdapter(PublishExplanation)
 _KEY: Final = TypeAdapter(KeyExplanation)
 _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
+_SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -168,6 +170,10 @@ class AdminClient:
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
         """Return where a key of a queue stands."""
         return _read(_KEY, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
+
+    def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
+        """Return a page of subscriptions; `question` has the parameters of the operation."""
+        return _read(_SMRP, self._ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
         with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from gateway.cli import actors, events, explain, node, publish, queue_messages, queues, subscribe, templates
+from gateway.cli import actors, events, explain, node, publish, queue_messages, queues, show, subscribe, templates
 from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
 from gateway.cli.output import JsonOption, print_json
 from gateway.version import VERSION
@@ -32,6 +32,7 @@ app.add_typer(queues.app, name="queue")
 app.add_typer(templates.app, name="template")
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")
+app.add_typer(show.app, name="show")
 app.command("actors")(actors.actors)
 app.command("events")(events.events)
 

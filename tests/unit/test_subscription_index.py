@@ -1,5 +1,6 @@
 """The subscription index finds every subscription that matches a topic, and forgets what was taken out."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -80,6 +81,8 @@ def test_the_index_agrees_with_the_plain_model(steps: list[Step], topics: Iterab
         assert sorted(index.match(topic)) == model.match(topic)
         traced = index.trace(topic)
         assert sorted(value for _, value in traced) == model.match(topic)
+        assert Counter(traced) <= Counter(index.entries()), "what matches is listed under the same text"
+    assert sorted(value for _, value in index.entries()) == sorted(model.entries.values())
 
 
 @given(steps=st.lists(STEPS, max_size=30))

@@ -17,6 +17,7 @@ from gateway.ports import (
 from gateway.reader_views import CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
+from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
     ActorView,
     EventView,
@@ -33,6 +34,7 @@ from gateway.views import (
 )
 from messaging.queue_config import QueueDefinition, changed, definition_from_dict
 from messaging.queue_template import QueueTemplate
+from messaging.routing import TopicSpace
 from messaging.standing import WaitReason
 
 
@@ -54,6 +56,7 @@ class MemoryNode:
     messages: dict[str, list[MessageView]] = field(default_factory=dict)
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
     redrives: dict[str, RedriveView] = field(default_factory=dict)
+    space: TopicSpace = field(default_factory=TopicSpace)
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -234,6 +237,9 @@ class MemoryNode:
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         return [event for event in self.happened if event.number > after][-limit:]
+
+    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+        return answer(rows_of(self.space, question), question)
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         if queue is not None:

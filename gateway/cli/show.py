@@ -1,0 +1,66 @@
+"""`sluicegate show ...`: what operators of Solace's brokers look at, under the names that it has there."""
+
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionsView, SmrpSubscriptionView
+
+app = typer.Typer(help="Show the node's routing, in the form that Solace's brokers have.", no_args_is_help=True)
+smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
+app.add_typer(smrp, name="smrp")
+
+LEGEND = """Flags Legend:
+T - Destination Type (C=local client, Q=local queue, R=remote router)
+P - Persistence (P=persistent, N=non-persistent)
+R - Redundancy Type (P=primary, B=backup, S=static, -=not applicable)
+"""
+
+_VIEW = TypeAdapter(SmrpSubscriptionsView)
+
+
+@smrp.command("subscriptions")
+def subscriptions(
+    vpn_name: Annotated[str, typer.Option(metavar="PATTERN", help="Message VPN; * is any characters, ? one.")] = "*",
+    destination_name: Annotated[str, typer.Option(metavar="PATTERN", help="Client or queue.")] = "*",
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Only what matches messages on this topic.")] = "",
+    topic_str: Annotated[str, typer.Option(metavar="PATTERN", help="The subscription's text.")] = "*",
+    primary: Annotated[
+        bool, typer.Option("--primary", help="Of the primary virtual router: on this node, all are.")
+    ] = False,
+    after: Annotated[int, typer.Option(min=0, help="Rows to pass over.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Most rows to print.")] = ROWS_DEFAULT,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who subscribes to what, by destination, with the priority for Deliver-To-One."""
+    asked: dict[str, str | int] = {
+        "vpn_name": vpn_name,
+        "destination_name": destination_name,
+        "topic_str": topic_str,
+        "after": after,
+        "limit": limit,
+    }
+    if topic:
+        asked["topic"] = topic
+    view = AdminClient(url).smrp_subscriptions(asked)
+    if as_json:
+        print_json(_VIEW.dump_python(view, mode="json"))
+        return
+    exported = "Yes" if view.exported else "No"
+    typer.echo(LEGEND)
+    typer.echo(f"Message VPN : {view.vpn_name} (exported: {exported}; {view.complete_percent}% complete)\n")
+    columns = ("Destination Name", "Flags T P R", "BlkID", "DTO Prio", "Subscription")
+    print_table(columns, [_row(each) for each in view.subscriptions])
+    shown = len(view.subscriptions)
+    if shown < view.total_count:
+        typer.echo(f"\n{shown} of {view.total_count} subscriptions, from {after + 1} on; see --after and --limit")
+
+
+def _row(view: SmrpSubscriptionView) -> tuple[object, ...]:
+    flags = f"      {view.destination_type} {view.persistence} {view.redundancy}"
+    block = "-" if view.block_id is None else view.block_id
+    return (view.destination_name, flags, block, view.dto_priority, view.subscription)
