@@ -59,6 +59,7 @@ INTERPRETED: Final = {
     "**/__init__.py": "holds a docstring and names, nothing that runs",
     "protocols/*/connection_actor.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
     "protocols/*/directory.py": "an actor as well",
+    "protocols/http/flow_actor.py": "an actor as well",
     "protocols/http/engine.py": "its classes inherit from uvicorn's and asyncio's",
 }
 

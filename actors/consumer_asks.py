@@ -37,6 +37,9 @@ class ConsumerAsks:
         if flow is None or flow.epoch != message.settle.epoch:
             message.reply_to.post(Refused(0, "the partition has moved on"))
             return False
+        if not any(flow.in_flight.within(first, end) for first, end in message.settle.ranges):
+            message.reply_to.post(Refused(0, "the flow holds none of it: taken back, for it was not settled in time"))
+            return False
         self._settlements.append(message)
         self.is_awaited = True
         return True

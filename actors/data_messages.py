@@ -81,7 +81,8 @@ class Settle:
 class SettleDurably:
     """Consumer -> partition: as Settle. Answered to `reply_to` with Confirmed when it is in force for ever.
 
-    With Refused under an old epoch: then it changes nothing, and the messages are delivered again.
+    With Refused under an old epoch, or where the flow holds none of it any more: then it changes nothing, and the
+    messages are delivered again.
     """
 
     def __init__(self, settle: Settle, reply_to: Address) -> None:

@@ -1,13 +1,20 @@
-"""The HTTP side of a node: the connections of its publishers. The port of operators is `gateway.admin`."""
+"""The HTTP side of a node: the connections of its clients, and the flows of its workers.
+
+The port of operators is `gateway.admin`.
+"""
 
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from actors.supervision import VITAL
 from gateway.protocol_front import ProtocolFront
+from gateway.tree import SupervisorActor
 from protocols.http.connection import HttpConnection
 from protocols.http.connection_actor import HttpConnectionActor
 from protocols.http.engine import HttpEngine
-from protocols.http.services import HttpLimits, HttpServices
+from protocols.http.flows import HttpFlows
+from protocols.http.limits import HttpLimits
+from protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -24,6 +31,8 @@ class HttpFront(ProtocolFront[HttpConnection]):
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
         self._engine = HttpEngine(keep_alive_s=node.config.http.keep_alive_s)
+        flows = node.runtime.spawn(SupervisorActor, kind="flows", name="http-flows", policy=VITAL, parent=node.root)
+        self.flows = HttpFlows(node.runtime, parent=flows, queues=node.queues, credit=node.credit)
         self.services = self._make_services()
 
     @property
@@ -43,6 +52,12 @@ class HttpFront(ProtocolFront[HttpConnection]):
         """Bring time to every connection, and the time of day to what they answer."""
         self._engine.tick(self._node.clock.wall_ms())
         super().look_at_the_clock()
+        self.flows.tick(self._node.clock.now_ms())
+
+    async def stop(self, *, within_s: float) -> None:
+        """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
+        await super().stop(within_s=within_s)
+        self.flows.end("the gateway stops")
 
     def _make_services(self) -> HttpServices:
         node = self._node
@@ -51,6 +66,9 @@ class HttpFront(ProtocolFront[HttpConnection]):
             runtime=node.runtime,
             space=node.space,
             router=node.router,
+            queues=node.queues,
+            flows=self.flows,
+            selectors=node.selectors,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
             limits=HttpLimits(
@@ -59,6 +77,12 @@ class HttpFront(ProtocolFront[HttpConnection]):
                 batch_messages_max=http.batch_messages_max,
                 head_timeout_ms=http.head_timeout_s * 1000,
                 body_timeout_ms=http.body_timeout_s * 1000,
+                flows_max=http.max_flows,
+                flows_per_client_max=http.max_flows_per_client,
+                unsettled_max=http.unsettled_max,
+                lock_ms=http.lock_s * 1000,
+                lock_ms_max=http.lock_s_max * 1000,
+                wait_ms_max=http.wait_s_max * 1000,
                 allowed_origins=frozenset(http.allowed_origins),
             ),
             counters=self.counters,

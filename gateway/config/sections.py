@@ -130,9 +130,27 @@ class Http(Section):
     )
     max_message_size: Size = Field(default=30 * MIB, ge=KIB, le=GIB, description="largest message a client may send")
     batch_messages_max: int = Field(default=10_000, ge=1, le=1_000_000, description="messages in one request")
-    allowed_origins: tuple[str, ...] = Field(
-        default=(), description="web pages whose scripts may publish, as https://example.com; '*': all"
+    max_flows: int = Field(default=10_000, ge=1, le=1_000_000, description="flows of all workers together")
+    max_flows_per_client: int = Field(
+        default=100, ge=1, le=1_000_000, description="flows of one user or, without users, of one host"
     )
+    unsettled_max: int = Field(
+        default=1000, ge=1, le=100_000, description="messages a flow may hold, whatever its worker asks for"
+    )
+    lock_s: int = Field(
+        default=60, ge=1, le=43_200, description="for a worker to settle a message, unless it asks for another time"
+    )
+    lock_s_max: int = Field(default=3600, ge=1, le=43_200, description="the longest time that a worker may ask for")
+    wait_s_max: int = Field(default=300, ge=0, le=3600, description="the longest that a request waits for messages")
+    allowed_origins: tuple[str, ...] = Field(
+        default=(), description="web pages whose scripts may publish and consume, as https://example.com; '*': all"
+    )
+
+    @model_validator(mode="after")
+    def _check_relation(self) -> Self:
+        if self.lock_s > self.lock_s_max:
+            raise ValueError("lock_s is larger than lock_s_max")
+        return self
 
 
 class Flow(Section):

@@ -1,4 +1,7 @@
-"""One HTTP connection: a client's transport, the HTTP on it, and what its requests ask of the broker."""
+"""One HTTP connection: a client's transport, the HTTP on it, and what its requests ask of the broker.
+
+What a POST of a message does is in `posting`, what consumers ask for in `consuming`.
+"""
 
 import logging
 from typing import Any, Final
@@ -8,13 +11,18 @@ from actors.data_messages import Confirmed, Refused, Resume
 from actors.futures import LoopFuture
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
+from protocols.authentication import Principal
+from protocols.http.consuming import end_flow, read_flow, read_queue, settle
 from protocols.http.cross_origin import CrossOrigin
+from protocols.http.delivery_forms import FLOW_PREFIX
+from protocols.http.destinations import QUEUE_PREFIX
 from protocols.http.engine import HttpStream, Receive, Send
 from protocols.http.posting import post
 from protocols.http.problems import INTERNAL, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, UNAUTHORIZED, HttpProblem
 from protocols.http.publishing import PublishingSide, Run
+from protocols.http.readers import FlowReader
 from protocols.http.replies import ReplyBox
-from protocols.http.requests import ClientLeft, Request
+from protocols.http.requests import NO_CONTENT, ClientLeft, Request
 from protocols.http.services import HttpServices
 from protocols.http.sign_in import SignIn
 from protocols.reading_gate import ReadingGate
@@ -22,8 +30,11 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.http")
 
-METHODS: Final = b"OPTIONS, POST"
-NO_CONTENT: Final = 204
+QUEUE_PATH: Final = QUEUE_PREFIX.encode()
+FLOW_PATH: Final = FLOW_PREFIX.encode()
+FLOW_METHODS: Final = b"DELETE, GET, OPTIONS, POST"
+QUEUE_METHODS: Final = b"GET, OPTIONS, POST"
+TOPIC_METHODS: Final = b"OPTIONS, POST"
 
 
 class HttpConnection:
@@ -48,10 +59,13 @@ class HttpConnection:
         self._cross_origin = CrossOrigin(services.limits.allowed_origins)
         self._stream: HttpStream | None = None
         self._sign_in: SignIn | None = None
+        self.peer_host = ""
+        self.has_left = False  # the transport is gone
         self._peer_name = "?"
         self._since_ms = 0  # the first byte of a request's head, or the last of its body so far
         self._has_asked = False  # there was a request
         self._resumed: LoopFuture[None] | None = None  # somebody waits for the gate
+        self._reader: FlowReader | None = None  # what the present request reads messages with
 
     # --- the transport ---
 
@@ -59,6 +73,7 @@ class HttpConnection:
         """Begin: the transport is ready."""
         self._counters.connected += 1
         self._since_ms = self._clock.now_ms()
+        self.peer_host = peer.host
         self._peer_name = f"{peer.host}:{peer.port}"
         self._sign_in = SignIn(self.services.authenticator, peer, self._clock)
         self._stream = self.services.engine.begin(transport, peer, self._counters, self.serve)
@@ -75,8 +90,10 @@ class HttpConnection:
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
+        self.has_left = True
         if self._stream is not None:
             self._stream.connection_lost(error)
+        self._end_reading("")
         self._publishing.end()
         self.replies.end()
         self._let_on()
@@ -126,26 +143,50 @@ class HttpConnection:
             await request.answer_problem(fault, extra)
 
     async def _answer(self, request: Request, extra: list[tuple[bytes, bytes]]) -> None:
-        if request.method == "OPTIONS":
-            await request.answer(NO_CONTENT, headers=[(b"allow", METHODS), *self._cross_origin.preflight(request)])
+        method = request.method
+        is_flow = request.raw_path.startswith(FLOW_PATH)
+        is_queue = request.raw_path.startswith(QUEUE_PATH)
+        methods = FLOW_METHODS if is_flow else QUEUE_METHODS if is_queue else TOPIC_METHODS
+        if method == "OPTIONS":
+            headers = self._cross_origin.preflight(request, methods)
+            await request.answer(NO_CONTENT, headers=[(b"allow", methods), *headers])
             return
-        if request.method != "POST":
-            raise HttpProblem(
-                METHOD_NOT_ALLOWED, f"{request.method:.20}: messages are POSTed here", headers=[(b"allow", METHODS)]
-            )
-        await self._let_through()
-        await self._check_identity(request)
-        await post(self, request, extra)
+        if method.encode("latin-1", "replace") not in methods.split(b", "):
+            detail = f"{method:.20}: here is {methods.decode()}"
+            raise HttpProblem(METHOD_NOT_ALLOWED, detail, headers=[(b"allow", methods)])
+        if method == "POST":
+            await self._let_through()
+        principal = await self._principal(request)
+        if is_flow:
+            if method == "GET":
+                await read_flow(self, request, principal, extra)
+            elif method == "POST":
+                await settle(self, request, principal, extra)
+            else:
+                await end_flow(self, request, principal, extra)
+        elif method == "GET":
+            await read_queue(self, request, principal, extra)
+        else:
+            await post(self, request, extra)
 
-    async def _check_identity(self, request: Request) -> None:
+    async def _principal(self, request: Request) -> Principal:
         assert self._sign_in is not None, "the transport comes before its requests"
         try:
-            await self._sign_in.principal(request.header("authorization"))
+            return await self._sign_in.principal(request.header("authorization"))
         except HttpProblem as problem:
             if problem.status == UNAUTHORIZED:
                 self._counters.count(self._counters.refused, "not_authorized")
                 log.info("client at %s is not let in: %s", self._peer_name, problem.detail)
             raise
+
+    def reads(self, reader: FlowReader | None) -> None:
+        """Note what the present request reads messages with: it ends with the connection, and when the node stops."""
+        self._reader = reader
+
+    def _end_reading(self, reason: str) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.ended(reason)
 
     async def publish(self, runs: list[Run]) -> list[HttpProblem | None]:
         """Publish runs of messages; return once they are safe: for each message a problem, or None."""
@@ -193,10 +234,12 @@ class HttpConnection:
         """The node stops: finish the request there is, and take no other."""
         if self._stream is not None:
             self._stream.shutdown()
+        self._end_reading("the gateway stops")
 
     def fail(self) -> None:
         """Our own mistake costs this connection."""
         self._publishing.end()
         self.replies.end()
+        self._end_reading("")
         if self._stream is not None:
             self._stream.transport.abort()

@@ -20,17 +20,21 @@ class CrossOrigin:
         origin = request.header("origin")
         if not origin or not (origin in self._allowed or ANY in self._allowed):
             return []
-        return [(b"access-control-allow-origin", origin.encode("latin-1", "replace")), (b"vary", b"origin")]
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1", "replace")),
+            (b"access-control-expose-headers", ANY.encode()),  # attributes of messages are headers, and users name them
+            (b"vary", b"origin"),
+        ]
 
-    def preflight(self, request: Request) -> list[tuple[bytes, bytes]]:
-        """Return the answer to a page that asks what it may send."""
+    def preflight(self, request: Request, methods: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the answer to a page that asks what it may send; `methods` are those of the path."""
         headers = self.headers(request)
         if not headers:
             return []
         asked = request.header("access-control-request-headers").encode("latin-1", "replace")
         return [
             *headers,
-            (b"access-control-allow-methods", b"POST"),
+            (b"access-control-allow-methods", methods),
             (b"access-control-allow-headers", asked),
             (b"access-control-max-age", str(PREFLIGHT_CACHED_S).encode()),
         ]

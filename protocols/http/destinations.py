@@ -7,7 +7,7 @@ anything; a topic's levels are those of the path.
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from messaging.topics import TopicError, check_topic_name, queue_topic
+from messaging.topics import TopicError, check_topic_name, is_queue_topic, queue_topic
 from protocols.destination import Destination
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 
@@ -17,13 +17,18 @@ QUEUE_PREFIX: Final = "/QUEUE/"
 
 def destination_of_path(raw_path: bytes) -> Destination:
     """Return where the message of a request with this path goes, as it stood in the request. Raises HttpProblem."""
-    try:
-        path = unquote_to_bytes(raw_path).decode("utf-8")
-    except UnicodeDecodeError:
-        raise HttpProblem(BAD_REQUEST, "the path is not UTF-8 when its percent-encoding is undone") from None
+    path = _decoded(raw_path)
     if path.startswith(QUEUE_PREFIX) or path.startswith(TOPIC_PREFIX):
         return destination_of_name(path)
     return _topic(path[1:])
+
+
+def queue_of_path(raw_path: bytes) -> str:
+    """Return the name of the queue that a path `/QUEUE/name` leads to. Raises HttpProblem."""
+    name = _decoded(raw_path)[len(QUEUE_PREFIX) :]
+    if not name:
+        raise HttpProblem(BAD_REQUEST, "/QUEUE/ without the name of a queue")
+    return name
 
 
 def destination_of_name(name: str) -> Destination:
@@ -36,6 +41,18 @@ def destination_of_name(name: str) -> Destination:
     if name.startswith(TOPIC_PREFIX):
         return _topic(name[len(TOPIC_PREFIX) :])
     raise HttpProblem(BAD_REQUEST, f"{name!r:.200} is neither /QUEUE/name nor /TOPIC/topic")
+
+
+def name_of_topic(topic: str) -> str:
+    """Return `/QUEUE/name` or `/TOPIC/topic` for the topic of a message."""
+    return QUEUE_PREFIX + topic[len(queue_topic("")) :] if is_queue_topic(topic) else TOPIC_PREFIX + topic
+
+
+def _decoded(raw_path: bytes) -> str:
+    try:
+        return unquote_to_bytes(raw_path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise HttpProblem(BAD_REQUEST, "the path is not UTF-8 when its percent-encoding is undone") from None
 
 
 def _topic(topic: str) -> Destination:

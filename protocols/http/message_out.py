@@ -22,23 +22,23 @@ def response_headers(headers: Headers | None, wall_ms: int) -> list[tuple[bytes,
     """Return a message's attributes under the names that requests have for them."""
     fields: list[tuple[bytes, bytes]] = []
     if headers is None:
-        _append(fields, "content-type", OCTETS)
+        append_field(fields, "content-type", OCTETS)
         return fields
-    _append(fields, "content-type", headers.content_type or (TEXT if headers.payload_is_text else OCTETS))
+    append_field(fields, "content-type", headers.content_type or (TEXT if headers.payload_is_text else OCTETS))
     if headers.correlation is not None:
-        _append(fields, "solace-correlation-id", _text(headers.correlation))
+        append_field(fields, "solace-correlation-id", _text(headers.correlation))
     if headers.message_id is not None:
-        _append(fields, "solace-message-id", headers.message_id)
+        append_field(fields, "solace-message-id", headers.message_id)
     if headers.timestamp_ms:
-        _append(fields, "solace-timestamp", str(headers.timestamp_ms))
+        append_field(fields, "solace-timestamp", str(headers.timestamp_ms))
     if headers.priority != PRIORITY_DEFAULT:
-        _append(fields, "solace-priority", str(headers.priority))
+        append_field(fields, "solace-priority", str(headers.priority))
     if headers.deliver_to_one:
-        _append(fields, "solace-deliver-to-one", "true")
+        append_field(fields, "solace-deliver-to-one", "true")
     if headers.reply_to is not None:
-        _append(fields, "solace-reply-to-destination", _destination(headers.reply_to))
+        append_field(fields, "solace-reply-to-destination", _destination(headers.reply_to))
     if headers.expires_at_ms:
-        _append(fields, "solace-time-to-live-in-ms", str(max(1, headers.expires_at_ms - wall_ms)))
+        append_field(fields, "solace-time-to-live-in-ms", str(max(1, headers.expires_at_ms - wall_ms)))
     has_key = False
     for name, value in headers.user_properties or []:
         has_key = has_key or name.lower() == PARTITION_KEY_PROPERTY
@@ -48,7 +48,8 @@ def response_headers(headers: Headers | None, wall_ms: int) -> list[tuple[bytes,
     return fields
 
 
-def _append(fields: list[tuple[bytes, bytes]], name: str, value: str) -> None:
+def append_field(fields: list[tuple[bytes, bytes]], name: str, value: str) -> None:
+    """Add a header, unless a header cannot hold it."""
     if _TOKEN.match(name) is not None and _NO_VALUE.search(value) is None:
         fields.append((name.encode("ascii"), value.encode("utf-8")))
 
@@ -59,15 +60,15 @@ def _append_property(fields: list[tuple[bytes, bytes]], name: str, value: UserPr
         return
     if isinstance(value, str):
         # What ends like a type would be read as one.
-        _append(fields, header, f"{value}; type=string" if "; type=" in value or ";type=" in value else value)
+        append_field(fields, header, f"{value}; type=string" if "; type=" in value or ";type=" in value else value)
     elif isinstance(value, bytes):
-        _append(fields, header, base64.b64encode(value).decode("ascii"))
+        append_field(fields, header, base64.b64encode(value).decode("ascii"))
     elif isinstance(value, bool):
-        _append(fields, header, "true; type=boolean" if value else "false; type=boolean")
+        append_field(fields, header, "true; type=boolean" if value else "false; type=boolean")
     elif isinstance(value, int):
-        _append(fields, header, f"{value}; type=int64")
+        append_field(fields, header, f"{value}; type=int64")
     else:
-        _append(fields, header, f"{value!r}; type=double")
+        append_field(fields, header, f"{value!r}; type=double")
 
 
 def _text(correlation: bytes) -> str:

@@ -119,7 +119,7 @@ class _Runs:
         if reply_to:
             message.headers.reply_to = reply_to
         last = self._destination
-        if last is None or last.topic != destination.topic or self._qos != message.qos:
+        if last is None or last != destination or self._qos != message.qos:
             self._close()
             self._destination = destination
             self._qos = message.qos

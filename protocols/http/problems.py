@@ -17,8 +17,10 @@ XML_TYPE: Final = b"application/xml"
 
 BAD_REQUEST: Final = 400
 UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
 METHOD_NOT_ALLOWED: Final = 405
 REQUEST_TIMEOUT: Final = 408
+CONFLICT: Final = 409
 TOO_LARGE: Final = 413
 UNSUPPORTED: Final = 415
 HEAD_TOO_LARGE: Final = 431

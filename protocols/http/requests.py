@@ -15,6 +15,7 @@ from protocols.http.problems import (
 )
 
 OK: Final = 200
+NO_CONTENT: Final = 204
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
 
 
@@ -30,6 +31,7 @@ class Request:
     def __init__(self, scope: Any, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
+        self.raw_query: bytes = scope["query_string"]
         self.fields: list[tuple[str, str]] = scope["state"]["fields"]  # as they were sent
         self._by_name: dict[str, str] = {name.lower(): value for name, value in self.fields}
         self._receive = receive
@@ -82,11 +84,23 @@ class Request:
 
     async def answer(self, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """Send the response. Nothing happens when the client has left."""
-        fields = [(b"content-length", str(len(body)).encode())]
+        fields = [] if status == NO_CONTENT else [(b"content-length", str(len(body)).encode())]
         if headers:
             fields += headers
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body})
+
+    async def begin_stream(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin a response that lasts."""
+        await self._send({"type": "http.response.start", "status": OK, "headers": headers})
+
+    async def stream(self, data: bytes) -> None:
+        """Send more of it; return when the client's socket takes more again."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end_stream(self) -> None:
+        """End it."""
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def answer_problem(self, problem: HttpProblem, headers: list[tuple[bytes, bytes]]) -> None:
         """Send the error document, as JSON to those who accept that."""

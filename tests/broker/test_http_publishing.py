@@ -424,3 +424,16 @@ async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(broker:
     async with asyncio.timeout(DEADLINE_S):
         while broker.node.space.subscriptions_count > before + 1 or broker.node.http.open_connections():
             await asyncio.sleep(0.01)
+
+
+async def test_a_missing_queue_is_named_beside_a_topic_of_its_name(broker: RunningBroker) -> None:
+    """`/TOPIC/$queue/none` is a topic that nobody hears; `/QUEUE/none` is a queue that must exist."""
+    lines = [
+        {"destination": "/TOPIC/$queue/none"},
+        {"destination": "/QUEUE/none"},
+        {"destination": "/TOPIC/$queue/none"},
+    ]
+    body = b"\n".join(orjson.dumps(line) for line in lines)
+    async with client_of(broker) as client:
+        answer = await client.post("/TOPIC/a", content=body, headers={"Sluicegate-Batch": "ndjson"})
+    assert [orjson.loads(line)["status"] for line in answer.text.splitlines()] == [200, 400, 200]

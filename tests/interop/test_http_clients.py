@@ -1,5 +1,6 @@
 """HTTP publishers that are not ours: curl, fetch as browsers have it, httpx; and a gateway killed under one."""
 
+import re
 import ssl
 import subprocess
 from pathlib import Path
@@ -92,3 +93,17 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
             node.kill9()
             node.start()
             assert node.held_count("kept") == confirmed
+
+
+def test_the_examples_of_the_page_work(node: GatewayProcess, tmp_path: Path) -> None:
+    """docs/http.md, Consuming: with curl, and a shell that stops at the first mistake."""
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    examples = "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
+    assert "settle=" in examples
+    node.create_queue("orders")
+    script = "set -eu\n" + re.sub(r"\bcurl\b", "curl -fsS", examples.replace("http://127.0.0.1:9000", node.http_url))
+    done = subprocess.run(["sh"], input=script, cwd=tmp_path, capture_output=True, text=True, timeout=ANSWER_S)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "order").read_text() == "hello"
+    assert len((tmp_path / "lines").read_text().splitlines()) == 2
+    assert node.held_count("orders") == 0

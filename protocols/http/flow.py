@@ -1,0 +1,316 @@
+"""One HTTP worker's flow on a queue: what it holds, who reads it now, and how long it waits for its worker.
+
+A flow belongs to no connection: requests come over whichever its worker's HTTP library has open. So it ends when no
+request concerned it for as long as its locks last; that is how a worker that has vanished is noticed. Requests are
+read and answered in `consuming`; the flows of a node are in `flows`; the actor is in `flow_actor`.
+"""
+
+from typing import Any, Final, final
+
+from actors.cell import ActorCell
+from actors.data_messages import WAKE, Confirmed, Deliveries, Refused, RenewLock, Settle, SettleDurably
+from actors.drain_messages import DrainFlow, FlowDrained
+from actors.futures import LoopFuture
+from actors.messages import FlowGone, FlowState, UnbindFlow
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.effects import Delivery
+from messaging.settlement import FAILED, RELEASED
+from protocols.http.held import Held, HeldMessage, MessageSource
+from protocols.http.readers import FlowReader
+
+READ_ELSEWHERE: Final = "another request reads this flow"
+
+
+@final
+class FlowTerms:
+    """What a flow is bound with."""
+
+    __slots__ = ("client", "flow_id", "host", "lock_ms", "queue_name", "unsettled_max", "user")
+
+    def __init__(
+        self, flow_id: str, *, queue_name: str, user: str, host: str, client: str, lock_ms: int, unsettled_max: int
+    ) -> None:
+        self.flow_id = flow_id  # in URLs; nobody can guess it
+        self.queue_name = queue_name
+        self.user = user  # empty: anonymous
+        self.host = host  # that the worker asked from
+        self.client = client
+        self.lock_ms = lock_ms  # that a worker has to settle a delivery, and to ask for anything
+        self.unsettled_max = unsettled_max
+
+
+class HttpFlow:
+    """A worker's flow.
+
+    Invariants: `window.used` is the number of deliveries in `held` and of those that are on their way here; every
+    number in `_waiting` was given out once, and is held or gone.
+    """
+
+    def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
+        self.runtime = cell.runtime
+        self.cell = cell
+        self.terms = terms
+        self.urn = cell.runtime.next_urn()
+        self.queue = queue
+        self.window = window
+        self.held = Held()
+        self.partitions: list[int] = []  # it takes messages from, as the queue last said
+        self.end_reason = ""  # empty: it goes on
+        self._clock = cell.runtime.clock
+        self._sources: dict[int, MessageSource] = {}  # by partition number: that of its present epoch
+        self._reader: FlowReader | None = None
+        self._waiting: list[int] = []  # numbers of deliveries that no reader has taken
+        self._last_number = 0
+        self._drains_count = 0
+        self._used_at_ms = self._clock.now_ms()
+        self._settlements: dict[int, DurableSettlement] = {}  # by delivery: the store has yet to know
+
+    # --- its reader ---
+
+    @property
+    def waiting_count(self) -> int:
+        """How many messages have come that no reader has taken."""
+        return len(self._waiting)
+
+    def read(self, reader: FlowReader, *, after: int | None) -> None:
+        """Let a reader have what comes from now on; the one before it ends.
+
+        `after` is the last delivery that the worker has seen: it gets again what it holds behind that.
+        """
+        before = self._reader
+        if before is not None:
+            before.ended(READ_ELSEWHERE)
+        if after is not None:
+            self._waiting = self.held.numbers_after(after)
+        self._reader = reader
+        self.use()
+        self._review()
+
+    def leave(self, reader: FlowReader) -> None:
+        """Let go of a reader. What it has not taken goes back untouched."""
+        if self._reader is not reader:
+            return
+        self._reader = None
+        for number in self._waiting:
+            message = self.held.take(number)
+            if message is not None:
+                self._give_up(message, RELEASED)
+        self._waiting.clear()
+        self.use()
+        self._review()
+
+    def take(self, count_max: int) -> list[HeldMessage]:
+        """Return messages that have come, in the order they came in; they are shown to the worker now."""
+        found: list[HeldMessage] = []
+        taken_count = 0
+        for number in self._waiting:
+            if len(found) >= count_max:
+                break
+            taken_count += 1
+            message = self.held.get(number)
+            if message is not None:  # else its partition is somebody else's now
+                found.append(message)
+        del self._waiting[:taken_count]
+        return found
+
+    def drain(self) -> int:
+        """Ask the queue for all it has up to the reader's limit; return the number under which it will answer."""
+        self._drains_count += 1
+        self.queue.inbox.post(DrainFlow(self.urn, self._drains_count))
+        return self._drains_count
+
+    def use(self) -> None:
+        """Note a sign of life of the worker."""
+        self._used_at_ms = self._clock.now_ms()
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: deliveries whose lock is over have failed, and a flow without a sign of life ends."""
+        expired = self.held.take_expired(now_ms)
+        if expired:
+            unseen = set(self._waiting)
+            for message in expired:
+                self._give_up(message, RELEASED if message.number in unseen else FAILED)
+            self._review()
+        if self._reader is not None:
+            self._reader.tick(now_ms)
+        elif now_ms - self._used_at_ms > self.terms.lock_ms > 0:
+            self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
+
+    def _review(self) -> None:
+        """Set the window to what the reader takes, and let partitions that wait know."""
+        reader = self._reader
+        count = self.held.count
+        limit = count if reader is None else reader.limit(count, len(self._waiting))
+        self.window.limit = min(limit, self.terms.unsettled_max)
+        for waiter in self.window.next_waiters():
+            waiter.post(WAKE)
+
+    # --- what the worker says ---
+
+    async def settle(self, numbers: list[int], outcome: int) -> list[int]:
+        """Settle deliveries; return, once the store knows, the numbers of those that the flow did not hold."""
+        not_held: list[int] = []
+        settlements: list[DurableSettlement] = []
+        for number in numbers:
+            message = self.held.take(number)
+            if message is None:
+                not_held.append(number)
+                continue
+            settlement = DurableSettlement(number, message.source)
+            settlements.append(settlement)
+            self._settlements[number] = settlement
+            source = message.source
+            self.window.give(1)
+            source.partition.post(
+                SettleDurably(Settle(source.flow_urn, source.epoch, message.ranges(), outcome), settlement)
+            )
+        self.use()
+        self._review()
+        for settlement in settlements:
+            if not await settlement.done:
+                not_held.append(settlement.number)
+            self._settlements.pop(settlement.number, None)
+        return sorted(not_held)
+
+    def extend(self, numbers: list[int]) -> list[int]:
+        """Lock deliveries anew; return the numbers of those that the flow does not hold."""
+        not_held: list[int] = []
+        until_ms = self._locked_until_ms()
+        for number in numbers:
+            message = self.held.get(number)
+            if message is None:
+                not_held.append(number)
+                continue
+            self.held.extend(message, until_ms)
+            source = message.source
+            source.partition.post(RenewLock(source.flow_urn, source.epoch, message.ranges()))
+        self.use()
+        return not_held
+
+    def _locked_until_ms(self) -> int:
+        return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
+
+    def _give_up(self, message: HeldMessage, outcome: int) -> None:
+        source = message.source
+        self.window.give(1)
+        source.partition.post(Settle(source.flow_urn, source.epoch, message.ranges(), outcome))
+
+    # --- messages of other actors ---
+
+    def receive(self, message: Any) -> Any:
+        """Handle deliveries, or what the queue says of the flow."""
+        if isinstance(message, Deliveries):
+            self._deliver(message)
+        elif isinstance(message, FlowDrained):
+            if self._reader is not None:
+                self._reader.drained(message.number)
+        elif isinstance(message, FlowState):
+            self._state(message.partitions)
+        else:
+            assert isinstance(message, FlowGone)
+            self.gone(message.reason)
+        return None
+
+    def drained(self) -> None:
+        """Whatever came in a turn was handed on as it came."""
+
+    def _deliver(self, message: Deliveries) -> None:
+        number = message.partition_number
+        is_wanted = self._reader is not None and number in self.partitions
+        for delivery in message.deliveries:
+            source = self._sources.get(number)
+            if source is None or source.epoch != delivery.epoch:
+                source = MessageSource(message.partition, number, self.urn, delivery.epoch)
+                self._sources[number] = source
+            if is_wanted:
+                self._hold(source, delivery)
+            else:  # the reader has left, or the partition was taken away, while these were on their way
+                count = delivery.stop_row - delivery.start_row
+                ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
+                self.window.give(count)
+                message.partition.post(Settle(self.urn, delivery.epoch, ranges, RELEASED))
+        self._review()
+        if is_wanted and self._reader is not None:
+            self._reader.arrived()
+
+    def _hold(self, source: MessageSource, delivery: Delivery) -> None:
+        until_ms = self._locked_until_ms()
+        for row in range(delivery.start_row, delivery.stop_row):
+            self._last_number += 1
+            message = HeldMessage(
+                self._last_number,
+                source,
+                delivery.first_sequence + row - delivery.start_row,
+                delivery.batch,
+                row,
+                delivery.redelivered,
+                delivery.delivery_count,
+                until_ms,
+            )
+            if self.held.add(message) is not None:
+                self.window.give(1)
+            self._waiting.append(message.number)
+
+    def _state(self, partitions: list[int]) -> None:
+        """Take over which partitions the flow has; what is held of others is the queue's again."""
+        self.partitions = partitions
+        kept = set(partitions)
+        for number in list(self._sources):
+            if number not in kept:
+                del self._sources[number]
+        for _ in self.held.take_others(kept):
+            self.window.give(1)
+        for settlement in list(self._settlements.values()):
+            if settlement.source.partition_number not in kept:
+                settlement.give_up()
+        self._review()
+        if self._reader is not None:
+            self._reader.state_changed()
+
+    # --- the end ---
+
+    def end(self, reason: str) -> None:
+        """Let go of the queue, which has everything back that is held, and stop."""
+        if not self.end_reason:
+            self.queue.inbox.post(UnbindFlow(self.urn, may_return=False))
+            self.gone(reason)
+
+    def gone(self, reason: str) -> None:
+        """Stop: the queue has ended the flow, or never bound it."""
+        if self.end_reason:
+            return
+        self.end_reason = reason
+        self.window.close()
+        for waiter in self.window.next_waiters():
+            waiter.post(WAKE)
+        for settlement in list(self._settlements.values()):
+            settlement.give_up()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.ended(reason)
+        self.cell.stop()
+
+    def __repr__(self) -> str:
+        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.held.count} held)"
+
+
+@final
+class DurableSettlement(Address):
+    """A settlement that a request waits for: in force for ever, or never."""
+
+    def __init__(self, number: int, source: MessageSource) -> None:
+        self.number = number
+        self.source = source
+        self.done: LoopFuture[bool] = LoopFuture()
+
+    def post(self, message: object) -> None:
+        """Take the partition's refusal, or the word that the store has it."""
+        assert isinstance(message, (Confirmed, Refused))
+        if not self.done.done:
+            self.done.set(isinstance(message, Confirmed))
+
+    def give_up(self) -> None:
+        """Nobody answers any more: the queue, or the flow's hold of its partition, is gone."""
+        if not self.done.done:
+            self.done.set(False)

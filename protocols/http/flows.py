@@ -1,0 +1,111 @@
+"""The flows of all HTTP workers of a node, by the ids that stand in their URLs."""
+
+from typing import Any, Final, final
+
+from actors.cell import ActorCell
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import BindFlow, BindRefused
+from actors.runtime import Runtime
+from actors.supervision import ONE_CONNECTION
+from messaging.address import Address
+from messaging.credit import CreditPool, CreditWindow
+from messaging.selectors import Selector
+from protocols.http.flow import FlowTerms, HttpFlow
+from protocols.http.flow_actor import HttpFlowActor
+from protocols.http.limits import HttpLimits
+from protocols.http.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
+
+PROTOCOL: Final = "http"
+ID_BYTES: Final = 16
+
+
+@final
+class HttpFlows:
+    """Knows every flow from before it is bound until it has ended."""
+
+    def __init__(self, runtime: Runtime, *, parent: ActorCell, queues: ActorCell, credit: CreditPool[Address]) -> None:
+        self._runtime = runtime
+        self._parent = parent
+        self._queues = queues
+        self._credit = credit
+        self._flows: dict[str, HttpFlow] = {}
+
+    @property
+    def count(self) -> int:
+        """How many flows there are."""
+        return len(self._flows)
+
+    def new_id(self) -> str:
+        """Return an id that nobody can guess."""
+        return self._runtime.rng.randbytes(ID_BYTES).hex()
+
+    async def bind(self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits) -> HttpFlow:
+        """Bind a flow. Raises HttpProblem."""
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name))
+        if handle is None:
+            raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
+        self._check_room(terms, limits)
+        flow = self._spawn(terms, handle.cell)
+        request = BindFlow(flow.urn, terms.client, terms.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
+        try:
+            await handle.cell.ask(request)
+        except BindRefused as refusal:
+            flow.gone("it was never bound")
+            raise refusal_problem(str(refusal), "") from None
+        if flow.end_reason:
+            raise HttpProblem(UNAVAILABLE, flow.end_reason, reason="Queue Shutdown")
+        return flow
+
+    def find(self, flow_id: str, user: str) -> HttpFlow | None:
+        """Return a user's flow."""
+        flow = self._flows.get(flow_id)
+        return flow if flow is not None and flow.terms.user == user and not flow.end_reason else None
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time to every flow, and forget those that have ended."""
+        for flow in list(self._flows.values()):
+            flow.tick(now_ms)
+        self._forget_ended()
+
+    def end(self, reason: str) -> None:
+        """End every flow."""
+        for flow in list(self._flows.values()):
+            flow.end(reason)
+        self._flows.clear()
+
+    def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
+        """Raise HttpProblem when there may be no other flow, of anybody or of this client.
+
+        A client is a user or, where strangers are let in, a host.
+        """
+        self._forget_ended()
+        if len(self._flows) >= limits.flows_max:
+            raise _too_many(f"HTTP clients have {limits.flows_max} flows, and may have no more")
+        its_count = 0
+        for flow in self._flows.values():
+            if flow.terms.user == terms.user and (terms.user or flow.terms.host == terms.host):
+                its_count += 1
+        if its_count >= limits.flows_per_client_max:
+            raise _too_many(f"this client has {its_count} flows, and may have no more: DELETE those it is done with")
+
+    def _forget_ended(self) -> None:
+        for flow_id, flow in list(self._flows.items()):
+            if flow.end_reason:
+                del self._flows[flow_id]
+
+    def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
+        window: CreditWindow[Address] = CreditWindow(0, self._credit)
+
+        def make(cell: ActorCell) -> Any:
+            return HttpFlowActor(cell, terms=terms, queue=queue, window=window)
+
+        cell = self._runtime.spawn(
+            make, kind="flow", name=terms.flow_id[:8], policy=ONE_CONNECTION, parent=self._parent
+        )
+        flow: HttpFlow = cell.actor.flow
+        self._flows[terms.flow_id] = flow
+        return flow
+
+
+def _too_many(detail: str) -> HttpProblem:
+    return HttpProblem(UNAVAILABLE, detail, reason="Too Many Flows")

@@ -1,0 +1,136 @@
+"""The messages that one HTTP flow has delivered and its worker has not settled, each under a delivery number.
+
+A worker names single deliveries in URLs, so each has an entry of its own. Its lock is the time the worker has left.
+"""
+
+from typing import final
+
+from messaging.address import Address
+from messaging.batch import MessageBatch
+
+
+@final
+class MessageSource:
+    """Where settlements go: a partition, under the flow and the epoch that messages were delivered with."""
+
+    __slots__ = ("epoch", "flow_urn", "partition", "partition_number")
+
+    def __init__(self, partition: Address, partition_number: int, flow_urn: int, epoch: int) -> None:
+        self.partition = partition
+        self.partition_number = partition_number
+        self.flow_urn = flow_urn
+        self.epoch = epoch
+
+
+@final
+class HeldMessage:
+    """One delivery: row `row` of `batch`."""
+
+    __slots__ = ("batch", "delivery_count", "locked_until_ms", "number", "redelivered", "row", "sequence", "source")
+
+    def __init__(
+        self,
+        number: int,
+        source: MessageSource,
+        sequence: int,
+        batch: MessageBatch,
+        row: int,
+        redelivered: bool,
+        delivery_count: int,
+        locked_until_ms: int,
+    ) -> None:
+        self.number = number  # of the delivery, from 1 within its flow
+        self.source = source
+        self.sequence = sequence
+        self.batch = batch
+        self.row = row
+        self.redelivered = redelivered
+        self.delivery_count = delivery_count
+        self.locked_until_ms = locked_until_ms  # 0: for as long as the flow lives
+
+    def payload(self) -> bytes:
+        """Return the payload."""
+        return self.batch.payloads()[self.row]
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return the sequence as half-open ranges, as settlements have it."""
+        return [(self.sequence, self.sequence + 1)]
+
+    def __repr__(self) -> str:
+        return f"HeldMessage({self.number}, partition {self.source.partition_number}, sequence {self.sequence})"
+
+
+@final
+class Held:
+    """The unsettled deliveries of one flow.
+
+    Invariants: the first in `_by_number` has the lock that ends first, for all locks of a flow last equally long; no
+    two are of one partition and sequence.
+    """
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, HeldMessage] = {}
+        self._by_place: dict[tuple[int, int], HeldMessage] = {}
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._by_number)
+
+    def add(self, message: HeldMessage) -> HeldMessage | None:
+        """Note a delivery. Return the older one of the same message, which its queue has taken back meanwhile."""
+        place = (message.source.partition_number, message.sequence)
+        older = self._by_place.get(place)
+        if older is not None:
+            del self._by_number[older.number]
+        self._by_number[message.number] = message
+        self._by_place[place] = message
+        return older
+
+    def get(self, number: int) -> HeldMessage | None:
+        """Return a delivery, None when it is not held."""
+        return self._by_number.get(number)
+
+    def take(self, number: int) -> HeldMessage | None:
+        """Remove a delivery; return it, None when it is not held."""
+        message = self._by_number.pop(number, None)
+        if message is not None:
+            del self._by_place[(message.source.partition_number, message.sequence)]
+        return message
+
+    def take_others(self, partitions: set[int]) -> list[HeldMessage]:
+        """Remove what is held of partitions other than these; return it."""
+        others = [each for each in self._by_number.values() if each.source.partition_number not in partitions]
+        for message in others:
+            self.take(message.number)
+        return others
+
+    def take_expired(self, now_ms: int) -> list[HeldMessage]:
+        """Remove what has been locked until now; return it in the order of the locks."""
+        expired: list[HeldMessage] = []
+        for message in self._by_number.values():
+            if not 0 < message.locked_until_ms <= now_ms:
+                break
+            expired.append(message)
+        for message in expired:
+            self.take(message.number)
+        return expired
+
+    def extend(self, message: HeldMessage, locked_until_ms: int) -> None:
+        """Lock a delivery that is held for longer than all others."""
+        del self._by_number[message.number]
+        message.locked_until_ms = locked_until_ms
+        self._by_number[message.number] = message
+
+    def numbers_after(self, number: int) -> list[int]:
+        """Return the numbers above one, ascending."""
+        return sorted([each for each in self._by_number if each > number])
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert len(self._by_number) == len(self._by_place)
+        locks = [each.locked_until_ms for each in self._by_number.values()]
+        assert locks == sorted(locks), "the first has the lock that ends first"
+        for place, message in self._by_place.items():
+            assert place == (message.source.partition_number, message.sequence)
+            assert self._by_number[message.number] is message

@@ -1,0 +1,65 @@
+"""What an HTTP flow holds, against a plain dictionary."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.address import Address
+from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from protocols.http.held import Held, HeldMessage, MessageSource
+
+LOCK_MS = 10
+SOURCES = [MessageSource(Address(), number, 1, 1) for number in range(2)]
+BATCH = MessageBatch(
+    topic="t",
+    topics=None,
+    payloads=[b""],
+    headers=None,
+    qos=AT_LEAST_ONCE,
+    retain=False,
+    publisher="p",
+    received_ms=0,
+    payload_bytes=0,
+)
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "take", "extend", "expire", "keep"]), st.integers(0, 1), st.integers(1, 12)),
+    max_size=40,
+)
+
+
+@given(steps=STEPS)
+def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
+    """Goal: a message is held once, until it is taken or its lock is over. Method: the same steps to both."""
+    held, model = Held(), dict[int, tuple[int, int, int]]()  # number -> partition, sequence, end of its lock
+    for now_ms, (kind, partition, number) in enumerate(steps, start=1):
+        until_ms = now_ms + LOCK_MS
+        if kind == "add":
+            same = [each for each, (where, sequence, _) in model.items() if (where, sequence) == (partition, number)]
+            older = held.add(HeldMessage(100 + now_ms, SOURCES[partition], number, BATCH, 0, False, 1, until_ms))
+            assert ([] if older is None else [older.number]) == same
+            for each in same:
+                del model[each]
+            model[100 + now_ms] = (partition, number, until_ms)
+        elif kind == "take":
+            chosen = sorted(model)[number % len(model)] if model else 1
+            taken = held.take(chosen)
+            assert (taken is not None) == (model.pop(chosen, None) is not None)
+        elif kind == "extend" and model:
+            chosen = sorted(model)[number % len(model)]
+            message = held.get(chosen)
+            assert message is not None
+            held.extend(message, until_ms)
+            model[chosen] = (*model[chosen][:2], until_ms)
+        elif kind == "expire":
+            over = [each for each, (_, _, until) in model.items() if until <= now_ms]
+            assert sorted(each.number for each in held.take_expired(now_ms)) == sorted(over)
+            for each in over:
+                del model[each]
+        elif kind == "keep":
+            others = [each for each, (where, _, _) in model.items() if where != partition]
+            assert sorted(each.number for each in held.take_others({partition})) == sorted(others)
+            for each in others:
+                del model[each]
+        held.check()
+        assert held.count == len(model)
+        assert held.numbers_after(100) == sorted(model)
