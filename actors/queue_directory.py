@@ -33,7 +33,6 @@ from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
-from actors.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
 from actors.queue_templates import QueueTemplates, template_row
 from actors.rescale_messages import RescaleAdvanced, RescaleFinished, RescaleQueue
 from actors.rescale_plans import RescalePlans
@@ -47,6 +46,7 @@ from messaging.queue_config import QueueDefinition, QueueInvalid, definition_fro
 from messaging.recovery import StoredPartition
 from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, queue_topic_filter, syntax_of
 from storage.interface import TableWrite
+from storage.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
 
 ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue

@@ -6,11 +6,11 @@ Carrying a plan out is `rescaling`. Which slots move is decided in messaging.slo
 from actors.directory_messages import QueueHandle
 from actors.messages import PurgeFromStore, RegisterPartition
 from actors.queue_assembly import QueueServices, log_for, start_partition
-from actors.queue_catalog import StoredQueue
 from actors.rescale_messages import AddedPartition, RescaleQueue
 from messaging.ledger import Ledger
 from messaging.rescale import Rescale
 from messaging.slots import modulo_slots, resized_slots
+from storage.queue_catalog import StoredQueue
 
 
 class RescalePlans:

@@ -96,6 +96,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_amqp_transactions_bytes", GAUGE, "Memory that open AMQP transactions hold"),
     Metric("sluicegate_amqp_transactions_committed_total", COUNTER, "AMQP transactions committed"),
     Metric("sluicegate_amqp_transactions_rolled_back_total", COUNTER, "AMQP transactions undone", ("reason",)),
+    Metric("sluicegate_backups_total", COUNTER, "Backups that ended", ("outcome",)),
+    Metric("sluicegate_backup_last_done_seconds", GAUGE, "Time of the last whole backup since the start, Unix time"),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
     Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),

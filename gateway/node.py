@@ -27,7 +27,6 @@ from actors.directory_messages import (
 )
 from actors.messages import ClosedLedger, CloseLedger
 from actors.queue_assembly import NAMED, QueueServices
-from actors.queue_catalog import stored_queues
 from actors.queue_directory import QueueDirectory, StoreRefused
 from actors.router import RouterActor
 from actors.runtime import Runtime
@@ -39,6 +38,7 @@ from actors.supervision import VITAL
 from gateway.accounts import make_authenticator, make_profiles
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
+from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
@@ -69,6 +69,7 @@ from messaging.staging import STAGING_PARTITION_ID
 from protocols.amqp.native_fields import AmqpFields
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
+from storage.queue_catalog import stored_queues
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
 from storage.store import RESERVE_BYTES, SpoolStore
@@ -125,6 +126,7 @@ class Node:
         self.following = Following(self.runtime, self.root)
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
+        self.backups = spawn_backups(self)
         self.authenticator = make_authenticator(config, rng, clock.wall_ms)
         self.profiles = make_profiles(config)
         self.mqtt = MqttFront(self)

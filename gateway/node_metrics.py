@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from actors.backups import BackupActor
 from actors.cell import ActorOverview
 from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
@@ -41,6 +42,7 @@ def samples_of(
         *_transactions(staging),
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
+        *_backups(node),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]
@@ -176,6 +178,15 @@ def _spool(node: "Node") -> Iterator[Sample]:
     usage = node.store.usage()
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
+
+
+def _backups(node: "Node") -> Iterator[Sample]:
+    actor = node.backups.actor
+    assert isinstance(actor, BackupActor)
+    for outcome, count in actor.ended_counts.items():
+        yield Sample("sluicegate_backups_total", count, (outcome,))
+    if actor.last_done_ms:
+        yield Sample("sluicegate_backup_last_done_seconds", actor.last_done_ms / 1000)
 
 
 def _events(node: "Node") -> Iterator[Sample]:

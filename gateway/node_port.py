@@ -33,6 +33,7 @@ from actors.messages import (
 from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
+from gateway.backups import cancel_backup, show_backup, start_backup
 from gateway.browse_pages import browse_page
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
@@ -49,7 +50,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
-from gateway.reader_views import CursorView, SpoolView, cursor_view, incarnation_text
+from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
@@ -232,6 +233,18 @@ class NodeView(NodePort):
             staged_bytes=staging.staged_bytes,
             transactions_open=staging.open_count,
         )
+
+    async def start_backup(self, name: str) -> BackupView:
+        """Begin a backup."""
+        return await start_backup(self._node, name)
+
+    async def show_backup(self) -> BackupView:
+        """Return how far the latest backup has come."""
+        return await show_backup(self._node)
+
+    async def cancel_backup(self) -> BackupView:
+        """End the backup that is running."""
+        return await cancel_backup(self._node)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.reader_views import CursorView, SpoolView
+from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
@@ -153,6 +153,15 @@ class NodePort(Protocol):
 
     async def show_spool(self) -> SpoolView:
         """Return the spool: its incarnation, and how full it is."""
+
+    async def start_backup(self, name: str) -> BackupView:
+        """Begin a backup of the spool; without a name it is called by the time. Raises QueueInvalid, Refused."""
+
+    async def show_backup(self) -> BackupView:
+        """Return how far the latest backup has come. Raises Refused when there was none."""
+
+    async def cancel_backup(self) -> BackupView:
+        """End the backup that is running; nothing of it is left. Raises Refused when there was none."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -1,8 +1,9 @@
-"""What a node shows of those who read its spool in bulk: durable cursors, and the spool whose sequences they count."""
+"""What a node shows of those who read its spool in bulk: durable cursors, backups, and the spool itself."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from actors.backup_messages import CANCELLED, DONE, FAILED, RUNNING
 from actors.cursor_messages import CursorOverview
 
 
@@ -55,6 +56,29 @@ class SpoolView:
     blocked: str  # why it takes no messages, or empty
     staged_bytes: int  # of transactions that are not committed
     transactions_open: int
+
+
+class BackupState(StrEnum):
+    """What has become of a backup."""
+
+    RUNNING = RUNNING
+    DONE = DONE
+    CANCELLED = CANCELLED  # nothing of it is left
+    FAILED = FAILED  # nothing of it is left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupView:
+    """The latest backup, and how far it has come."""
+
+    name: str
+    folder: str  # on the machine of the node
+    state: BackupState
+    started_ms: int  # wall clock: what was confirmed before is in it
+    ended_ms: int | None = None
+    written_bytes: int = 0
+    expected_bytes: int = 0  # about
+    failure: str = ""
 
 
 def incarnation_text(incarnation: int) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 import lmdb
 
 from storage.databases import DATABASE_COUNT
-from storage.errors import StoreFailed, StoreFull
+from storage.errors import DamagedRecord, StoreFailed, StoreFull
 from storage.interface import Quarantined
 
 DATA_FILE: Final = "data.mdb"
@@ -35,6 +35,20 @@ def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Enviro
     )
 
 
+def open_to_read(folder: Path, *, in_use: bool) -> lmdb.Environment:
+    """Open the files of a folder without changing any, not even the table of readers unless the folder is in use.
+
+    Raises DamagedRecord for a data file that ends too early: reading behind its end would kill the process. Raises
+    lmdb.Error.
+    """
+    env = lmdb.open(str(folder), max_dbs=DATABASE_COUNT, readonly=True, create=False, lock=in_use, readahead=False)
+    needed, found = _needed_bytes(env), (folder / DATA_FILE).stat().st_size
+    if found < needed:
+        env.close()
+        raise DamagedRecord(str(folder / DATA_FILE), f"it has {found} bytes of {needed}")
+    return env
+
+
 def fill_to_length(folder: Path, env: lmdb.Environment) -> Quarantined | None:
     """Fill up a data file that ends before its last page does, and report it; None for a whole one.
 
@@ -42,12 +56,16 @@ def fill_to_length(folder: Path, env: lmdb.Environment) -> Quarantined | None:
     reads as zeros, which no seal accepts, and everything else can be served.
     """
     path = folder / DATA_FILE
-    needed = (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+    needed = _needed_bytes(env)
     found = path.stat().st_size
     if found >= needed:
         return None
     os.truncate(path, needed)
     return Quarantined(DATA_FILE, "cut short", f"the file had {found} bytes of {needed}; the rest now reads as zeros")
+
+
+def _needed_bytes(env: lmdb.Environment) -> int:
+    return (env.info()["last_pgno"] + 1) * env.stat()["psize"]
 
 
 def sync_folders(folder: Path) -> None:

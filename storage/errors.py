@@ -65,3 +65,17 @@ class FolderInUse(StorageError):
         super().__init__(f"the data folder {folder} is in use by {holder}")
         self.folder = folder
         self.pid = pid  # None: the holder had not written its number yet
+
+
+@final
+class BackupEnded(StorageError):
+    """A backup was ended before it was whole; nothing of it is left."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the backup was ended: {why}")
+        self.why = why
+
+
+@final
+class BackupRefused(StorageError):
+    """A backup cannot be made or restored there, or is none; nothing was changed."""

@@ -1,11 +1,11 @@
 """What the spool actor may ask of a store, and the values that cross: no LMDB here.
 
-`SpoolStore` keeps the promises on a disk; the simulation puts a store with faults in its place. Two threads use a
-store: one writer (`commit`, `mark_open`, `mark_clean`, `close`, and `recover` with everything it returned) and one
-reader (`read_page`). `usage` may be asked from any thread.
+`SpoolStore` keeps the promises on a disk; the simulation puts a store with faults in its place. Three threads use a
+store: one writer (`commit`, `mark_open`, `mark_clean`, `close`, and `recover` with everything it returned), one reader
+(`read_page`), and while a backup is made one that copies (`stream_copy`). `usage` may be asked from any thread.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
@@ -162,6 +162,13 @@ class Store(Protocol):
         """Return what is stored: at the start, and when a partition has to be read anew.
 
         Raises UnsupportedFormat for intact records of another release, StoreFailed.
+        """
+
+    def stream_copy(self, sink: Callable[[bytes], None]) -> None:
+        """Hand the data file, as the commits so far have made it, to `sink` in pieces, while commits go on.
+
+        For a thread of its own. Raises BackupEnded when the store is closed or needs its room, StoreFailed, and what
+        the sink raises.
         """
 
     def usage(self) -> StoreUsage:

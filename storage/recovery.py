@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, final
 import lmdb
 
 from storage.databases import PAGE_KEY, PARTITION_KEY, PARTITION_MAX, RECORD_KEY, SEQUENCE_MAX, Databases
-from storage.errors import DamagedRecord
+from storage.errors import DamagedRecord, PageNotFound
 from storage.interface import Quarantined, QuarantineReason, StoredPage, Table
 from storage.quarantine import describe_page, set_aside
 from storage.record_cursor import CursorState, decode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
-from storage.record_page import PageSummary, decode_page_summary, directory_row
+from storage.record_page import PageSummary, Run, decode_page, decode_page_summary, directory_row
 from storage.record_table import decode_row, stored_key
 
 if TYPE_CHECKING:
@@ -27,11 +27,15 @@ ROWS_PER_READ: Final = 1000
 
 @final
 class RecoveryScan:
-    """One pass over a store. `quarantined` collects what could not be read."""
+    """One pass over a store. `quarantined` collects what could not be read.
 
-    def __init__(self, env: lmdb.Environment, databases: Databases) -> None:
+    Without `repairs` nothing is moved, and an environment that is open for reading only will do.
+    """
+
+    def __init__(self, env: lmdb.Environment, databases: Databases, *, repairs: bool = True) -> None:
         self._env = env
         self._databases = databases
+        self._repairs = repairs
         self.quarantined: list[Quarantined] = []
 
     def cursors(self) -> dict[int, CursorState]:
@@ -110,8 +114,9 @@ class RecoveryScan:
         except DamagedRecord as error:
             self._set_aside("pages", key, where, "damaged", error.reason)
             return None
-        with self._env.begin(write=True) as txn:
-            txn.put(key, directory_row(page, where), db=self._databases.directory)
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                txn.put(key, directory_row(page, where), db=self._databases.directory)
         return summary
 
     def _rows(self, database: "_Database", first: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
@@ -130,9 +135,21 @@ class RecoveryScan:
 
     def _set_aside(self, source: str, key: bytes, where: str, reason: QuarantineReason, detail: str) -> None:
         entry = Quarantined(where, reason, detail)
-        with self._env.begin(write=True) as txn:
-            set_aside(txn, self._databases, source, key, entry)
+        if self._repairs:
+            with self._env.begin(write=True) as txn:
+                set_aside(txn, self._databases, source, key, entry)
         self.quarantined.append(entry)
+
+
+def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> list[Run]:
+    """Return the runs of a page that was looked up. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
+    if data is None:
+        raise PageNotFound(partition_id, first_sequence)
+    where = describe_page(partition_id, first_sequence)
+    runs = decode_page(data, where)
+    if runs[0].first_sequence != first_sequence:
+        raise DamagedRecord(where, f"it holds the page from sequence {runs[0].first_sequence}")
+    return runs
 
 
 def _checked_summary(data: bytes, first_sequence: int, where: str) -> PageSummary:

@@ -10,33 +10,39 @@ and does not fit otherwise, sees the whole of it, for the length of its transact
 only, the file grows as it is written to, so there is nothing gained by a small map that grows: 1 TiB opens in 0.6 ms
 with a file of 8 KiB.
 
-Threads. `_remap` keeps the map in place while `read_page` reads from it; it is never held over a decode or an fsync.
+Threads. `_remap` keeps the map in place while `read_page` reads from it; it is never held over a decode or an fsync. A
+copy (`stream_copy`) takes too long to be waited for: whoever moves the map ends it.
 """
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 
 import lmdb
 
 from storage.commit_job import apply_job, growth_bytes, touched_databases
+from storage.copying import Copying
 from storage.databases import PAGE_KEY, RECORD_KEY, Databases
 from storage.environment import disk_free_bytes, fill_to_length, open_environment, sync_folders, translated
-from storage.errors import DamagedRecord, PageNotFound, StoreFull
+from storage.errors import StoreFull
 from storage.folder_lock import FolderLock
 from storage.identity import read_clean, read_incarnation, write_clean, write_incarnation, write_turn
 from storage.interface import CommitJob, Quarantined, QuarantinedBytes, Recovery, StoredPage, StoreUsage, Table
-from storage.quarantine import browse, describe_page
-from storage.record_page import Run, decode_page
-from storage.recovery import RecoveryScan
+from storage.quarantine import browse
+from storage.record_page import Run
+from storage.recovery import RecoveryScan, checked_page
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
 
 RESERVE_BYTES: Final = 32 << 20  # a purge writes 8 bytes for each 4 KiB it frees: enough for one of 16 GiB
 RESERVE_SHARE_MAX: Final = 2  # the reserve is at most this part of the map: a half
+
+SPOOL_FULL: Final = "the spool became full, and what a backup holds could not be used again"
+
+COPY_ENDS_WITHIN_S: Final = 10.0  # whoever writes a backup is told before each piece
 
 _META_PAGES: Final = 3  # LMDB's two meta pages and the root of its table of sub-databases
 
@@ -66,6 +72,7 @@ class SpoolStore:
         self._reserve_bytes = reserve_bytes
         self._cut_short = cut_short
         self._remap = threading.Lock()
+        self._copying = Copying(env)
         self._closed = False
         self._page_bytes = env.stat()["psize"]
         self._databases = Databases(env)
@@ -137,13 +144,7 @@ class SpoolStore:
         key = PAGE_KEY.pack(partition_id, first_sequence)
         with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
             data = txn.get(key, db=self._databases.pages)
-        if data is None:
-            raise PageNotFound(partition_id, first_sequence)
-        where = describe_page(partition_id, first_sequence)
-        runs = decode_page(data, where)
-        if runs[0].first_sequence != first_sequence:
-            raise DamagedRecord(where, f"it holds the page from sequence {runs[0].first_sequence}")
-        return runs
+        return checked_page(data, partition_id, first_sequence)
 
     def page_directory(self, partition_id: int) -> list[StoredPage]:
         """Return what pages one partition has, in order, without reading them. For the writer thread."""
@@ -172,6 +173,11 @@ class SpoolStore:
         with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
             return list(browse(txn, self._databases, after, limit))
 
+    def stream_copy(self, sink: Callable[[bytes], None]) -> None:
+        """Hand a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""
+        with translated(self.folder, needed_bytes=0):
+            self._copying.stream(sink)
+
     def usage(self) -> StoreUsage:
         """Return how full the store is: a statvfs and a few additions, no transaction."""
         return StoreUsage(
@@ -198,8 +204,9 @@ class SpoolStore:
         if self._closed:
             return
         self._closed = True
-        with self._remap:
-            self._env.close()
+        if self._copying.close(within_s=COPY_ENDS_WITHIN_S):  # else the end of the process closes the files
+            with self._remap:
+                self._env.close()
         self._lock.release()
 
     def _transact(self, job: CommitJob) -> None:
@@ -230,7 +237,7 @@ class SpoolStore:
             self._transact(job)
 
     def _set_map_bytes(self, map_bytes: int) -> None:
-        with self._remap:
+        with self._copying.barred(SPOOL_FULL), self._remap:
             self._env.set_mapsize(map_bytes)
 
     def _keep_reserve(self, growth: int) -> None:

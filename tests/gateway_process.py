@@ -27,7 +27,7 @@ START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 45
 REQUEST_S: Final = 30
-TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "actors", "events", "explain")
+TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "actors", "backup", "events", "explain")
 PYTHON: Final = (sys.executable, "-P", "-m", "gateway")  # -P: the working directory must not hide what is installed
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
@@ -77,6 +77,11 @@ class GatewayProcess:
     def data(self) -> Path:
         """The data folder."""
         return self.folder / "data"
+
+    @property
+    def backups(self) -> Path:
+        """Where backups go."""
+        return self.folder / "backups"
 
     @property
     def mqtt_port(self) -> int:
@@ -255,7 +260,7 @@ class GatewayProcess:
         process.stdout.close()
 
     def _command(self) -> list[str]:
-        settings: dict[str, object] = {}
+        settings: dict[str, object] = {"backup.path": self.backups}
         for name, section in SECTIONS.items():
             if name not in OPEN_WHEN_ENABLED or self.settings.get(f"{section}.enabled"):
                 if name not in self.ports:

@@ -45,6 +45,7 @@ class RunningBroker(Clients):
         self.clock = MovableClock()
         self.settings = (
             f"data.path={folder}",
+            f"backup.path={folder.with_name('backups')}",
             "listeners.mqtt.port=0",
             "listeners.mqtt_websocket.port=0",
             "listeners.amqp.port=0",

@@ -34,7 +34,7 @@ from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
-from gateway.reader_views import CursorView, SpoolView
+from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
@@ -77,6 +77,7 @@ MESSAGE: Final = TypeAdapter(MessageView)
 MESSAGES: Final = TypeAdapter(_Messages)
 CURSORS: Final = TypeAdapter(_Cursors)
 SPOOL: Final = TypeAdapter(SpoolView)
+BACKUP: Final = TypeAdapter(BackupView)
 ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
@@ -217,6 +218,22 @@ class AdminApi:
     async def show_spool(self, request: Request) -> Response:
         """The spool."""
         return _json(SPOOL.dump_json(await self._node.show_spool()))
+
+    async def start_backup(self, request: Request) -> Response:
+        """Begin a backup."""
+        body = await _json_object(request)
+        name = body.pop("name", "")
+        if body or not isinstance(name, str):
+            raise QueueInvalid("name" if not body else next(iter(body)), "that is not allowed", "name, a text")
+        return _json(BACKUP.dump_json(await self._node.start_backup(name)), status=202)
+
+    async def show_backup(self, request: Request) -> Response:
+        """How far the latest backup has come."""
+        return _json(BACKUP.dump_json(await self._node.show_backup()))
+
+    async def cancel_backup(self, request: Request) -> Response:
+        """End the backup that is running."""
+        return _json(BACKUP.dump_json(await self._node.cancel_backup()))
 
     async def purge_queue(self, request: Request) -> Response:
         """Remove what waits in a queue."""

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
 from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.reader_views import CursorView, SpoolView
+from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.smrp import SmrpSubscriptionsView
@@ -25,6 +25,7 @@ from gateway.views import (
 )
 from messaging.queue_attributes import ATTRIBUTES
 from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
+from storage.backup_folder import NAME_ALLOWED, NAME_FORM
 
 Schema = dict[str, object]
 
@@ -33,6 +34,7 @@ VIEWS: Final = (
     QueueView,
     CursorView,
     SpoolView,
+    BackupView,
     MessageView,
     ActorView,
     EventView,
@@ -70,6 +72,11 @@ _REPLAY: Final[Schema] = {
         "partition": {"type": "integer", "description": "this one only"},
     },
     "required": ["from"],
+    "additionalProperties": False,
+}
+_BACKUP: Final[Schema] = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "description": NAME_ALLOWED, "pattern": f"^{NAME_FORM.pattern}$"}},
     "additionalProperties": False,
 }
 
@@ -210,6 +217,7 @@ def _schemas() -> Schema:
         "Purged": {"type": "object", "properties": {"purged_count": {"type": "integer"}}, "required": ["purged_count"]},
         "Queues": _list_of("queues", "QueueView"),
         "Messages": _list_of("messages", "MessageView"),
+        "StartBackup": _BACKUP,
         "Replay": _REPLAY,
         "Replayed": {
             "type": "object",

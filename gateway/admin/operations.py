@@ -182,6 +182,28 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "The spool: its incarnation, and how full it is",
         (Answer(200, "Now", "SpoolView"),),
     ),
+    Operation(
+        "start_backup",
+        "POST",
+        "/backup",
+        "Begin a backup of the spool in the node's `backup.path`; without a name it is called by the time",
+        (Answer(202, "It has begun", "BackupView"), REFUSED, *BAD_BODY),
+        body="StartBackup",
+    ),
+    Operation(
+        "show_backup",
+        "GET",
+        "/backup",
+        "How far the latest backup has come",
+        (Answer(200, "Its progress", "BackupView"), REFUSED),
+    ),
+    Operation(
+        "cancel_backup",
+        "DELETE",
+        "/backup",
+        "End the backup that is running; nothing of it is left",
+        (Answer(200, "What it came to", "BackupView"), REFUSED),
+    ),
     Operation("list_queues", "GET", "/queues", "Every queue", (Answer(200, "By name", "Queues"),)),
     Operation(
         "create_queue",

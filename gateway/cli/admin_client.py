@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.reader_views import CursorView
+from gateway.reader_views import BackupView, CursorView
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
@@ -36,6 +36,7 @@ _PUBLISH: Final = TypeAdapter(PublishExplanation)
 _KEY: Final = TypeAdapter(KeyExplanation)
 _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
+_BACKUP: Final = TypeAdapter(BackupView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -140,6 +141,18 @@ class AdminClient:
     def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor."""
         self._ask("DELETE", f"{_queue_path(name)}/cursors/{quote(cursor, safe='')}")
+
+    def start_backup(self, name: str | None) -> BackupView:
+        """Begin a backup."""
+        return _read(_BACKUP, self._ask("POST", "/backup", {} if name is None else {"name": name}))
+
+    def show_backup(self) -> BackupView:
+        """Return how far the latest backup has come."""
+        return _read(_BACKUP, self._ask("GET", "/backup"))
+
+    def cancel_backup(self) -> BackupView:
+        """End the backup that is running."""
+        return _read(_BACKUP, self._ask("DELETE", "/backup"))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""

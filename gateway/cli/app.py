@@ -7,7 +7,19 @@ from typing import Final
 
 import typer
 
-from gateway.cli import actors, events, explain, node, publish, queue_messages, queues, show, subscribe, templates
+from gateway.cli import (
+    actors,
+    backup,
+    events,
+    explain,
+    node,
+    publish,
+    queue_messages,
+    queues,
+    show,
+    subscribe,
+    templates,
+)
 from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
 from gateway.cli.output import JsonOption, print_json
 from gateway.version import VERSION
@@ -33,6 +45,10 @@ app.add_typer(templates.app, name="template")
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")
 app.add_typer(show.app, name="show")
+app.command("backup")(backup.backup)
+app.command("backup-status")(backup.backup_status)
+app.command("backup-cancel")(backup.backup_cancel)
+app.command("restore")(backup.restore)
 app.command("actors")(actors.actors)
 app.command("events")(events.events)
 

@@ -25,7 +25,7 @@ SetOption = Annotated[
 
 def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
     """Run the gateway in the foreground until it is told to stop."""
-    loaded = _load(config, data, settings)
+    loaded = loaded_config(config, data, settings)
     from gateway.node import run  # late: every other command starts without the broker's code
 
     try:
@@ -39,7 +39,7 @@ def check_config(
     config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Check a configuration and print every setting as it would be used. Environment and --set count too."""
-    loaded = _load(config, data, settings)
+    loaded = loaded_config(config, data, settings)
     if as_json:
         print_json(loaded.model_dump(mode="json"))
         return
@@ -67,7 +67,8 @@ def _given(data: Path | None, settings: list[str] | None) -> list[str]:
     return [*(settings or ()), *([f"data.path={data}"] if data is not None else ())]
 
 
-def _load(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+def loaded_config(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
+    """Return the configuration from all its sources. Raises CommandFailed with what is wrong in it."""
     try:
         return load(config, environment=os.environ, settings=_given(data, settings))
     except ConfigError as error:

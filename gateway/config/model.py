@@ -11,6 +11,7 @@ from gateway.config.sections import (
     Admin,
     Amqp,
     Backpressure,
+    Backup,
     Data,
     Events,
     Flow,
@@ -32,6 +33,7 @@ class Config(Section):
 
     node: Node = Node()
     data: Data = Data()
+    backup: Backup = Backup()
     listeners: Listeners = Listeners()
     admin: Admin = Admin()
     mqtt: Mqtt = Mqtt()

@@ -40,6 +40,14 @@ class Data(Section):
     path: Path = Field(default=Path("sluicegate-data"), description="directory of the spool; made if it is not there")
 
 
+class Backup(Section):
+    """Backups of the spool, made while the node runs."""
+
+    path: Path = Field(
+        default=Path("sluicegate-backups"), description="directory of the backups, each a folder; made when one is"
+    )
+
+
 class Admin(Section):
     """The HTTP port for operators, metrics and health. It has no accounts: keep it on loopback or behind a proxy."""
 

@@ -100,6 +100,10 @@ class MemoryStore:
             quarantined=self._quarantined,
         )
 
+    def stream_copy(self, sink: Callable[[bytes], None]) -> None:
+        """There is no data file."""
+        raise StoreFailed("a store in memory cannot be copied")
+
     def usage(self) -> StoreUsage:
         """Return a size that says full exactly while the store is."""
         used = MAP_BYTES - RESERVE_BYTES if self._faults.full else 0

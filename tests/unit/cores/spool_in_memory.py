@@ -3,7 +3,7 @@
 Beside it stands what the store promises, kept plainly: which messages were written, and which settled.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from gateway.recovery import Recovered, read_store, register_partitions
@@ -15,6 +15,7 @@ from messaging.paging import PagePlan, page_loaded, pages_written, plan_pages
 from messaging.publication import Publication
 from messaging.recovery import redelivered_ranges, restore
 from messaging.settlement import DISCARD_NOT_STORED
+from storage.errors import StoreFailed
 from storage.interface import CommitJob, PageKey, PageWrite, Recovery, StoredPage, StoreUsage, Table
 from storage.record_cursor import decode_cursor, encode_cursor
 from storage.record_journal import JournalRecord, decode_journal_record
@@ -62,6 +63,9 @@ class DictStore:
 
     def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
         return decode_page(self.pages[PageKey(partition_id, first_sequence)])
+
+    def stream_copy(self, sink: Callable[[bytes], None]) -> None:
+        raise StoreFailed("there is no data file")
 
     def recover(self) -> Recovery:
         return Recovery(

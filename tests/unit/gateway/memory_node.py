@@ -14,7 +14,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
-from gateway.reader_views import CursorPartitionView, CursorState, CursorView, SpoolView
+from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
@@ -57,6 +57,7 @@ class MemoryNode:
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
     redrives: dict[str, RedriveView] = field(default_factory=dict)
     space: TopicSpace = field(default_factory=TopicSpace)
+    backup: BackupView | None = None
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -231,6 +232,26 @@ class MemoryNode:
             staged_bytes=5,
             transactions_open=6,
         )
+
+    async def start_backup(self, name: str) -> BackupView:
+        if self.backup is not None and self.backup.state == BackupState.RUNNING:
+            raise Refused(f"backup {self.backup.name!r} is running")
+        self.backup = BackupView(
+            name=name or "now",
+            folder=f"/backups/{name or 'now'}",
+            state=BackupState.RUNNING,
+            started_ms=1_700_000_000_000,
+        )
+        return self.backup
+
+    async def show_backup(self) -> BackupView:
+        if self.backup is None:
+            raise Refused("no backup was made since the node started")
+        return self.backup
+
+    async def cancel_backup(self) -> BackupView:
+        self.backup = replace(await self.show_backup(), state=BackupState.CANCELLED, failure="it was cancelled")
+        return self.backup
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors

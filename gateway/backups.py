@@ -1,0 +1,70 @@
+"""Backups of a running node, between the admin port and the actor that makes them."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from actors.backup_messages import BackupProgress, BackupUnavailable, CancelBackup, DescribeBackup, StartBackup
+from actors.backups import BackupActor
+from actors.cell import ActorCell
+from actors.supervision import RESTARTED
+from gateway.ports import QueueInvalid, Refused
+from gateway.reader_views import BackupState, BackupView
+from gateway.version import VERSION
+from storage.backup_folder import NAME_ALLOWED, NAME_FORM
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+def spawn_backups(node: "Node") -> ActorCell:
+    """Start the actor that makes backups."""
+    return node.runtime.spawn(
+        lambda cell: BackupActor(
+            cell,
+            store=node.store,
+            folder=node.config.backup.path,
+            incarnation=node.recovered.incarnation,
+            node=node.config.node.name,
+            release=VERSION,
+        ),
+        kind="backups",
+        name="backups",
+        policy=RESTARTED,
+        parent=node.root,
+    )
+
+
+async def start_backup(node: "Node", name: str) -> BackupView:
+    """Begin a backup; without a name it gets the time as its name. Raises QueueInvalid and Refused."""
+    if not name:
+        name = datetime.fromtimestamp(node.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+    if not NAME_FORM.fullmatch(name):
+        raise QueueInvalid("name", f"{name!r} is not allowed", NAME_ALLOWED)
+    return await _answer(node, StartBackup(name))
+
+
+async def show_backup(node: "Node") -> BackupView:
+    """Return how far the latest backup has come. Raises Refused when there was none."""
+    return await _answer(node, DescribeBackup())
+
+
+async def cancel_backup(node: "Node") -> BackupView:
+    """End the backup that is running. Raises Refused when there was none."""
+    return await _answer(node, CancelBackup())
+
+
+async def _answer(node: "Node", message: StartBackup | DescribeBackup | CancelBackup) -> BackupView:
+    try:
+        progress: BackupProgress = await node.backups.ask(message)
+    except BackupUnavailable as unavailable:
+        raise Refused(str(unavailable)) from None
+    return BackupView(
+        name=progress.name,
+        folder=progress.folder,
+        state=BackupState(progress.state),
+        started_ms=progress.started_ms,
+        ended_ms=progress.ended_ms or None,
+        written_bytes=progress.written_bytes,
+        expected_bytes=progress.expected_bytes,
+        failure=progress.failure,
+    )

@@ -1,0 +1,124 @@
+"""`sluicegate backup|backup-status|backup-cancel|restore`: copies of the spool, made by a node and brought back."""
+
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.failures import CommandFailed
+from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
+from gateway.cli.output import JsonOption, print_json
+from gateway.config.sizes import format_size
+from gateway.reader_views import BackupState, BackupView, incarnation_text
+from storage.backup_folder import NAME_ALLOWED, read_note
+from storage.errors import StorageError
+from storage.restore import Restored, restore_backup
+
+LOOK_EVERY_S: Final = 0.2  # how often a backup that is waited for is looked at
+
+_BACKUP = TypeAdapter(BackupView)
+
+
+def backup(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help=f"{NAME_ALLOWED}; without, the time in UTC.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait for the end; Ctrl-C leaves it running.")] = True,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the running gateway copy its spool, as it is now, into a folder of its `backup.path`."""
+    client = AdminClient(url)
+    view = client.start_backup(name)
+    with _progress() as progress:
+        task = progress.add_task(view.name, total=view.expected_bytes)
+        while wait and view.state == BackupState.RUNNING:
+            time.sleep(LOOK_EVERY_S)
+            view = client.show_backup()
+            progress.update(task, completed=view.written_bytes, total=max(view.expected_bytes, view.written_bytes))
+    _show(view, as_json)
+    if view.state not in (BackupState.RUNNING, BackupState.DONE):
+        raise CommandFailed(f"the backup was not made: {view.failure}")
+
+
+def backup_status(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show how far the latest backup has come."""
+    _show(AdminClient(url).show_backup(), as_json)
+
+
+def backup_cancel(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """End the backup that is running; nothing of it is left."""
+    _show(AdminClient(url).cancel_backup(), as_json)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="BACKUP", help="Folder of the backup.")],
+    config: ConfigOption = None,
+    data: DataOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a backup the spool of a data folder that is empty. No gateway may run on that folder."""
+    folder = loaded_config(config, data, settings).data.path
+    try:
+        total = read_note(source).data_bytes
+        with _progress() as progress:
+            task = progress.add_task("restore", total=total)
+            restored = restore_backup(
+                source,
+                folder,
+                incarnation=secrets.randbits(64),
+                copied=lambda count: progress.update(task, advance=count),
+            )
+    except StorageError as error:
+        raise CommandFailed(
+            str(error), advice="Nothing was changed in the backup, and there is no new spool."
+        ) from None
+    _show_restored(restored, source, folder, as_json)
+
+
+def _progress() -> Progress:
+    """Return a bar on standard error; where that is no terminal, none."""
+    console = Console(stderr=True)
+    columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _show(view: BackupView, as_json: bool) -> None:
+    if as_json:
+        print_json(_BACKUP.dump_python(view, mode="json"))
+        return
+    size = format_size(view.written_bytes)
+    done = size if view.state == BackupState.DONE else f"{size} of about {format_size(view.expected_bytes)}"
+    typer.echo(f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}")
+
+
+def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool) -> None:
+    note = restored.note
+    taken = datetime.fromtimestamp(note.taken_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    if as_json:
+        print_json(
+            {
+                "backup": str(source),
+                "data_path": str(folder),
+                "node": note.node,
+                "taken_ms": note.taken_ms,
+                "data_bytes": note.data_bytes,
+                "incarnation_before": incarnation_text(note.incarnation),
+                "incarnation": incarnation_text(restored.incarnation),
+            }
+        )
+        return
+    typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
+    typer.echo(f"{format_size(note.data_bytes)}, checksum right")
+    typer.echo(
+        f"incarnation {incarnation_text(restored.incarnation)} (was {incarnation_text(note.incarnation)}): "
+        "positions that readers kept outside the spool mean nothing in it"
+    )

@@ -1,0 +1,69 @@
+"""What a store held, in the forms that the cores start from: for a node that starts, and for whoever reads a backup."""
+
+from collections.abc import Mapping
+
+import orjson
+
+from messaging.batch import MessageBatch
+from messaging.cursors import CursorBook, cursor_from_row
+from messaging.publication import Publication
+from messaging.recovery import StoredBatch, StoredPage, StoredPartition
+from storage.interface import Recovery
+
+JournalPublications = list[tuple[int, list[Publication]]]  # record number -> what it holds, oldest first
+
+
+def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], JournalPublications]:
+    """Return every partition the store knows of, and the publications of its journal. Pages are not read."""
+    partitions: dict[int, StoredPartition] = {}
+    records = _read_journal(recovery, partitions)
+    for partition_id, cursor in recovery.cursors.items():
+        stored = partitions.setdefault(partition_id, StoredPartition(partition_id))
+        stored.floor = cursor.floor
+        stored.next_sequence = cursor.next_sequence
+        stored.redelivered = cursor.redelivered
+        stored.delays = cursor.delays
+        for first, end in cursor.settled:
+            stored.settle(first, end)
+    for page in recovery.pages:
+        stored = partitions.setdefault(page.partition_id, StoredPartition(page.partition_id))
+        summary = page.summary
+        stored.pages.append(
+            StoredPage(
+                summary.first_sequence,
+                summary.end_sequence,
+                summary.payload_bytes,
+                summary.message_count,
+                summary.marks,
+            )
+        )
+    return partitions, records
+
+
+def read_cursor_book(rows: Mapping[bytes, bytes]) -> CursorBook:
+    """Return the durable cursors of the table of readers."""
+    book = CursorBook()
+    for value in rows.values():
+        book.add(cursor_from_row(orjson.loads(value)))
+    return book
+
+
+def _read_journal(recovery: Recovery, partitions: dict[int, StoredPartition]) -> JournalPublications:
+    """Read all records, oldest first; settlements count whatever the order, for no sequence is used twice."""
+    records: JournalPublications = []
+    for number, record in recovery.journal:
+        publications: list[Publication] = []
+        for entry in record.entries:
+            publication = Publication(entry.batch, publisher=None, token=0, partitions_count=0)
+            publication.record_number = number
+            publication.confirmed = True
+            for match in entry.matches:
+                batch: MessageBatch = entry.batch if match.rows is None else entry.batch.select(match.rows)
+                stored = partitions.setdefault(match.partition_id, StoredPartition(match.partition_id))
+                stored.batches.append(StoredBatch(match.first_sequence, batch, publication))
+                publication.note_match(match.partition_id, match.first_sequence, match.rows)
+            publications.append(publication)
+        for partition_id, first, end in record.settlements:
+            partitions.setdefault(partition_id, StoredPartition(partition_id)).settle(first, end)
+        records.append((number, publications))
+    return records

@@ -1,0 +1,33 @@
+"""`sluicegate backup` and what is behind it at `/backup`, against a real admin server."""
+
+from pathlib import Path
+
+import orjson
+
+from gateway.cli.failures import FAILED
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.test_commands import Shell
+
+
+def test_a_backup_is_begun_shown_and_ended(admin: RunningAdmin, node: MemoryNode) -> None:
+    shell = Shell(admin.url)
+    assert "no backup was made" in shell.run("backup-status", expect=FAILED)
+    assert shell.run("backup", "monday", "--no-wait") == "running: /backups/monday, 0 B of about 0 B\n"
+    assert "'monday' is running" in shell.run("backup", expect=FAILED)
+    assert "it was cancelled" in shell.run("backup-cancel")
+    assert orjson.loads(shell.run("backup-status", "--json"))["state"] == "cancelled"
+
+
+def test_a_request_for_a_backup_says_its_name_and_nothing_else(admin: RunningAdmin) -> None:
+    assert admin.ask("POST", "/backup", {"path": "/etc"}).json()["field"] == "path"
+    assert admin.ask("POST", "/backup", {"name": 7}).json()["field"] == "name"
+    assert admin.ask("POST", "/backup", {"name": "a"}).status == 202
+    assert admin.ask("DELETE", "/backup").json()["state"] == "cancelled"
+
+
+def test_what_is_no_backup_is_not_restored(admin: RunningAdmin, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    told = Shell("").run("restore", str(tmp_path / "b"), "--data", str(tmp_path / "data"), expect=FAILED)
+    assert "no backup, or not a whole one: it has no backup.json" in told
+    assert not (tmp_path / "data").exists()
