@@ -4,17 +4,32 @@ from pathlib import Path
 from typing import NamedTuple
 
 from protocols.flow import frames
+from protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor_frame
 from protocols.flow.deliver_frames import Delivered, read_deliver
 from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
+from protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
 from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
 from protocols.flow.settle_frames import SettleFrame, read_settle_frame
+from protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
 
 FRAMES = Path(__file__).parent / "data" / "flow" / "frames.txt"
 WALL_MS = 1_700_000_000_500  # when the golden messages arrive
 
-AnyFrame = SessionFrame | FlowFrame | SettleFrame | PubAck | Delivered | PublishesReceived
+AnyFrame = (
+    SessionFrame
+    | FlowFrame
+    | SettleFrame
+    | PubAck
+    | Delivered
+    | PublishesReceived
+    | CursorFrame
+    | StagingFrame
+    | Read
+    | Reading
+    | RowsReceived
+)
 
 
 class GoldenFrame(NamedTuple):
@@ -47,4 +62,12 @@ def decoded(data: bytes) -> AnyFrame:
         return read_pub_ack(frame, data)
     if frame.kind == frames.DELIVER:
         return read_deliver(frame, data, WALL_MS)
+    if frame.kind == frames.READ:
+        return read_read(frame, data)
+    if frame.kind == frames.ROWS:
+        return read_rows(frame, data)
+    if frame.kind in CURSOR_FRAMES:
+        return read_cursor_frame(frame, data)
+    if frame.kind in STAGING_FRAMES:
+        return read_staging_frame(frame, data)
     return read_settle_frame(frame, data)

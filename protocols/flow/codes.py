@@ -29,9 +29,11 @@ PERMISSION_DENIED: Final = 0x0302
 DISABLED: Final = 0x0303
 TOO_MANY: Final = 0x0304
 IN_USE: Final = 0x0305
+REQUEST_INVALID: Final = 0x0306  # it names a value that is not allowed
+UNREADABLE: Final = 0x0307  # the store cannot be read now, or what it has is damaged
 
-# 0x04: a publisher. The flow is gone.
-FENCED: Final = 0x0401  # somebody else opened the publisher of that name
+# 0x04: a publisher, whose flow is gone; FENCED also a cursor's binding.
+FENCED: Final = 0x0401  # somebody else opened the publisher, or bound the cursor
 WINDOW_EXCEEDED: Final = 0x0402
 SEQUENCE_NOT_ASCENDING: Final = 0x0403
 
@@ -45,6 +47,7 @@ NOBODY_SUBSCRIBES: Final = 0x0506
 NOT_STORED: Final = 0x0507
 TOPIC_INVALID: Final = 0x0508
 LOW_PRIORITY: Final = 0x0509
+NOT_PUBLISHED: Final = 0x050A  # a transaction: some queue would not take its part of it
 
 # 0x06: a consumer's flow, in FLOW_STATE.
 REVOKED: Final = 0x0601  # the queue is gone, or a right to it
@@ -67,6 +70,8 @@ NAMES: Final[dict[int, str]] = {
     DISABLED: "disabled",
     TOO_MANY: "too many",
     IN_USE: "in use",
+    REQUEST_INVALID: "request invalid",
+    UNREADABLE: "unreadable",
     FENCED: "fenced",
     WINDOW_EXCEEDED: "window exceeded",
     SEQUENCE_NOT_ASCENDING: "sequence not ascending",
@@ -79,5 +84,6 @@ NAMES: Final[dict[int, str]] = {
     NOT_STORED: "not stored",
     TOPIC_INVALID: "topic invalid",
     LOW_PRIORITY: "low priority",
+    NOT_PUBLISHED: "not published",
     REVOKED: "revoked",
 }

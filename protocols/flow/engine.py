@@ -19,6 +19,7 @@ from protocols.flow.codes import (
     TIMED_OUT,
     VERSION_UNKNOWN,
 )
+from protocols.flow.cursor_frames import CURSOR_FRAMES, read_cursor_frame
 from protocols.flow.deliver_frames import read_deliver
 from protocols.flow.errors import PeerViolation
 from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
@@ -31,6 +32,7 @@ from protocols.flow.limits import (
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
 from protocols.flow.publish_frames import PublishesReceived, read_pub_ack, read_publish
+from protocols.flow.rows_frames import read_read, read_rows
 from protocols.flow.session_frames import (
     AUTH_DONE,
     AUTH_FAILED,
@@ -42,6 +44,7 @@ from protocols.flow.session_frames import (
     read_session_frame,
 )
 from protocols.flow.settle_frames import Ping, read_settle_frame
+from protocols.flow.stage_frames import STAGING_FRAMES, read_staging_frame
 from protocols.flow.turns import (
     AUTHENTICATING,
     CLOSED,
@@ -290,8 +293,16 @@ class FlowEngine:
             self._deliver(frame, data, events, wall_ms)
         elif kind == frames.PUB_ACK:
             events.append(read_pub_ack(frame, data))
+        elif kind == frames.ROWS:
+            events.append(read_rows(frame, data))
         elif kind in FLOW_FRAMES:
             events.append(read_flow_frame(frame, data))
+        elif kind in STAGING_FRAMES:
+            events.append(read_staging_frame(frame, data))
+        elif kind in CURSOR_FRAMES:
+            events.append(read_cursor_frame(frame, data))
+        elif kind == frames.READ:
+            events.append(read_read(frame, data))
         elif kind in frames.NAMES:  # else it is passed over
             self._receive_rare(frame, data, events)
 

@@ -6,11 +6,14 @@ frames of one flow that lie side by side (`PublishesReceived`), and likewise its
 
 from typing import TypeAlias, final
 
+from protocols.flow.cursor_frames import CursorFrame
 from protocols.flow.deliver_frames import Delivered
 from protocols.flow.flow_frames import FlowFrame
 from protocols.flow.publish_frames import PubAck, PublishesReceived
+from protocols.flow.rows_frames import Read, Reading, RowsReceived
 from protocols.flow.session_frames import SessionFrame
 from protocols.flow.settle_frames import Credit, Settle, Settled
+from protocols.flow.stage_frames import StagingFrame
 
 
 @final
@@ -46,5 +49,10 @@ FlowEvent: TypeAlias = (
     | Settled
     | SessionFrame
     | FlowFrame
+    | CursorFrame
+    | StagingFrame
+    | Read
+    | Reading
+    | RowsReceived
     | PeerViolated
 )

@@ -13,6 +13,13 @@ SILENT_INTERVALS_MAX: Final = 3  # keep-alive intervals without a byte, then the
 KEEP_ALIVE_MS_MIN: Final = 1_000  # more often than once a second is no sign of life but load
 WINDOW_MAX: Final = 65_535  # messages of a publisher without answer; each may need a row until it is stored
 RANGES_MAX: Final = 4_096  # of one SETTLE, and of one PUB_ACK
+ROWS_MAX: Final = 20_000  # of one STAGE: 20 ms of the gateway. Batches of Spark have 10,000 unless told otherwise
+POSITIONS_MAX: Final = 4_096  # partitions that one frame speaks of; queues have 1,024 at most
+ATTEMPTS_MAX: Final = 100_000  # that one COMMIT_STAGED names, as the broker allows
+CHUNK_BYTES_DEFAULT: Final = 2 * 1024 * 1024  # payload of one ROWS: 10,000 rows of 200 bytes
+CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024  # as a range read gives at most
+REQUESTS_MAX: Final = 64  # about cursors and transactions, without answer; each is a task
+STAGES_MAX: Final = 4  # of those, STAGE: each holds its rows until they are on the disk
 FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most
 

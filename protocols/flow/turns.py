@@ -32,6 +32,8 @@ TO_GATEWAY: Final[dict[int, dict[int, bool]]] = {
         frames.CREDIT: False,
         frames.SETTLE: False,
         frames.UNBIND: False,
+        frames.READ: False,
+        **dict.fromkeys(frames.REQUESTS_OF_SESSION, False),
     },
 }
 
@@ -53,6 +55,9 @@ TO_CLIENT: Final[dict[int, dict[int, bool]]] = {
         frames.SETTLED: False,
         frames.FLOW_STATE: False,
         frames.UNBIND: True,
+        frames.READ: True,
+        frames.ROWS: False,
+        **dict.fromkeys(frames.REQUESTS_OF_SESSION, True),
     },
 }
 
@@ -60,6 +65,7 @@ TO_CLIENT: Final[dict[int, dict[int, bool]]] = {
 OF_SESSION: Final = frozenset(
     {
         frames.HELLO, frames.WELCOME, frames.AUTH, frames.PING, frames.PONG, frames.GOAWAY, frames.CLOSE,
+        *frames.REQUESTS_OF_SESSION,
     }
 )  # fmt: skip
 OF_EITHER: Final = frozenset({frames.ERROR, frames.PUBLISH})

@@ -4,9 +4,12 @@ import pytest
 
 from flow_golden import GoldenFrame, decoded, golden_frames
 from protocols.flow import frames
+from protocols.flow.columns import KINDS, Columns, ColumnWriter
 from protocols.flow.deliver_frames import Delivered, write_deliver
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import PublishesReceived, write_publish
+from protocols.flow.rows_frames import RowsReceived, write_rows
+from protocols.flow.stage_frames import StageRows, write_stage
 
 CASES = golden_frames()
 SENT_MS = 1_700_000_000_500
@@ -18,6 +21,15 @@ def test_the_preface_is_eight_bytes_that_no_other_protocol_begins_with() -> None
     """Flow: sessions."""
     assert CASES[0].data == PREFACE
     assert PREFACE[0] not in b"\x10\x16ACDGHOPT"
+
+
+def again(columns: Columns) -> bytes:
+    """Write columns again, as they came."""
+    writer = ColumnWriter()
+    for column in KINDS:
+        if columns.columns & column:
+            writer.put(column, [bytes(buffer) for buffer in columns.buffers(column)])
+    return writer.encoded()
 
 
 @each_frame
@@ -57,6 +69,31 @@ def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame
             headers=said.headers,
             payload=said.payload,
             wall_ms=SENT_MS,
+        )
+    elif isinstance(said, RowsReceived):
+        written = write_rows(
+            said.flow_id,
+            said.number,
+            first=said.first,
+            next_sequence=said.next_sequence,
+            end_readable=said.end_readable,
+            partition=said.partition,
+            is_last=said.is_last,
+            gaps=said.gaps,
+            count=said.columns.count,
+            columns=said.columns.columns,
+            data=again(said.columns),
+        )
+    elif isinstance(said, StageRows):
+        written = write_stage(
+            said.request_id,
+            said.transaction,
+            said.part,
+            said.attempt,
+            to_queues=said.to_queues,
+            count=said.columns.count,
+            columns=said.columns.columns,
+            data=again(said.columns),
         )
     else:
         written = said.encode()
