@@ -91,6 +91,15 @@ class CursorStatus:
 
 
 @dataclass(slots=True)
+class HearCursor:
+    """Ask: is this binding the live one? Answered with None, and counts as a heartbeat. Raises as CursorStatus does."""
+
+    queue: str
+    cursor: str
+    epoch: int
+
+
+@dataclass(slots=True)
 class UnbindCursor:
     """End a binding; the position stays. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR."""
 

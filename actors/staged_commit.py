@@ -19,9 +19,10 @@ from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
 from messaging.ranges import RangeSet
-from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH
+from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from messaging.routing import QueueTarget, TopicSpace
 from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, STAGING_PARTITION_ID, StagedPage, StagingRefused
+from messaging.topics import is_queue_topic
 
 log = logging.getLogger("sluicegate.staging")
 
@@ -109,6 +110,10 @@ class StagedCommit:
         self._reserved[first] = reserved
         if self._space.refuses_unmatched and len(self._rows_with_somebody(batch)) < batch.count:
             raise StagingRefused(NOT_PUBLISHED, REFUSAL_TEXTS[REFUSED_NO_MATCH])
+        topics = [batch.topic] if batch.topics is None else batch.topics
+        for row, topic in enumerate(topics):  # a topic may have nobody; a queue that is named has to be there
+            if is_queue_topic(topic) and self._space.route_of_row(batch, row).is_empty:
+                raise StagingRefused(NOT_PUBLISHED, f"{topic!r}: {REFUSAL_TEXTS[REFUSED_NOT_FOUND]}")
         for target, part in self._targets_of(batch):
             gate = target.gate
             verdict = gate.verdict(part)

@@ -75,6 +75,9 @@ class FlowFront(ProtocolFront[FlowConnection]):
             space=node.space,
             queues=node.queues,
             publishers=self.directory,
+            cursors=node.cursors,
+            staging=node.staging,
+            incarnation=node.recovered.incarnation,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
             limits=FlowLimits(

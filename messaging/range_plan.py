@@ -15,6 +15,7 @@ from messaging.settlement import DISCARD_DAMAGED
 from messaging.stretches import NO_PAGE
 
 CHUNK_BYTES_MAX: Final = 8 << 20  # of payload; a page is not cut, so a chunk may be one page larger
+CHUNK_ROWS_MAX: Final = 65_536  # messages without payload have a bound too; a page or batch is not cut for it
 CHUNK_RANGES_MAX: Final = 4096  # stretches of sequences: a chunk of single messages takes 3 ms then
 
 
@@ -78,8 +79,9 @@ def plan_range(log: RetainedLog, first: int, end: int, bytes_max: int) -> RangeP
     end = min(end, plan.synced_end)
     bytes_left = min(bytes_max, CHUNK_BYTES_MAX)
     ranges_left = CHUNK_RANGES_MAX
+    rows_left = CHUNK_ROWS_MAX
     at = first
-    while at < end and ranges_left > 0 and bytes_left > 0:
+    while at < end and ranges_left > 0 and rows_left > 0 and bytes_left > 0:
         source = _source(log, at)
         if source is None or source.first >= end:
             at = end
@@ -98,6 +100,7 @@ def plan_range(log: RetainedLog, first: int, end: int, bytes_max: int) -> RangeP
             plan.pieces.append(RangePiece(source.first, source.batch, source.page_first, wanted))
             bytes_left -= size
             ranges_left -= len(wanted)
+            rows_left -= stop - at
         at = stop
     plan.next_sequence = at
     return plan

@@ -60,7 +60,7 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
     window = min(asked.window or window_max, window_max, WINDOW_MAX)
     flow = PublisherFlow(asked.flow_id, named, window)
     connection.publishing.add(flow)
-    connection.pending.discard(asked.flow_id)
+    connection.ids.answered(asked.flow_id)
     opened = PubOpened(
         asked.flow_id,
         asked.request_id,
@@ -120,5 +120,5 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
     if connection.is_released():
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
-        connection.pending.discard(asked.flow_id)
+        connection.ids.answered(asked.flow_id)
         connection.consuming.answer_bind(flow)

@@ -1,7 +1,7 @@
 """One flow connection: a client's transport and engine, and both directions of its messages, brought together.
 
-It holds no rule of messaging: the engine speaks the protocol, `greeting` lets clients in, `binding` carries out what
-needs other actors, `publishing` and `consuming` are the two directions of the data path. Its actor is in
+It holds no rule of messaging: the engine speaks the protocol, `greeting` lets clients in, `client_requests` sees to
+what they ask for, `publishing` and `consuming` are the two directions of the data path. Its actor is in
 `connection_actor`.
 """
 
@@ -16,17 +16,18 @@ from actors.publishing import Publisher
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
-from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, close_publisher, open_publisher
+from protocols.flow.binding import RETRY_AFTER_MS, close_publisher
+from protocols.flow.client_requests import ClientRequests
 from protocols.flow.consuming import ConsumingSide
 from protocols.flow.engine import FlowEngine
-from protocols.flow.errors import FlowBroken
+from protocols.flow.errors import FlowBroken, PeerViolation
 from protocols.flow.events import FlowEvent, PeerViolated
-from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
-from protocols.flow.frames import CLOSE_PUB
+from protocols.flow.flow_ids import FlowIds
 from protocols.flow.greeting import authenticate, greet
 from protocols.flow.messages import FencePublisher
 from protocols.flow.publish_frames import PublishesReceived
 from protocols.flow.publishing import PublishingSide
+from protocols.flow.range_reading import ReadingSide
 from protocols.flow.services import FlowServices
 from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from protocols.flow.settle_frames import Credit, Settle
@@ -50,7 +51,7 @@ class FlowConnection:
         self.services = services
         self.client = ""  # its name, from HELLO on
         self.user = ""  # empty: anonymous
-        self.pending: set[int] = set()  # flow ids whose request is not answered yet
+        self.ids = FlowIds()
         self.engine = FlowEngine(
             is_gateway=True,
             frame_bytes_max=services.limits.frame_bytes_max,
@@ -66,6 +67,8 @@ class FlowConnection:
             client="",
             drop=self._drop,
         )
+        self.reading = ReadingSide(self)
+        self._requests = ClientRequests(self)
         self.sasl: SaslDialogue | None = None  # None until the transport is there
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
@@ -74,7 +77,6 @@ class FlowConnection:
         self._flush_asked = False
         self._is_full = False  # the socket takes no more
         self._unread_bytes = 0  # of answers since then
-        self._highest_flow_id = 0
         self._valid_until_ms = 0  # wall clock, of the token that was shown; 0: for ever
         self._is_known = False  # it has shown who it is
         self._is_released = False  # every flow was let go of
@@ -116,12 +118,14 @@ class FlowConnection:
         """The client reads slower than we write."""
         self._is_full = True
         self.consuming.hold_back(True)
+        self.reading.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self._is_full = False
         self._unread_bytes = 0
         self.consuming.hold_back(False)
+        self.reading.hold_back(False)
 
     def ask_flush(self) -> None:
         """Write what there is to say at the end of this turn."""
@@ -166,102 +170,65 @@ class FlowConnection:
     # --- events of the engine ---
 
     def _handle(self, events: list[FlowEvent]) -> None:
-        for event in events:
-            if isinstance(event, PublishesReceived):
-                self._publish(event)
-            elif isinstance(event, Settle):
-                flow = self.consuming.flows.get(event.flow_id)
-                if flow is not None:
-                    self.consuming.settle(flow, event)
+        try:
+            for event in events:
+                if isinstance(event, PublishesReceived):
+                    self._publish(event)
+                elif isinstance(event, Settle):
+                    flow = self.consuming.flows.get(event.flow_id)
+                    if flow is not None:
+                        self.consuming.settle(flow, event)
+                    else:
+                        self.ids.check_ended(event.flow_id)
+                elif isinstance(event, Credit):
+                    self._credit(event)
                 else:
-                    self._no_flow(event.flow_id)
-            elif isinstance(event, Credit):
-                flow = self.consuming.flows.get(event.flow_id)
-                if flow is not None:
-                    self.consuming.credit(flow, event)
-                else:
-                    self._no_flow(event.flow_id)
-            else:
-                self._handle_rare(event)
-            if self._is_released:
-                break  # one of them ended the connection
+                    self._handle_rare(event)
+                if self._is_released:
+                    break  # one of them ended the connection
+        except PeerViolation as violation:
+            self._fail(violation.code, violation.text)
         if self.engine.has_output or self._out or self.publishing.has_news:
             self.ask_flush()
 
     def _handle_rare(self, event: FlowEvent) -> None:
-        if isinstance(event, OpenPub):
-            if self._take_flow_id(event.flow_id, event.request_id):
-                self._carry_out(open_publisher(self, event))
-        elif isinstance(event, Bind):
-            if self._take_flow_id(event.flow_id, event.request_id):
-                self._carry_out(bind_consumer(self, event))
-        elif isinstance(event, FlowEnd):
-            self._end_flow(event)
-        elif isinstance(event, Hello):
+        if isinstance(event, Hello):
             greet(self, event)
         elif isinstance(event, Auth):
             self.gate.busy(True)
-            self._carry_out(authenticate(self, event))
+            self.carry_out(authenticate(self, event))
         elif isinstance(event, Close):
             self._close_transport()
         elif isinstance(event, PeerViolated):
             self._violated(event.code, event.text)
+        else:
+            self._requests.take(event)
 
     def _publish(self, event: PublishesReceived) -> None:
         flow_id = event.flow_id
         self._counters.messages_received += len(event.sequences)
-        if flow_id and flow_id not in self.publishing.flows and not self._no_flow(flow_id):
-            return
+        if flow_id and flow_id not in self.publishing.flows:
+            self.ids.check_ended(flow_id)
         try:
             self.publishing.publish(event, self._clock.wall_ms())
         except FlowBroken as broken:
             self._break(flow_id, broken.code, broken.text)
         self.gate.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
 
-    def _no_flow(self, flow_id: int) -> bool:
-        """Look at a frame of a flow that is not there: it has ended (True), or never was."""
-        if flow_id in self.pending:
-            self._fail(codes.OUT_OF_TURN, f"flow {flow_id} is used before its request was answered")
-            return False
-        if flow_id > self._highest_flow_id:
-            self._fail(codes.FLOW_ID_UNUSABLE, f"flow {flow_id} was never asked for")
-            return False
-        return True
-
-    def _take_flow_id(self, flow_id: int, request_id: int) -> bool:
-        """Give a flow id to a request, unless it cannot be had."""
-        if flow_id <= self._highest_flow_id:
-            self._fail(codes.FLOW_ID_UNUSABLE, f"flow {flow_id} behind {self._highest_flow_id}; their ids ascend")
-            return False
-        self._highest_flow_id = flow_id
-        flows_max = self.services.limits.flows_max
-        if len(self.pending) + len(self.publishing.flows) + len(self.consuming.flows) >= flows_max:
-            text = f"a connection has at most {flows_max} flows"
-            self.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
-            return False
-        self.pending.add(flow_id)
-        return True
+    def _credit(self, said: Credit) -> None:
+        flow = self.consuming.flows.get(said.flow_id)
+        reading = self.reading.flows.get(said.flow_id)
+        if flow is not None:
+            self.consuming.credit(flow, said)
+        elif reading is not None:
+            self.reading.credit(reading, said.delivery_id_max)
+        else:
+            self.ids.check_ended(said.flow_id)
 
     def refuse_request(self, flow_id: int, request_id: int, code: int, text: str, retry_after_ms: int | None) -> None:
-        """Answer a request with an error; its flow id is used up."""
-        self.pending.discard(flow_id)
+        """Answer a request with an error; the flow id that it asked for is used up."""
+        self.ids.answered(flow_id)
         self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
-
-    def _end_flow(self, event: FlowEnd) -> None:
-        flow_id = event.flow_id
-        if event.kind == CLOSE_PUB:
-            publisher = self.publishing.flows.get(flow_id)
-            if publisher is not None:
-                close_publisher(self, publisher)
-        else:
-            consumer = self.consuming.flows.get(flow_id)
-            if consumer is not None:
-                self.consuming.remove(consumer)
-                consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
-        if flow_id in self.pending or flow_id > self._highest_flow_id:
-            self._no_flow(flow_id)
-            return
-        self.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well
 
     def _break(self, flow_id: int, code: int, text: str) -> None:
         """End a publisher whose client broke its rules."""
@@ -272,6 +239,10 @@ class FlowConnection:
 
     def _drop(self, reason: str, count: int) -> None:
         self._counters.count(self._counters.dropped, reason, count)
+
+    def count_sent(self, count: int) -> None:
+        """Count messages that went to the client in other ways than deliveries."""
+        self._counters.messages_sent += count
 
     def tell(self, kind: EventKind, what: str) -> None:
         """Tell operators what the client did."""
@@ -308,7 +279,8 @@ class FlowConnection:
 
     # --- requests to other actors ---
 
-    def _carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+    def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
+        """Have a request of the client carried out; a failure is ours, and costs the connection."""
         task = self.runtime.loop.create_task(request)
         self.runtime.keep(task)
         task.add_done_callback(self._carried_out)
@@ -345,12 +317,12 @@ class FlowConnection:
         if isinstance(message, FlowState):
             flow = self.consuming.by_urn.get(message.flow_id)
             if flow is not None:
-                self.pending.discard(flow.flow_id)
+                self.ids.answered(flow.flow_id)
                 self.consuming.state(flow, set(message.partitions))
         elif isinstance(message, FlowGone):
             flow = self.consuming.by_urn.get(message.flow_id)
             if flow is not None:
-                self.pending.discard(flow.flow_id)
+                self.ids.answered(flow.flow_id)
                 self.consuming.end(flow, message.reason, RETRY_AFTER_MS if message.may_return else None)
         else:
             assert isinstance(message, FencePublisher), f"nobody sends {message!r} here"
@@ -385,6 +357,7 @@ class FlowConnection:
             self._close_transport()
             return
         self.consuming.hold_back(True)
+        self.reading.hold_back(True)
         self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())
         self.runtime.after(DRAIN_MS, self._drain_is_over)
 
@@ -414,6 +387,8 @@ class FlowConnection:
         for consumer in list(self.consuming.flows.values()):
             self.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
+        for flow_id in list(self.reading.flows):
+            self.reading.remove(flow_id)
         if self._is_known:
             self.tell(CLIENT_DISCONNECTED, f"flow client at {self.peer_name()} disconnected")
 

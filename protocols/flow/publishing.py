@@ -279,7 +279,7 @@ class PublishingSide:
         """Return why a topic cannot be published to, or nothing."""
         problem = self._known_topics.get(topic)
         if problem is None:
-            problem = _look_at(topic)
+            problem = topic_problem(topic)
             if len(topic) <= TOPIC_CACHED_BYTES_MAX:
                 if len(self._known_topics) >= TOPICS_KNOWN_MAX:
                     self._known_topics.clear()
@@ -342,7 +342,8 @@ def _hash_keys(column: list[Headers | None]) -> None:
             headers.key_hash = key_hash(headers.partition_key)
 
 
-def _look_at(topic: str) -> str:
+def topic_problem(topic: str) -> str:
+    """Return why nobody may publish to a topic, or nothing."""
     if topic.startswith(RESERVED_PREFIXES):
         return f"topic {topic[:TEXT_CHARS_MAX]!r} belongs to the gateway"
     try:

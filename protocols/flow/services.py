@@ -20,6 +20,9 @@ class FlowServices:
     space: TopicSpace
     queues: ActorCell
     publishers: ActorCell  # the directory of named publishers
+    cursors: ActorCell  # the directory of durable cursors
+    staging: ActorCell
+    incarnation: int  # of the spool
     spool: Address
     authenticator: Authenticator
     limits: FlowLimits

@@ -1,0 +1,278 @@
+"""Requests of readers and writers in bulk: each is put to the actor that answers it.
+
+Flow: bulk reading, cursors, staged publishing. What a user may do with a queue is asked here, for the actors behind it
+serve operators as well: reading needs `read-only`, and a cursor, for which the queue keeps messages, `consume`.
+"""
+
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import pykka
+
+from actors.cursor_messages import (
+    AckCursor,
+    BindCursor,
+    CursorBound,
+    CursorOverview,
+    CursorPosition,
+    CursorStatus,
+    DeleteCursor,
+    HearCursor,
+    ListCursors,
+    PinCursor,
+    UnbindCursor,
+)
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
+from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
+from messaging import cursors, staging
+from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
+from messaging.permissions import denial, permits
+from messaging.queue_attributes import CONSUME, READ_ONLY
+from messaging.staging import StagingRefused
+from protocols.flow import codes, frames
+from protocols.flow.columns import ALL
+from protocols.flow.cursor_frames import (
+    CursorBind,
+    CursorRequest,
+    Position,
+    Positions,
+    QueueStatus,
+    RangeCut,
+)
+from protocols.flow.cursor_frames import CutRange as CutRangeFrame
+from protocols.flow.errors import PeerViolation
+from protocols.flow.frames import SESSION
+from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, REQUESTS_MAX, STAGES_MAX
+from protocols.flow.range_reading import ReadingFlow
+from protocols.flow.rows_frames import Read, Reading
+from protocols.flow.stage_frames import AbortRows, CommitRows, StageRows, StagingAnswer
+from protocols.flow.staged_rows import batches_of
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
+
+BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorRequest | StageRows | CommitRows | AbortRows
+BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)
+
+_CODES: Final[dict[str, int]] = {
+    cursors.BAD_CURSOR: codes.REQUEST_INVALID,
+    cursors.FENCED: codes.FENCED,
+    cursors.NO_SUCH_QUEUE: codes.NOT_FOUND,
+    cursors.NOT_DURABLE: codes.REQUEST_INVALID,
+    cursors.MODE_DIFFERS: codes.REQUEST_INVALID,
+    cursors.TOO_MANY: codes.TOO_MANY,
+    cursors.QUEUE_IN_USE: codes.IN_USE,
+    cursors.NOT_STORED: codes.NOT_STORED,
+    cursors.NO_SUCH_CURSOR: codes.NOT_FOUND,
+    cursors.NO_SUCH_PARTITION: codes.NOT_FOUND,
+    cursors.AHEAD: codes.REQUEST_INVALID,
+    staging.BAD_TRANSACTION: codes.REQUEST_INVALID,
+    staging.TOO_MUCH_STAGED: codes.SPOOL_FULL,
+    staging.NOT_STAGED: codes.NOT_FOUND,
+    staging.BUSY: codes.IN_USE,
+    staging.NOT_PUBLISHED: codes.NOT_PUBLISHED,
+    staging.STAGE_DAMAGED: codes.UNREADABLE,
+}
+_FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})
+
+
+@final
+class RequestRefused(Exception):
+    """The request is answered with an ERROR."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@final
+class BulkRequests:
+    """The requests of one connection that wait for their answers; there may be only so many."""
+
+    def __init__(self, connection: "FlowConnection") -> None:
+        self._connection = connection
+        self._open_count = 0
+        self._stages_count = 0  # of them, those that hold rows
+
+    def take(self, asked: BulkRequest) -> None:
+        """Carry out a request of the session."""
+        is_stage = isinstance(asked, StageRows)
+        if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
+            text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
+            self._connection.refuse_request(SESSION, asked.request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
+            return
+        self._open_count += 1
+        self._stages_count += int(is_stage)
+        self._connection.carry_out(self._carry_out(asked))
+
+    async def _carry_out(self, asked: BulkRequest) -> None:
+        connection = self._connection
+        try:
+            answer = await _answer(connection, asked)
+        except RequestRefused as refusal:
+            _refuse(connection, SESSION, asked.request_id, refusal.code, str(refusal))
+        except PeerViolation as violation:
+            _refuse(connection, SESSION, asked.request_id, violation.code, violation.text)
+        except (CursorRefused, StagingRefused) as refused:
+            _refuse(connection, SESSION, asked.request_id, _CODES[refused.code], str(refused))
+        except pykka.ActorDeadError:
+            _refuse(connection, SESSION, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+        else:
+            connection.send(answer)
+        finally:
+            self._open_count -= 1
+            self._stages_count -= int(isinstance(asked, StageRows))
+
+
+async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
+    """Answer READ, and begin."""
+    try:
+        handle = await _queue(connection, asked.queue, READ_ONLY)
+        if not 0 < asked.first <= asked.end or not asked.columns or asked.columns & ~ALL:
+            text = f"sequences {asked.first} to {asked.end}, columns {asked.columns:#x}; known are {ALL:#x}"
+            raise RequestRefused(codes.REQUEST_INVALID, text)
+        if asked.cursor:
+            await connection.services.cursors.ask(HearCursor(asked.queue, asked.cursor, asked.epoch))
+        overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
+        if asked.partition >= len(overviews):
+            text = f"{asked.queue!r} has no partition {asked.partition}, but 0 to {len(overviews) - 1}"
+            raise RequestRefused(codes.NOT_FOUND, text)
+    except RequestRefused as refusal:
+        _refuse(connection, asked.flow_id, asked.request_id, refusal.code, str(refusal))
+    except CursorRefused as refused:
+        _refuse(connection, asked.flow_id, asked.request_id, _CODES[refused.code], str(refused))
+    except pykka.ActorDeadError:
+        _refuse(connection, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+    else:
+        if connection.is_released():
+            return
+        chunk_bytes = min(asked.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
+        incarnation = connection.services.incarnation
+        connection.ids.answered(asked.flow_id)
+        connection.send(Reading(asked.flow_id, asked.request_id, incarnation, chunk_bytes).encode())
+        connection.reading.add(
+            ReadingFlow(
+                asked.flow_id,
+                handle.cell,
+                partition=asked.partition,
+                first=asked.first,
+                end=asked.end,
+                columns=asked.columns,
+                chunk_bytes=chunk_bytes,
+                number_max=asked.number_max,
+            )
+        )
+
+
+async def _answer(connection: "FlowConnection", asked: BulkRequest) -> bytes:
+    """Return the answer to a request. Raises what the module turns into an ERROR."""
+    if isinstance(asked, (StageRows, CommitRows, AbortRows)):
+        return (await _answer_staging(connection, asked)).encode()
+    if isinstance(asked, CutRangeFrame):
+        handle = await _queue(connection, asked.queue, READ_ONLY)
+        cut = AskPartitions(asked.partition, CutRange(asked.first, asked.payload_bytes))
+        try:
+            ends: list[int] = await handle.cell.ask(cut)
+        except LookupError as error:
+            raise RequestRefused(codes.NOT_FOUND, str(error)) from None
+        return RangeCut(asked.request_id, ends[0]).encode()
+    if isinstance(asked, QueueStatus):
+        handle = await _queue(connection, asked.queue, READ_ONLY)
+        overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
+        positions = tuple([Position(each.number, each.low, each.low, each.synced_end, 0) for each in overviews])
+        incarnation = connection.services.incarnation
+        return Positions(frames.QUEUE_STATUS, asked.request_id, 0, incarnation, "", positions).encode()
+    if isinstance(asked, CursorBind):
+        return (await _bind_cursor(connection, asked)).encode()
+    return (await _ask_cursor(connection, asked)).encode()
+
+
+# --- cursors ---
+
+
+async def _bind_cursor(connection: "FlowConnection", asked: CursorBind) -> Positions:
+    await _queue(connection, asked.queue, CONSUME)
+    default = CursorLimits()
+    request = BindCursor(
+        asked.queue,
+        asked.cursor,
+        asked.mode,
+        asked.instance or connection.client,
+        asked.start or EARLIEST,
+        CursorLimits(
+            asked.lag_bytes_max or default.lag_bytes_max,
+            asked.lag_time_ms_max,
+            asked.heartbeat_ms or default.heartbeat_ms,
+        ),
+    )
+    bound: CursorBound = await connection.services.cursors.ask(request)
+    return Positions(
+        frames.BIND_CURSOR, asked.request_id, bound.epoch, bound.incarnation, "", _positions_of(bound.positions)
+    )
+
+
+async def _ask_cursor(connection: "FlowConnection", asked: CursorRequest) -> Positions:
+    await _queue(connection, asked.queue, CONSUME)
+    directory = connection.services.cursors
+    kind, queue, cursor, epoch = asked.kind, asked.queue, asked.cursor, asked.epoch
+    by_partition = dict(asked.sequences)
+    found: list[CursorPosition] = []
+    batch_ref = ""
+    if kind == frames.ACK_CURSOR:
+        found = await directory.ask(AckCursor(queue, cursor, epoch, by_partition, asked.batch_ref))
+    elif kind == frames.PIN_CURSOR:
+        await directory.ask(PinCursor(queue, cursor, epoch, by_partition))
+    elif kind == frames.UNBIND_CURSOR:
+        await directory.ask(UnbindCursor(queue, cursor, epoch))
+    elif kind == frames.DELETE_CURSOR:
+        await directory.ask(DeleteCursor(queue, cursor))
+    elif epoch:
+        found = await directory.ask(CursorStatus(queue, cursor, epoch, asked.wait_ms, by_partition))
+    else:
+        overviews: list[CursorOverview] = await directory.ask(ListCursors(queue))
+        named = [each for each in overviews if each.name == cursor]
+        if not named:
+            raise RequestRefused(codes.NOT_FOUND, f"queue {queue!r} has no cursor {cursor!r}")
+        found, epoch, batch_ref = named[0].positions, named[0].epoch, named[0].batch_ref
+    incarnation = connection.services.incarnation
+    return Positions(kind, asked.request_id, epoch, incarnation, batch_ref, _positions_of(found))
+
+
+def _positions_of(found: list[CursorPosition]) -> tuple[Position, ...]:
+    return tuple([Position(each.number, each.low, each.acked, each.next_sequence, each.lag_bytes) for each in found])
+
+
+# --- staged publishing ---
+
+
+async def _answer_staging(connection: "FlowConnection", asked: StageRows | CommitRows | AbortRows) -> StagingAnswer:
+    directory = connection.services.staging
+    if isinstance(asked, StageRows):
+        batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
+        staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches))
+        return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
+    if isinstance(asked, CommitRows):
+        done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts)))
+        return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
+    is_gone: bool = await directory.ask(AbortStaged(asked.transaction))
+    return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)
+
+
+# --- what both need ---
+
+
+async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueHandle:
+    """Return a queue that the client has a right to. Raises RequestRefused."""
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
+    if handle is None:
+        raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
+    config = handle.core.config
+    if not permits(config, connection.user, needed):
+        raise RequestRefused(codes.PERMISSION_DENIED, denial(config, connection.user, needed))
+    return handle
+
+
+def _refuse(connection: "FlowConnection", flow_id: int, request_id: int, code: int, text: str) -> None:
+    connection.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)

@@ -1,0 +1,73 @@
+"""What a client asks for, one frame at a time: flows and their ends, and what needs no flow.
+
+Flow ids and the number of flows are looked at here; a request that may go on is carried out by `binding` or
+`bulk_requests`, for both have to ask other actors.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from actors.messages import UnbindFlow
+from protocols.flow import codes
+from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, close_publisher, open_publisher
+from protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequests, begin_reading
+from protocols.flow.events import FlowEvent
+from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
+from protocols.flow.frames import CLOSE_PUB
+from protocols.flow.rows_frames import Read
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+
+@final
+class ClientRequests:
+    """The requests of one connection."""
+
+    def __init__(self, connection: "FlowConnection") -> None:
+        self._connection = connection
+        self._bulk = BulkRequests(connection)
+
+    def take(self, event: FlowEvent) -> None:
+        """See to a request. Raises PeerViolation."""
+        connection = self._connection
+        if isinstance(event, OpenPub):
+            if self._take_flow_id(event.flow_id, event.request_id):
+                connection.carry_out(open_publisher(connection, event))
+        elif isinstance(event, Bind):
+            if self._take_flow_id(event.flow_id, event.request_id):
+                connection.carry_out(bind_consumer(connection, event))
+        elif isinstance(event, Read):
+            if self._take_flow_id(event.flow_id, event.request_id):
+                connection.carry_out(begin_reading(connection, event))
+        elif isinstance(event, BULK_REQUESTS):
+            self._bulk.take(event)
+        elif isinstance(event, FlowEnd):
+            self._end_flow(event)
+
+    def _take_flow_id(self, flow_id: int, request_id: int) -> bool:
+        """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""
+        connection = self._connection
+        connection.ids.take(flow_id)
+        flows_max = connection.services.limits.flows_max
+        flows_count = len(connection.publishing.flows) + len(connection.consuming.flows) + len(connection.reading.flows)
+        if connection.ids.pending_count + flows_count > flows_max:
+            text = f"a connection has at most {flows_max} flows"
+            connection.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
+            return False
+        return True
+
+    def _end_flow(self, event: FlowEnd) -> None:
+        connection = self._connection
+        flow_id = event.flow_id
+        if event.kind == CLOSE_PUB:
+            publisher = connection.publishing.flows.get(flow_id)
+            if publisher is not None:
+                close_publisher(connection, publisher)
+        else:
+            consumer = connection.consuming.flows.get(flow_id)
+            if consumer is not None:
+                connection.consuming.remove(consumer)
+                consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
+            connection.reading.remove(flow_id)
+        connection.ids.check_ended(flow_id)
+        connection.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well
