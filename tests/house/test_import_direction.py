@@ -21,6 +21,8 @@ SHELLS = {
     "actors/inbox.py",
     "actors/publishing.py",
     "actors/transacting.py",
+    "protocols/flow/bulk_requests.py",
+    "protocols/flow/range_reading.py",
     "protocols/mqtt/connection.py",
     "protocols/mqtt/requests.py",
 }
