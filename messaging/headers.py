@@ -13,6 +13,8 @@ PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
 
+ORIGINAL_DESTINATION: Final = "x-opt-original-destination"  # user property of copies: where the message was sent
+
 QUEUE_REPLY: Final = "#q/"  # begins `Headers.reply_to` where that is a queue
 
 NATIVE_NONE: Final = 0

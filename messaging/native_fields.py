@@ -27,3 +27,7 @@ class NativeFields:
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a value that somebody on the way put on the message, or None."""
         raise AssertionError("a form is some protocol's")
+
+    def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
+        """Return the form with a value put on the message, or put in place of another."""
+        raise AssertionError("a form is some protocol's")

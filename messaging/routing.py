@@ -2,16 +2,19 @@
 
 It joins the subscription index with what stands behind a subscription: a client's connection, a queue, a shared group.
 Routes are resolved once per topic and kept until a subscription changes. The router actor changes the space; everybody
-who publishes on this node's loop reads it.
+who publishes on this node's loop reads it. What virtual and composite destinations add to a topic's route is made by a
+`TopicExpander`, `messaging.virtual_routes`; without one, or with nothing to add, routes are what they are without.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final, final
 
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
+from messaging.headers import UserPropertyValue
 from messaging.key_source import KeySource
+from messaging.native_fields import NativeFields
 from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
 from messaging.selectors import Selector
@@ -20,6 +23,7 @@ from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter, matches
 
 DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
+NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
 
@@ -123,13 +127,38 @@ Destination = Subscription | QueueTarget | ShareGroup
 
 
 @final
+class Fan:
+    """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
+
+    __slots__ = ("copies", "is_concurrent", "is_partial", "lost", "missing", "spared")
+
+    def __init__(
+        self,
+        copies: "list[Copy]",
+        spared: dict[QueueTarget, None],
+        missing: list[str],
+        lost: list[str],
+        *,
+        is_partial: bool,
+        is_concurrent: bool,
+    ) -> None:
+        self.copies = copies  # what goes out under topics of its own
+        self.spared = spared  # queues that go without when they refuse
+        self.missing = missing  # target queues that there are not: the message is refused
+        self.lost = lost  # and those that go without
+        self.is_partial = is_partial  # what queues took before one refused stays theirs
+        self.is_concurrent = is_concurrent  # then also what queues take behind that one
+
+
+@final
 class Route:
     """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once.
 
-    Where somebody selects among the messages it is nobody's route: `choices` has that of each message.
+    Where somebody selects among the messages, or copies are made of them, it is nobody's route: `choices` has that of
+    each message.
     """
 
-    __slots__ = ("choices", "direct", "groups", "guaranteed", "is_empty", "only_queue", "queues")
+    __slots__ = ("choices", "direct", "fan", "groups", "guaranteed", "is_empty", "only_queue", "queues")
 
     def __init__(
         self,
@@ -138,45 +167,75 @@ class Route:
         queues: list[QueueTarget],
         groups: list[ShareGroup],
         choices: "RouteChoices | None" = None,
+        fan: Fan | None = None,
     ) -> None:
-        self.choices = choices  # None: nobody selects
+        self.choices = choices  # None: it is the same for all messages
+        self.fan = fan  # None: no definition sends on what comes this way
         self.direct = direct  # clients that subscribed for direct messages only
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
-        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None)
+        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or fan is not None)
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
-        if not direct and not groups and len(guaranteed) + len(queues) == 1:
+        if not direct and not groups and fan is None and len(guaranteed) + len(queues) == 1:
             self.only_queue = queues[0] if queues else guaranteed[0].queue
+
+    def all_queues(self) -> list[QueueTarget]:
+        """Return every queue that a guaranteed message goes into, those of its copies too, each once."""
+        found = dict.fromkeys(self.queues)
+        for subscriber in self.guaranteed:
+            if subscriber.queue is not None:
+                found[subscriber.queue] = None
+        for group in self.groups:
+            if group.queue is not None:
+                found[group.queue] = None
+        if self.fan is not None:
+            for copy in self.fan.copies:
+                found.update(dict.fromkeys(copy.route.all_queues()))
+        return list(found)
 
     def __repr__(self) -> str:
         return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"
 
 
 @final
-class RouteChoices:
-    """The routes of a topic where subscriptions have selectors: one for each set of selectors that a message meets."""
+class Copy:
+    """A message under another topic: what definitions make of it, and who gets that."""
 
-    def __init__(
-        self,
-        granted: dict[Subscriber, int],
-        selecting: list[Subscription],
-        queues: list[QueueTarget],
-        groups: list[ShareGroup],
-    ) -> None:
-        self._granted = granted  # by subscriptions without a selector
-        self._queues = queues
-        self._groups = groups
+    __slots__ = ("marks", "route", "topic")
+
+    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: Route) -> None:
+        self.topic = topic
+        self.marks = marks  # user properties that it has beyond the message's own
+        self.route = route
+
+
+@final
+class Matches:
+    """The subscriptions that match one topic, by what stands behind them."""
+
+    __slots__ = ("granted", "groups", "queues", "selecting")
+
+    def __init__(self) -> None:
+        self.granted: dict[Subscriber, int] = {}  # by subscriptions without a selector
+        self.selecting: list[Subscription] = []
+        self.queues: dict[QueueTarget, None] = {}
+        self.groups: dict[ShareGroup, None] = {}
+
+
+class RouteChoices:
+    """The routes of a topic whose messages do not all go the same way: one for each set of selectors that one meets."""
+
+    def __init__(self) -> None:
         self._selectors: list[Selector] = []  # each once
-        self._asking: list[tuple[int, Subscription]] = []  # each with the bit of its selector
-        for subscription in selecting:
-            selector = subscription.selector
-            assert selector is not None, "it selects"
-            if selector not in self._selectors:
-                self._selectors.append(selector)
-            self._asking.append((1 << self._selectors.index(selector), subscription))
         self._routes: dict[int, Route] = {}
+
+    def bit_of(self, selector: Selector) -> int:
+        """Return the bit of a selector in the sets that `made` is asked for."""
+        if selector not in self._selectors:
+            self._selectors.append(selector)
+        return 1 << self._selectors.index(selector)
 
     def route(self, batch: MessageBatch, row: int) -> Route:
         """Return who gets the message in a row of a batch."""
@@ -190,15 +249,41 @@ class RouteChoices:
         if route is None:
             if len(self._routes) >= CHOICES_CACHED_MAX:
                 self._routes.clear()
-            route = self._routes[met] = self._route_of(met)
+            route = self._routes[met] = self.made(met)
         return route
 
-    def _route_of(self, met: int) -> Route:
-        granted = dict(self._granted)
+    def made(self, met: int) -> Route:
+        """Return the route of messages that meet exactly these selectors."""
+        raise AssertionError("choices are between routes")
+
+
+@final
+class SelectingChoices(RouteChoices):
+    """The routes of a topic where subscriptions have selectors."""
+
+    def __init__(self, matches: Matches) -> None:
+        super().__init__()
+        self._matches = matches
+        self._asking: list[tuple[int, Subscription]] = []  # each with the bit of its selector
+        for subscription in matches.selecting:
+            assert subscription.selector is not None, "it selects"
+            self._asking.append((self.bit_of(subscription.selector), subscription))
+
+    def made(self, met: int) -> Route:
+        """Return the route of messages that meet exactly these selectors."""
+        granted = dict(self._matches.granted)
         for bit, subscription in self._asking:
             if met & bit and subscription.qos > granted.get(subscription.subscriber, -1):
                 granted[subscription.subscriber] = subscription.qos
-        return _route(granted, self._queues, self._groups)
+        return route_to(granted, self._matches.queues, self._matches.groups)
+
+
+class TopicExpander:
+    """What definitions add to the route of a topic. A class and no protocol, as `Address` is."""
+
+    def expanded(self, topic: str, matches: Matches) -> Route | None:
+        """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
+        raise AssertionError("an expander has definitions")
 
 
 @final
@@ -215,15 +300,19 @@ class RetainedMessage:
 class TopicSpace:
     """The subscriptions and retained messages of one message VPN."""
 
-    def __init__(self) -> None:
+    def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS) -> None:
+        self.natives = natives  # by `Headers.native_format`, of forms in which copies of messages have to be marked
         self.retained: RetainedTopics[RetainedMessage] = RetainedTopics()
         self.refuses_unmatched = False  # guaranteed messages that nobody subscribes to
         self.offline_count = 0  # direct messages dropped because their client, or their whole group, was away
         self.unmatched_count = 0  # messages dropped because nobody subscribes to their topic
         self.unmatched_refused_count = 0  # and refused
-        self.selects = False  # some client has, or had, a subscription with a selector
+        self.selects = False  # some topic has, or had, a route that is not the same for all of a publisher's messages
         self.generation = 0  # rises with every change of a subscription
         self.turns_count = 0  # Deliver-To-One messages for which a client was chosen
+        self.filtered_count = 0  # messages that a definition sends on, and whose selectors leave them nobody
+        self.missing_count = 0  # messages for target queues that there are not, refused or not
+        self.expander: TopicExpander | None = None  # changed by `expand_with`
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
 
@@ -246,6 +335,11 @@ class TopicSpace:
         """Remove a subscription; return whether there was one."""
         self._changed()
         return self._index.discard(topic_filter, key)
+
+    def expand_with(self, expander: TopicExpander | None) -> None:
+        """Resolve all routes anew, with what these definitions add; told again when a queue makes them mean more."""
+        self._changed()
+        self.expander = expander
 
     def route(self, topic: str) -> Route:
         """Return who gets messages on a topic: with `choices`, who may get them."""
@@ -286,32 +380,45 @@ class TopicSpace:
         if self._routes:
             self._routes.clear()
 
-    def _resolve(self, topic: str) -> Route:
-        granted: dict[Subscriber, int] = {}
-        selecting: list[Subscription] = []
-        queues: dict[QueueTarget, None] = {}
-        groups: dict[ShareGroup, None] = {}
+    def matches(self, topic: str) -> Matches:
+        """Return the subscriptions that match a topic, but for queues that except it."""
+        matches = Matches()
         for found in self._index.match(topic):
             if isinstance(found, Subscription):
                 if found.selector is not None:
-                    selecting.append(found)
-                elif found.qos > granted.get(found.subscriber, -1):
-                    granted[found.subscriber] = found.qos
+                    matches.selecting.append(found)
+                elif found.qos > matches.granted.get(found.subscriber, -1):
+                    matches.granted[found.subscriber] = found.qos
             elif isinstance(found, QueueTarget):
                 if not found.excludes(topic):
-                    queues[found] = None
+                    matches.queues[found] = None
             else:
-                groups[found] = None
-        if selecting:
-            return Route([], [], [], [], RouteChoices(granted, selecting, list(queues), list(groups)))
-        return _route(granted, list(queues), list(groups))
+                matches.groups[found] = None
+        return matches
+
+    def _resolve(self, topic: str) -> Route:
+        matches = self.matches(topic)
+        if self.expander is not None:
+            expanded = self.expander.expanded(topic, matches)
+            if expanded is not None:
+                self.selects = True
+                return expanded
+        if matches.selecting:
+            return Route([], [], [], [], SelectingChoices(matches))
+        return route_to(matches.granted, matches.queues, matches.groups)
 
 
-def _route(granted: dict[Subscriber, int], queues: list[QueueTarget], groups: list[ShareGroup]) -> Route:
+def route_to(
+    granted: dict[Subscriber, int],
+    queues: dict[QueueTarget, None],
+    groups: dict[ShareGroup, None],
+    fan: Fan | None = None,
+) -> Route:
     """Return the route to clients, each with the highest QoS that it was granted, to queues and groups."""
     return Route(
         [subscriber for subscriber, qos in granted.items() if qos == 0],
         [subscriber for subscriber, qos in granted.items() if qos > 0],
-        queues,
-        groups,
+        list(queues),
+        list(groups),
+        fan=fan,
     )

@@ -24,6 +24,7 @@ HEADERS: Final[dict[str, int]] = {
     "JMSCorrelationID": selector_operands.CORRELATION_ID,
     "JMSExpiration": selector_operands.EXPIRATION,
     "JMSDestination": selector_operands.DESTINATION,
+    "x_destination": selector_operands.CURRENT_DESTINATION,  # of a copy, where that went
     "JMSReplyTo": selector_operands.REPLY_TO,
     "JMSXGroupID": selector_operands.GROUP_ID,
     "AMQDurable": selector_operands.DURABLE_TEXT,

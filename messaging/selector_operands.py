@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.headers import PRIORITY_DEFAULT, Headers, UserPropertyValue
+from messaging.headers import ORIGINAL_DESTINATION, PRIORITY_DEFAULT, Headers, UserPropertyValue
 from messaging.native_fields import NativeFields
 from messaging.selector_words import quoted_name, quoted_text
-from messaging.topics import queue_topic
+from messaging.topics import is_queue_topic, queue_name_of, queue_topic
 
 # How strongly a form binds what stands beside it; what binds less than its place asks for is put in parentheses.
 BINDS_OR: Final = 1
@@ -41,6 +41,7 @@ CONTENT_TYPE: Final = 12
 EXPIRY_TIME: Final = 13
 CREATION_TIME: Final = 14
 SIZE: Final = 15
+CURRENT_DESTINATION: Final = 16
 
 _QUEUE_TOPICS: Final = queue_topic("")
 
@@ -130,7 +131,9 @@ class Header(Name):
         if code == DURABLE_TEXT:
             return "NON_DURABLE" if batch.qos == AT_MOST_ONCE else "DURABLE"
         if code == DESTINATION:
-            return _destination(batch.topic_of(row))
+            return _destination(batch.topic_of(row), headers)
+        if code == CURRENT_DESTINATION:
+            return _destination(batch.topic_of(row), None)
         if code == ADDRESS:
             return batch.topic_of(row).removeprefix(_QUEUE_TOPICS)
         if code == SIZE:
@@ -260,10 +263,13 @@ def _id_text(data: bytes) -> str:
         return "ID:AMQP_BINARY:" + data.hex().upper()
 
 
-def _destination(topic: str) -> str:
-    if topic.startswith(_QUEUE_TOPICS):
-        return "queue://" + topic[len(_QUEUE_TOPICS) :]
-    return "topic://" + topic
+def _destination(topic: str, headers: Headers | None) -> str:
+    """Return where a message was sent; of a copy, where that was sent of which it was made."""
+    if headers is not None and headers.user_properties is not None:
+        for name, value in headers.user_properties:
+            if name == ORIGINAL_DESTINATION and isinstance(value, str):
+                return value
+    return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"
 
 
 def _calculated(sign: str, left: int | float, right: int | float) -> int | float:

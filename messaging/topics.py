@@ -111,6 +111,11 @@ def is_queue_topic(topic: str) -> bool:
     return topic.startswith(_QUEUE)
 
 
+def queue_name_of(topic: str) -> str:
+    """Return the name of the queue that a queue's topic leads to."""
+    return topic[len(_QUEUE) :]
+
+
 def queue_topic_filter(name: str) -> TopicFilter:
     """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
     text = queue_topic(name)

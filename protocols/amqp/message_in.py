@@ -49,6 +49,7 @@ BODY_OPAQUE: Final = 4  # anything else: the body itself is in `native`
 WIDE: Final = 0x10  # with a four byte length where one byte would do
 
 _HEAD: Final = struct.Struct(">BII")
+NATIVE_HEAD_BYTES: Final = 9
 
 
 @final
@@ -97,7 +98,9 @@ def native_form(native: bytes) -> int:
 
 def native_travels(native: bytes) -> bytes:
     """Return the sections before the body: annotations, properties and application properties, as they were sent."""
-    return native[_HEAD.size : len(native) - int.from_bytes(native[1:5], "big") - int.from_bytes(native[5:9], "big")]
+    return native[
+        NATIVE_HEAD_BYTES : len(native) - int.from_bytes(native[1:5], "big") - int.from_bytes(native[5:9], "big")
+    ]
 
 
 def native_sections(native: bytes, payload: bytes) -> bytes:

@@ -15,11 +15,13 @@ from messaging.native_fields import (
     USER_ID,
     NativeFields,
 )
+from protocols.amqp.annotations import with_notes
 from protocols.amqp.decoding import decode, decode_list
-from protocols.amqp.message_in import native_travels
+from protocols.amqp.encoding import encode
+from protocols.amqp.message_in import NATIVE_HEAD_BYTES, native_travels
 from protocols.amqp.sections import NOWHERE, find_sections
 from protocols.amqp.text_forms import user_value
-from protocols.amqp.values import AmqpMap
+from protocols.amqp.values import AmqpMap, Symbol
 
 # Places in the properties section (3.2.4).
 _PLACES: Final = {USER_ID: 1, TO: 2, SUBJECT: 3, CONTENT_ENCODING: 7, GROUP_SEQUENCE: 11, REPLY_TO_GROUP_ID: 12}
@@ -48,6 +50,13 @@ class AmqpFields(NativeFields):
             return None
         annotations, _ = decode(travels, at, len(travels))
         return user_value(annotations.symbol(key)) if isinstance(annotations, AmqpMap) else None
+
+    def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
+        """Return the form with a message annotation; the bare message stays as it is."""
+        travels = native_travels(native)
+        at = NATIVE_HEAD_BYTES
+        annotated = with_notes(travels, encode(AmqpMap([(Symbol(key), value)])))
+        return native[:at] + annotated + native[at + len(travels) :]
 
 
 def _as_text(data: bytes) -> str | bytes:

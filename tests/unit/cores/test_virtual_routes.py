@@ -1,0 +1,139 @@
+"""Where definitions send messages, against a plain model that walks them for every message anew."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messaging.admission import QueueGate
+from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.headers import Headers
+from messaging.pressure import Pressure
+from messaging.routing import QueueTarget, TopicSpace
+from messaging.selectors import Selectors
+from messaging.topics import queue_topic_filter
+from messaging.virtual_destinations import (
+    QUEUE,
+    TOPIC,
+    CompositeDestination,
+    ForwardTarget,
+    VirtualDestinations,
+    VirtualTopic,
+)
+from messaging.virtual_names import ConsumerNames, NamePattern
+from messaging.virtual_routes import VirtualRoutes
+
+COLORS = ["red", "blue"]
+QUEUES = ["q0", "q1", "q2", "Consumer.A.t0", "Consumer.B.t0", "Consumer.A.t1"]
+SELECTORS = ["", "color = 'red'", "color = 'blue'"]
+VIRTUAL = VirtualTopic((), NamePattern("t0"), ConsumerNames("Consumer.*.", ""))
+
+
+def space_with(queues: list[str], definitions: VirtualDestinations) -> TopicSpace:
+    space = TopicSpace()
+    routes = VirtualRoutes(space, definitions, Selectors({}))
+    for name in queues:
+        gate = QueueGate(None, usage_bytes_max=1, message_bytes_max=1)
+        target = QueueTarget(name, gate, Pressure(high_bytes=1, low_bytes=0), durable=True)
+        space.subscribe(queue_topic_filter(name), target, target)
+        routes.add_queue(target)
+    space.expand_with(routes)
+    return space
+
+
+def message(topic: str, color: str) -> MessageBatch:
+    return MessageBatch(
+        topic=topic,
+        topics=None,
+        payloads=[b""],
+        headers=[Headers(user_properties=[("color", color)])],
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="",
+        received_ms=0,
+        payload_bytes=0,
+    )
+
+
+def reached(space: TopicSpace, topic: str, color: str) -> set[str]:
+    return {target.name for target in space.route_of_row(message(topic, color), 0).all_queues()}
+
+
+def composite(kind: str, name: str, targets: list[ForwardTarget], own: int) -> CompositeDestination:
+    return CompositeDestination(
+        (), kind, NamePattern(name), tuple(targets), forward_only=own != 1, send_when_not_matched=own == 2
+    )
+
+
+class PlainWalk:
+    """The rules, walked for one message: no tree, no cache."""
+
+    def __init__(self, definitions: VirtualDestinations, color: str) -> None:
+        self.definitions = definitions
+        self.color = color
+        self.found: set[str] = set()
+
+    def take(self, kind: str, name: str) -> None:
+        own: list[bool] = []
+        for each in self.definitions.composites:
+            if each.kind != kind or not each.name.matches(name):
+                continue
+            taken = [target for target in each.forward_to if target.selector in ("", f"color = '{self.color}'")]
+            own.append(not taken if each.send_when_not_matched else not each.forward_only)
+            for target in taken:
+                self.take(target.kind, target.name)
+        if kind == TOPIC and name == "t0":
+            for queue in QUEUES:
+                if queue.endswith(".t0"):
+                    self.take(QUEUE, queue)
+        if kind == QUEUE and (not own or any(own)):
+            self.found.add(name)
+
+
+# A name forwards to names behind it only: so there is no circle.
+TARGETS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(SELECTORS)), min_size=1, max_size=3)
+PLANS = st.lists(st.tuples(st.integers(0, 2), TARGETS, st.integers(0, 2)), max_size=6)
+CHAIN = [(TOPIC, "in"), (TOPIC, "t0"), (QUEUE, "q0"), (QUEUE, "q1"), (QUEUE, "q2"), (QUEUE, "q2")]
+
+
+@given(PLANS, st.sampled_from(COLORS))
+def test_messages_reach_what_a_plain_walk_reaches(
+    plans: list[tuple[int, list[tuple[int, str]], int]], color: str
+) -> None:
+    """Goal: a cached route is what the definitions say. Method: the same definitions, walked for each message."""
+    composites = []
+    for at, targets, own in plans:
+        kind, name = CHAIN[at]
+        to = [ForwardTarget(*CHAIN[min(at + step, 4)], selector) for step, selector in targets]
+        composites.append(composite(kind, name, to, own))
+    definitions = VirtualDestinations((VIRTUAL,), tuple(composites))
+    space = space_with(QUEUES, definitions)
+    for kind, name in CHAIN[:3]:
+        walk = PlainWalk(definitions, color)
+        walk.take(kind, name)
+        topic = name if kind == TOPIC else f"$queue/{name}"
+        assert reached(space, topic, color) == walk.found
+        assert reached(space, topic, color) == walk.found  # and from the cache
+
+
+def test_a_topic_that_no_definition_concerns_has_a_plain_route() -> None:
+    """What is off costs nothing: no choices to be asked for each message."""
+    space = space_with(
+        QUEUES, VirtualDestinations((VIRTUAL,), (composite(TOPIC, "in", [ForwardTarget(QUEUE, "q0")], 0),))
+    )
+    assert space.route("elsewhere").choices is None
+    assert space.route("elsewhere").fan is None
+    assert not space.selects
+
+
+def test_queues_of_a_virtual_topic_need_no_choices() -> None:
+    """They cost a publisher what subscribing queues cost."""
+    space = space_with(QUEUES, VirtualDestinations((VIRTUAL,)))
+    route = space.route("t0")
+    assert [target.name for target in route.queues] == ["Consumer.A.t0", "Consumer.B.t0"]
+    assert route.choices is None
+
+
+def test_a_target_that_is_not_there_is_named() -> None:
+    space = space_with([], VirtualDestinations((), (composite(TOPIC, "in", [ForwardTarget(QUEUE, "q0")], 0),)))
+    fan = space.route("in").fan
+    assert fan is not None
+    assert fan.missing == ["q0"]
