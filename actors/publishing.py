@@ -15,12 +15,14 @@ from messaging.deliver_to_one import DeliverToOne, asks_for_one
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
-from messaging.refusals import ADMITTED, REFUSED_NO_MATCH
-from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, refusal_text
+from messaging.routing import Fan, QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.virtual_copies import Expansion
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
 
 NOWHERE: Final = Route([], [], [], [])
+REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
 
 
 @final
@@ -37,19 +39,46 @@ class PublishResult:
         self.confirmations_pending = 0
         self.refusal = ADMITTED
         self.refused_by = ""  # the queue that said no
+        self.also_refused = ""  # and others that did, each with its reason
         self.routed = True
         self.publication: Publication | None = None  # what is stored of it, with its later fate
+        self.fanned: _FannedOut | None = None  # None: no definition sends it on
+
+    def reason(self) -> str:
+        """Return what the publisher is told of a refusal: each queue that said no, and why."""
+        return refusal_text(self.refusal, self.refused_by) + self.also_refused
+
+    def refuse(self, verdict: int, refused_by: str) -> None:
+        """Note that a queue says no."""
+        if self.refusal == ADMITTED:
+            self.refusal = verdict
+            self.refused_by = refused_by
+        elif len(self.also_refused) < REASON_CHARS_MAX:
+            self.also_refused += f"; {refusal_text(verdict, refused_by)}"
+
+
+@final
+class _FannedOut:
+    """What the definitions say that send a publish on."""
+
+    def __init__(self) -> None:
+        self.spared: dict[QueueTarget, None] = {}
+        self.is_partial = False
+        self.is_concurrent = False
 
 
 class Publisher:
     """Publishes on behalf of one connection."""
 
-    def __init__(self, *, space: TopicSpace, spool: Address, address: Address, rng: Random) -> None:
+    def __init__(
+        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, is_whole: bool = False
+    ) -> None:
         self._space = space
         self._spool = spool
         self._address = address
         self._rng = rng
         self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
+        self._is_whole = is_whole  # what it publishes goes to everybody or nobody, whatever definitions say
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
@@ -62,6 +91,8 @@ class Publisher:
         if topics is None:
             route = self._space.route(batch.topic)
             if route.choices is None:
+                if route.fan is not None:
+                    self._note_fan(route.fan, route, batch.count, batch.count, result)
                 self._publish_by(route, batch, None, token, result)
                 return result
             rows_by_route[route] = list(range(batch.count))
@@ -71,11 +102,49 @@ class Publisher:
                 rows_by_route.setdefault(route_of(topics[row]), []).append(row)
         if self._space.selects:
             rows_by_route = _chosen(batch, rows_by_route)
+            self._note_fans(rows_by_route, batch.count, result)
+            if any(route.fan is not None and bool(route.fan.copies) for route in rows_by_route):
+                batch, rows_by_route = self._expanded(batch, rows_by_route, token, result)
+                if not rows_by_route:  # nobody is there for any of it
+                    return result
         if len(rows_by_route) == 1:
             self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
             return result
         self._publish_mixed(batch, rows_by_route, token, result)
         return result
+
+    def _note_fans(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
+        for route, rows in rows_by_route.items():
+            if route.fan is not None:
+                self._note_fan(route.fan, route, len(rows), published, result)
+
+    def _note_fan(self, fan: Fan, route: Route, count: int, published: int, result: PublishResult) -> None:
+        """Note what the definitions say that send `count` rows on; `published` rows are published together."""
+        fanned = result.fanned
+        if fanned is None:
+            fanned = result.fanned = _FannedOut()
+        fanned.spared.update(fan.spared)
+        # Several rows are taken all or not at all; if not, they are published again one by one.
+        fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._is_whole)
+        fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
+        for name in fan.missing:
+            result.refuse(REFUSED_NOT_FOUND, name)
+        if published == 1 or not fan.missing:
+            self._space.missing_count += count * (len(fan.missing) + len(fan.lost))
+            self._space.unmatched_count += count * sum([copy.route.is_empty for copy in fan.copies])
+            if not (fan.copies or fan.missing or fan.lost or route.all_queues() or route.direct or route.groups):
+                self._space.filtered_count += count
+
+    def _expanded(
+        self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
+    ) -> tuple[MessageBatch, dict[Route, list[int]]]:
+        """Return a batch with the copies that definitions make of its rows, and who gets which row of that."""
+        expansion = Expansion(batch, self._space.natives)
+        expansion.add(rows_by_route)
+        copies = expansion.copies() if batch.retain else None
+        if copies is not None:
+            result.confirmations_pending += self._retain(copies, token)
+        return expansion.batch(), expansion.rows_by_route
 
     def _publish_mixed(
         self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
@@ -110,7 +179,7 @@ class Publisher:
         for group in list(groups):
             if guaranteed and group.queue is not None:
                 queues.setdefault(group.queue, []).extend(groups.pop(group))
-        if queues:
+        if queues or result.refusal != ADMITTED:
             targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
             if not self._spool_to(targets, batch, token, result):
                 return
@@ -136,8 +205,10 @@ class Publisher:
                 for group in route.groups:
                     if group.queue is not None:
                         targets[group.queue] = rows
-            if targets and not self._spool_to(targets, batch, token, result):
+            if (targets or result.refusal != ADMITTED) and not self._spool_to(targets, batch, token, result):
                 return
+        elif result.refusal != ADMITTED:  # a target that there is not
+            return
         receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
         if len(receivers) > 1 and asks_for_one(batch, None):
             for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
@@ -234,7 +305,11 @@ class Publisher:
         token: int,
         result: PublishResult,
     ) -> bool:
-        """Put rows of a batch into queues, all or nothing. Return False, with the refusal noted, when one says no."""
+        """Put rows of a batch into queues, all or nothing. Return False, with the refusals noted, when one says no.
+
+        Definitions may say that queues go without, or keep what they took before one refused.
+        """
+        fanned = result.fanned
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
             part = batch if rows is None else _selected(batch, rows)
@@ -242,9 +317,14 @@ class Publisher:
             if verdict == ADMITTED:
                 taken.append((target, None if part is batch else rows, part))
                 continue
+            if fanned is not None and target in fanned.spared:
+                target.gate.refuse(verdict, part.count, hears=False)
+                continue
             _not_taken(target, verdict, part, result)
-            if result.refusal != ADMITTED:
-                return False
+            if result.refusal != ADMITTED and (part.count > 1 or _stops_at_refusal(fanned)):
+                break
+        if result.refusal != ADMITTED and (fanned is None or not fanned.is_partial):
+            return False
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for target, rows, part in taken:
             target.gate.reserve(part)
@@ -252,7 +332,7 @@ class Publisher:
         durable = [part for part in parts if part[0].durable]
         publication: Publication | None = None
         if durable:
-            if batch.qos == AT_MOST_ONCE:
+            if batch.qos == AT_MOST_ONCE or result.refusal != ADMITTED:
                 publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
             else:
                 publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
@@ -262,7 +342,7 @@ class Publisher:
             target.partitions[number].address.post(Append(part, publication if target.durable else None, rows))
             if target.pressure.over:
                 self.pressures.append(target.pressure)
-        return True
+        return result.refusal == ADMITTED
 
     def _by_partition(
         self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
@@ -327,13 +407,17 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
     return chosen
 
 
+def _stops_at_refusal(fanned: _FannedOut | None) -> bool:
+    """Return whether queues behind one that refuses are not asked: what one of them took would stay there."""
+    return fanned is not None and fanned.is_partial and not fanned.is_concurrent
+
+
 def _not_taken(target: QueueTarget, verdict: int, batch: MessageBatch, result: PublishResult) -> None:
     """Count messages that a queue does not take, and note the refusal if their publisher hears of it."""
     gate = target.gate
     refuses = gate.refuses_publisher(verdict)
     if refuses:
-        result.refusal = verdict
-        result.refused_by = target.name
+        result.refuse(verdict, target.name)
         if batch.count > 1:
             return  # counted one by one
     gate.refuse(verdict, batch.count, hears=refuses and batch.qos != AT_MOST_ONCE)

@@ -63,7 +63,7 @@ class StagedCommit:
         self._pages = pages
         self._space = space
         self._spool = spool
-        self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng)
+        self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng, is_whole=True)
         self._published = published  # what a start found published already
         self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> what is reserved for it
         self.messages_count = 0
@@ -135,10 +135,7 @@ class StagedCommit:
         rows_by_target: dict[QueueTarget, list[int]] = {}
         for row in range(batch.count):
             route = self._space.route_of_row(batch, row)
-            targets = dict.fromkeys(route.queues)
-            targets |= dict.fromkeys([each.queue for each in route.guaranteed if each.queue is not None])
-            targets |= dict.fromkeys([each.queue for each in route.groups if each.queue is not None])
-            for target in targets:
+            for target in route.all_queues():
                 rows_by_target.setdefault(target, []).append(row)
         return [
             (target, batch if len(rows) == batch.count else batch.select(rows))

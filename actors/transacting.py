@@ -60,7 +60,7 @@ class TransactionCommit(Address):
         self.pressures: list[Pressure] = []  # destinations over their high mark that were published to
         self._space = space
         self._spool = spool
-        self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng)
+        self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng, is_whole=True)
         self._stored: LoopFuture[str] = LoopFuture()
         self._prepared: list[Prepared] = []
 
@@ -112,7 +112,7 @@ class TransactionCommit(Address):
         self.pressures += self._publisher.pressures
         if result.refusal != ADMITTED:
             self._count_refusal(batch, result)
-            return refusal_text(result.refusal, result.refused_by)
+            return result.reason()
         publication = result.publication
         if publication is None:  # nobody subscribes, or only queues that are never written
             return await self._settle(settlements)
@@ -134,7 +134,7 @@ class TransactionCommit(Address):
     def _queue_not_there(self, batch: MessageBatch) -> str:
         """Return the topic of a queue that a message is for and that there is not, or an empty text."""
         for topic in set(batch.topics or [batch.topic]):
-            if is_queue_topic(topic) and not self._space.route(topic).queues:
+            if is_queue_topic(topic) and self._space.route(topic).is_empty:
                 return topic
         return ""
 
@@ -143,19 +143,12 @@ class TransactionCommit(Address):
         count = 0
         refused_by: QueueTarget | None = None
         for row in range(batch.count):
-            for target in self._targets_of(batch.topic_of(row)):
+            for target in self._space.route_of_row(batch, row).all_queues():
                 if target.name == result.refused_by:
                     refused_by = target
                     count += 1
         if refused_by is not None and count > 1:
             refused_by.gate.refuse(result.refusal, count, hears=True)
-
-    def _targets_of(self, topic: str) -> list[QueueTarget]:
-        route = self._space.route(topic)
-        targets = [*route.queues]
-        targets += [each.queue for each in route.guaranteed if each.queue is not None]
-        targets += [each.queue for each in route.groups if each.queue is not None]
-        return targets
 
 
 def _ask(address: Address, message: object) -> LoopFuture[Any]:

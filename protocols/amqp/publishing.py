@@ -363,4 +363,4 @@ def _refusal(result: PublishResult) -> DeliveryState:
     """Return the outcome of a message that a queue did not take."""
     condition = _CONDITIONS.get(result.refusal, conditions.RESOURCE_LIMIT_EXCEEDED)
     info = AmqpMap([(Symbol("queue"), result.refused_by)]) if result.refused_by else None
-    return rejected(condition, REFUSAL_TEXTS[result.refusal], info)
+    return rejected(condition, REFUSAL_TEXTS[result.refusal] + result.also_refused, info)

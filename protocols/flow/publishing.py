@@ -24,7 +24,6 @@ from messaging.refusals import (
     REFUSED_QUEUE_COUNT,
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
-    refusal_text,
 )
 from messaging.topics import TopicError, check_topic_name, queue_topic
 from protocols.flow import codes
@@ -223,7 +222,7 @@ class PublishingSide:
                 return
             entry = flow.add(sequences[0], sequences[0], 1, 0)
             entry.code = _CODES.get(result.refusal, codes.SPOOL_FULL)
-            entry.text = refusal_text(result.refusal, result.refused_by)
+            entry.text = result.reason()
             return
         pending = result.confirmations_pending
         entry = flow.add(sequences[0], sequences[-1], len(sequences), pending)

@@ -43,11 +43,12 @@ class HttpProblem(Exception):
         self.headers = [] if headers is None else headers  # beside the usual ones
 
 
-def refusal_problem(text: str, refused_by: str) -> HttpProblem:
+def refusal_problem(text: str, refused_by: str, also_refused: str = "") -> HttpProblem:
     """Return the problem of a message that was not taken; `text` is one of `messaging.refusals`."""
     status, _, words = text.partition(" ")
     reason, _, detail = words.partition(": ")
-    return HttpProblem(int(status), (detail or reason) + (f" ({refused_by})" if refused_by else ""), reason=reason)
+    queue = f" ({refused_by})" if refused_by else ""
+    return HttpProblem(int(status), (detail or reason) + queue + also_refused, reason=reason)
 
 
 def not_stored(why: str) -> HttpProblem:

@@ -91,7 +91,7 @@ class PublishingSide:
                 self._waiting[token] = waiting
             offered.append(Offered(batch.count, None, waiting))
         elif batch.count == 1:
-            problem = refusal_problem(REFUSAL_TEXTS[result.refusal], result.refused_by)
+            problem = refusal_problem(REFUSAL_TEXTS[result.refusal], result.refused_by, result.also_refused)
             offered.append(Offered(1, problem, None))
         else:
             for row in range(batch.count):

@@ -246,7 +246,7 @@ def _note(result: PublishResult, entry: Unanswered) -> None:
     """Keep what the publisher is to be told."""
     if result.refusal != ADMITTED:
         entry.reason_code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
-        entry.reason_text = refusal_text(result.refusal, result.refused_by)
+        entry.reason_text = result.reason()
     elif not (result.routed or result.confirmations_pending):
         entry.reason_code = NO_MATCHING_SUBSCRIBERS
 
