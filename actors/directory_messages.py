@@ -7,6 +7,7 @@ from actors.cell import ActorCell
 from messaging.queue_config import QueueDefinition
 from messaging.queue_template import QueueTemplate
 from messaging.routing import QueueTarget
+from messaging.virtual_destinations import VirtualDestinations
 
 if TYPE_CHECKING:
     from actors.queue_core import QueueCore
@@ -58,9 +59,13 @@ class UpdateQueue:
 
 @dataclass(slots=True)
 class FindQueue:
-    """Ask of the directory. Answered with a QueueHandle, or None."""
+    """Ask of the directory. Answered with a QueueHandle, or None.
+
+    For a client that wants to consume from it, a queue is made that definitions of virtual destinations call for.
+    """
 
     name: str
+    consumer: str | None = None  # the client's user, who will own what is made; None: nobody wants to consume
 
 
 @dataclass(slots=True)
@@ -72,6 +77,14 @@ class DeleteQueue:
 
     name: str
     user: str | None = None  # the client that asks; None: an administrator or the broker itself, who may
+
+
+@dataclass(slots=True)
+class DefineConsumerQueues:
+    """Ask of the directory: from now on these definitions call for queues. Answered with None."""
+
+    definitions: VirtualDestinations
+    are_made: bool  # those of virtual topics for their consumers; else administrators make them
 
 
 @dataclass(slots=True)

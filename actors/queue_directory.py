@@ -3,15 +3,18 @@
 A durable queue exists once the store has its definition; whoever asked for it is answered then.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from actors.cell import ActorCell
+from actors.consumer_queues import ConsumerQueues
 from actors.data_messages import Confirmed, Refused, Resume
 from actors.directory_messages import (
     CreateQueue,
     DeclareQueue,
+    DefineConsumerQueues,
     DeleteQueue,
     DeleteTemplate,
     FindQueue,
@@ -48,6 +51,8 @@ from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, 
 from storage.interface import TableWrite
 from storage.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
 
+log = logging.getLogger("sluicegate.queues")
+
 ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
 
@@ -81,6 +86,7 @@ class QueueDirectory(LoopActor):
         self._templates = QueueTemplates(catalog)
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
+        self._consumer_queues = ConsumerQueues(self._templates)
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._updating: list[str] = []  # queues with a new definition on its way to the store, each as often
@@ -91,7 +97,10 @@ class QueueDirectory(LoopActor):
             PutTemplate: self._put_template,
             DeleteTemplate: self._delete_template,
             ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
-            FindQueue: lambda message: self._queues.get(message.name),
+            FindQueue: self._find,
+            DefineConsumerQueues: lambda message: self._consumer_queues.define(
+                message.definitions, are_made=message.are_made
+            ),
             DeleteQueue: self._delete,
             QueueExpired: self._expired,
             KeepQueues: self._keep,
@@ -180,6 +189,27 @@ class QueueDirectory(LoopActor):
                 self._attract(handle, lambda: answer.set(handle))
 
         self._write([counter_row(self._next_partition_id), self._row(handle)], stored)
+        return answer
+
+    def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
+        found = self._queues.get(message.name)
+        if found is not None or message.consumer is None:
+            return found
+        made = self._consumer_queues.definition(message.name, message.consumer)
+        if made is None:
+            return None
+        definition, durable = made
+        answer: LoopFuture[QueueHandle | None] = LoopFuture()
+
+        def created(done: LoopFuture[QueueHandle]) -> None:
+            try:
+                answer.set(done.get())
+            except StoreRefused as refusal:
+                log.warning("queue %r was not made for its consumer: %s", message.name, refusal)
+                answer.set(None)
+
+        kind = NAMED if durable else TEMPORARY
+        self._create(CreateQueue(definition, kind, durable=durable, must_be_new=False)).then(created)
         return answer
 
     def _update(self, message: UpdateQueue) -> LoopFuture[None]:

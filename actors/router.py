@@ -14,6 +14,7 @@ from actors.loop_actor import LoopActor
 from actors.queue_assembly import SHARED
 from actors.router_messages import (
     AddSubscription,
+    DefineVirtualDestinations,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
@@ -21,9 +22,12 @@ from actors.router_messages import (
     SetQueueTopics,
     SubscriptionAdded,
 )
-from messaging.queue_config import QueueDefinition
+from messaging.queue_config import QueueDefinition, is_named
 from messaging.routing import QueueTarget, ShareGroup, Subscription, TopicSpace
+from messaging.selectors import Selectors
 from messaging.topics import TopicFilter
+from messaging.virtual_destinations import NO_DEFINITIONS
+from messaging.virtual_routes import VirtualRoutes
 
 GroupKey = tuple[str, str]  # share name and filter text: together they are the group
 
@@ -32,10 +36,17 @@ class RouterActor(LoopActor):
     """Owner of the topic space of one message VPN."""
 
     def __init__(
-        self, cell: ActorCell, *, space: TopicSpace, group_queue: Callable[[str, bool], QueueDefinition]
+        self,
+        cell: ActorCell,
+        *,
+        space: TopicSpace,
+        selectors: Selectors,
+        group_queue: Callable[[str, bool], QueueDefinition],
     ) -> None:
         super().__init__(cell)
         self._space = space
+        self._selectors = selectors
+        self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
         self._group_queue = group_queue  # how the queue of a shared group is declared
         self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
         self._groups: dict[GroupKey, ShareGroup] = {}
@@ -47,6 +58,7 @@ class RouterActor(LoopActor):
             SetQueueTopics: self._set_queue_topics,
             JoinGroup: self._join,
             LeaveGroup: self._leave,
+            DefineVirtualDestinations: self._define,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -73,6 +85,17 @@ class RouterActor(LoopActor):
         target.exceptions = message.exceptions
         if message.topic_filters:
             self._queue_filters[target] = message.topic_filters
+            if is_named(target.name):
+                self._virtual.add_queue(target)
+        else:
+            self._virtual.remove_queue(target)
+
+    def _define(self, message: DefineVirtualDestinations) -> None:
+        before = self._virtual
+        self._virtual = VirtualRoutes(self._space, message.definitions, self._selectors)
+        for target in before.queues():
+            self._virtual.add_queue(target)
+        self._space.expand_with(self._virtual)
 
     def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
         answer: LoopFuture[GroupJoined] = LoopFuture()

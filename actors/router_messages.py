@@ -1,4 +1,7 @@
-"""What is said to the router: subscribe a client or a queue, join and leave shared groups. Anybody may ask."""
+"""What is said to the router: subscribe a client or a queue, join and leave shared groups, define virtual destinations.
+
+Anybody may ask.
+"""
 
 from dataclasses import dataclass
 
@@ -7,6 +10,7 @@ from messaging.retained import RetainedScan
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
 from messaging.selectors import Selector
 from messaging.topics import TopicFilter
+from messaging.virtual_destinations import VirtualDestinations
 
 
 @dataclass(slots=True)
@@ -77,3 +81,10 @@ class LeaveGroup:
     subscriber: Subscriber
     share_name: str
     topic_filter: TopicFilter
+
+
+@dataclass(slots=True)
+class DefineVirtualDestinations:
+    """Ask of the router: from now on these definitions hold, and no others. Answered with None."""
+
+    definitions: VirtualDestinations

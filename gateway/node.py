@@ -55,6 +55,7 @@ from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
+from gateway.virtual_destinations import define_virtual_destinations
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.credit import CreditPool
@@ -100,8 +101,9 @@ class Node:
         self.surroundings = surroundings
         self.store = store
         self.clock = clock
-        self.space = TopicSpace()
-        self.selectors = Selectors({NATIVE_AMQP: AmqpFields()})
+        natives = {NATIVE_AMQP: AmqpFields()}
+        self.space = TopicSpace(natives)
+        self.selectors = Selectors(natives)
         self.recovered: Recovered = read_store(store)
         self.planner: SpoolPlanner = self.recovered.planner
         self.spool_gate = SpoolGate(
@@ -146,6 +148,7 @@ class Node:
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
         await self._declare_queues(self.config)
+        await define_virtual_destinations(self, self.config)
         await self.mqtt.restore(self.recovered.sessions)
         await self.flow.restore(self.recovered.sessions)
         self.recovered.records.clear()
@@ -179,6 +182,7 @@ class Node:
         reload_event_log(self.event_log, config)
         self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
         await self._declare_queues(config)
+        await define_virtual_destinations(self, config)
         self.queues.inbox.post(
             SetPressureLimits(
                 high_bytes=config.backpressure.connection_buffer_bytes_max,
@@ -261,7 +265,7 @@ class Node:
 
     def _spawn_router(self) -> ActorCell:
         return self.runtime.spawn(
-            lambda cell: RouterActor(cell, space=self.space, group_queue=group_queue),
+            lambda cell: RouterActor(cell, space=self.space, selectors=self.selectors, group_queue=group_queue),
             kind="router",
             name="router",
             policy=VITAL,

@@ -40,6 +40,9 @@ def check_config(
 ) -> None:
     """Check a configuration and print every setting as it would be used. Environment and --set count too."""
     loaded = loaded_config(config, data, settings)
+    for finding in loaded.virtual_destinations.warnings():
+        where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
+        typer.echo(f"warning: {where}: {finding.text}", err=True)
     if as_json:
         print_json(loaded.model_dump(mode="json"))
         return

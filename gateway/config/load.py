@@ -13,6 +13,7 @@ from gateway.config.errors import ConfigError, Place, Problem, seen, unknown_key
 from gateway.config.model import Config
 from gateway.config.sections import QUEUE_PROBLEM
 from gateway.config.sources import ENVIRONMENT_SOURCE, apply_environment, apply_settings
+from gateway.config.virtual_destinations import PLACED_PROBLEM
 from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
 from messaging.queue_template import NOT_IN_TEMPLATES
@@ -76,6 +77,10 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         if field not in keys:
             return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, keys))
         return Problem(document.place(path), _dotted(path), f"{context['reason']}; allowed: {context['allowed']}")
+    if details["type"] == PLACED_PROBLEM:
+        context = details.get("ctx", {})
+        path = (*location, *context["place"])
+        return Problem(document.place(path), _dotted(path), context["text"])
     if not location:  # a rule between sections
         return Problem(document.place(()), "", str(details.get("ctx", {}).get("error", details["msg"])))
     path = setting.path

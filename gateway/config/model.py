@@ -26,6 +26,7 @@ from gateway.config.sections import (
     Transactions,
     Vpn,
 )
+from gateway.config.virtual_destinations import VirtualDestinationsSection
 
 
 class Config(Section):
@@ -45,6 +46,7 @@ class Config(Section):
     vpn: Vpn = Vpn()
     limits: Limits = Limits()
     queues: Queues = Queues()
+    virtual_destinations: VirtualDestinationsSection = VirtualDestinationsSection()
     transactions: Transactions = Transactions()
     backpressure: Backpressure = Backpressure()
     events: Events = Events()

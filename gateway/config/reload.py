@@ -35,6 +35,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
+    "virtual_destinations",  # for the next message
     "vpn.reject_msg_to_sender_on_no_subscription_match",
 )
 

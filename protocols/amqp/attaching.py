@@ -137,9 +137,9 @@ def destination_of(node: Node) -> Destination:
     return Destination(node.name, is_queue=False)
 
 
-async def find_queue(connection: "AmqpConnection", name: str) -> QueueHandle:
-    """Return the queue of a name. Raises AddressRefused when there is none."""
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
+async def find_queue(connection: "AmqpConnection", name: str, *, consumer: str | None = None) -> QueueHandle:
+    """Return the queue of a name, for a consumer also one that is made for it. Raises AddressRefused for none."""
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(name, consumer))
     if handle is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no queue {name!r}")
     return handle

@@ -80,7 +80,8 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
         elif source.distribution_mode == COPY:
             await _browse(connection, session, link, source, await find_queue(connection, node.name))
         else:
-            await _consume(connection, session, link, source, await find_queue(connection, node.name))
+            queue = await find_queue(connection, node.name, consumer=connection.user)
+            await _consume(connection, session, link, source, queue)
     except AddressRefused as refusal:
         nodes.detached(link, closed=True)
         connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))

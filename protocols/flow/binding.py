@@ -88,7 +88,7 @@ def _shown(flow: PublisherFlow) -> str:
 async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
     """Answer BIND."""
     services = connection.services
-    handle: QueueHandle | None = await services.queues.ask(FindQueue(asked.name))
+    handle: QueueHandle | None = await services.queues.ask(FindQueue(asked.name, connection.user))
     if handle is None:
         text = f"there is no queue {asked.name!r}"
         connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_FOUND, text, None)

@@ -29,7 +29,7 @@ async def resume_flows(connection: "MqttConnection", session: Session) -> None:
             if handle is not None:
                 await bind_flow(connection, handle, extra, is_named_queue=False)
     for extra in session.queues.values():
-        handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
+        handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.user))
         if handle is not None:
             try:
                 await bind_flow(connection, handle, extra, is_named_queue=True)

@@ -26,6 +26,8 @@ def says(text: str, value: object) -> bool:
         return text == str(value).lower()
     if value in ("", (), {}):
         return text == "empty"
+    if isinstance(value, tuple):
+        return text == ", ".join(each.name for each in value)
     return text == str(value) or (isinstance(value, int) and parse_size(text) == value)
 
 
