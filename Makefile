@@ -8,7 +8,7 @@ STAMPS := $(VENV)/stamps
 PURE   := build/pure
 PIP    := $(BIN)/pip --disable-pip-version-check
 
-ROOMS    := messaging storage actors protocols gateway pipeline pyspark_sluicegate
+ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
 SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
 # What is checked: the rooms that exist, and what is not installed.
 CHECKED  := $(wildcard $(ROOMS)) bench tests setup.py

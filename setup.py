@@ -60,6 +60,11 @@ INTERPRETED: Final = {
     "protocols/*/connection_actor.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
     "protocols/*/directory.py": "an actor as well",
     "protocols/http/flow_actor.py": "an actor as well",
+    "protocols/flow/client/blocking.py": "threads and asyncio; what is decided is decided in the cores beside it",
+    "protocols/flow/client/client.py": "asyncio as well",
+    "protocols/flow/client/consumer.py": "asyncio as well",
+    "protocols/flow/client/publisher.py": "asyncio as well",
+    "protocols/flow/client/waiting.py": "asyncio as well",
     "protocols/http/engine.py": "its classes inherit from uvicorn's and asyncio's",
 }
 

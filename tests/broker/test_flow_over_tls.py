@@ -5,19 +5,9 @@ from pathlib import Path
 
 from certificates import Certificates, make_certificates
 from flow_client import FlowClient
+from flow_tls import settings_of, tls_port
 from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 from running_broker import RunningBroker
-
-
-def settings_of(certificates: Certificates, *more: str) -> tuple[str, ...]:
-    """Return the settings of a broker with a TLS listener."""
-    return (
-        "listeners.flow_tls.enabled=true",
-        "listeners.flow_tls.port=0",
-        f"listeners.flow_tls.certificate={certificates.server}",
-        f"listeners.flow_tls.key={certificates.server_key}",
-        *more,
-    )
 
 
 def context(certificates: Certificates, *, shows_certificate: bool = False) -> ssl.SSLContext:
@@ -27,10 +17,6 @@ def context(certificates: Certificates, *, shows_certificate: bool = False) -> s
     if shows_certificate:
         made.load_cert_chain(certificates.server, certificates.server_key)
     return made
-
-
-def tls_port(broker: RunningBroker) -> int:
-    return broker.node.flow.listeners["flow_tls"].port
 
 
 async def test_plain_is_offered_where_the_connection_is_encrypted(tmp_path: Path) -> None:

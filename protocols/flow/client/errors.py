@@ -1,0 +1,80 @@
+"""What can go wrong for a program that uses the client library. Programs act on types and codes; texts are for people.
+
+Whatever heals by itself is no error: a connection that breaks is made again, and publishers and consumers wait for it.
+"""
+
+from typing import final
+
+from protocols.flow.codes import NAMES
+
+
+class FlowClientError(Exception):
+    """Whatever the library raises, but for arguments that make no sense: those are ValueError."""
+
+
+@final
+class ConnectFailed(FlowClientError):
+    """The first connection could not be made. Later ones are tried again and again."""
+
+
+@final
+class AuthenticationRefused(FlowClientError):
+    """The gateway does not let this client in, offers no mechanism for it, or could not prove who it is itself."""
+
+
+@final
+class ClientClosed(FlowClientError):
+    """The client, its publisher or its consumer was closed by the program."""
+
+
+class CodedError(FlowClientError):
+    """The gateway said no. `code` is one of the table of errors in `docs/flow-protocol.md`."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{NAMES.get(code, 'code')} ({code:#06x}): {text}")
+        self.code = code
+        self.text = text
+
+
+@final
+class RequestRefused(CodedError):
+    """A publisher or consumer could not be opened. With `retry_after_ms` it makes sense to try again."""
+
+    def __init__(self, code: int, text: str, retry_after_ms: int | None) -> None:
+        super().__init__(code, text)
+        self.retry_after_ms = retry_after_ms
+
+
+@final
+class PublishRefused(CodedError):
+    """Messages were refused, and are nowhere. The code and text are those of the first; the publisher goes on."""
+
+    def __init__(self, code: int, text: str, sequences: list[int], count: int) -> None:
+        super().__init__(code, text)
+        self.sequences = sequences  # of the messages, ascending; REFUSALS_KEPT_MAX at most are named
+        self.count = count  # of all of them
+
+
+@final
+class MessageTooLarge(FlowClientError):
+    """The message does not fit into a frame that the gateway takes. It was not sent."""
+
+
+@final
+class PublisherEnded(CodedError):
+    """The gateway ended the publisher. With code `fenced`, somebody else opened the publisher of that name."""
+
+
+@final
+class PublisherForgotten(FlowClientError):
+    """The gateway knows the publisher no longer: sending again what is unanswered might store messages twice."""
+
+
+@final
+class ConsumerEnded(CodedError):
+    """The consumer's flow is gone for good: its queue was deleted, or a right to it was taken away."""
+
+
+@final
+class ConnectionBroken(CodedError):
+    """The gateway ended the connection for a fault that connecting again would only repeat."""

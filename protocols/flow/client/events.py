@@ -1,0 +1,59 @@
+"""What a client's owner may want to know and need not act on: connections and flows that come, rest and go."""
+
+from dataclasses import dataclass
+from typing import TypeAlias, final
+
+
+@final
+@dataclass(frozen=True)
+class Connected:
+    """The gateway has let the client in. Publishers and consumers come back by themselves."""
+
+    product: str  # of the gateway, name and version
+
+
+@final
+@dataclass(frozen=True)
+class Disconnected:
+    """A connection is gone, or could not be made."""
+
+    reason: str
+    retry_in_ms: int  # until the next attempt
+
+
+@final
+@dataclass(frozen=True)
+class FlowActivated:
+    """The consumer gets messages: it is the one of an exclusive queue, or has partitions."""
+
+    queue: str
+
+
+@final
+@dataclass(frozen=True)
+class FlowDeactivated:
+    """The consumer stands by."""
+
+    queue: str
+
+
+@final
+@dataclass(frozen=True)
+class FlowInterrupted:
+    """The consumer's flow is gone for now. What it held is delivered again, to it or to others."""
+
+    queue: str
+    reason: str
+    given_up_count: int  # messages that had come and were not settled
+
+
+@final
+@dataclass(frozen=True)
+class SettledTooLate:
+    """Messages were settled that the consumer holds no more: they were, or will be, delivered to another."""
+
+    queue: str
+    count: int
+
+
+ClientEvent: TypeAlias = Connected | Disconnected | FlowActivated | FlowDeactivated | FlowInterrupted | SettledTooLate

@@ -1,0 +1,235 @@
+"""What a consumer has got and not settled, what it may get, and what it has to say of both.
+
+Flow: consuming. Two limits hold apart: `window` and `window_bytes` bound what lies here before the program takes it,
+and are kept with credit; `unsettled_max` bounds what the program holds in all, and is kept by the gateway. A
+connection that breaks takes all of it away: what was not settled is delivered again.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from messaging.ranges import RangeSet
+from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING, ClientFlow
+from protocols.flow.client.errors import ConsumerEnded, FlowClientError
+from protocols.flow.client.events import (
+    ClientEvent,
+    FlowActivated,
+    FlowDeactivated,
+    FlowInterrupted,
+    SettledTooLate,
+)
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.engine import FlowEngine
+from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState
+from protocols.flow.frames import UNBIND
+from protocols.flow.limits import RANGES_MAX
+from protocols.flow.session_frames import Error
+from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit, Settle, Settled
+
+OVERHEAD_BYTES: Final = 200  # of a delivery that waits here, beside its payload
+
+
+@final
+class Inbox(ClientFlow):
+    """The core of one consumer.
+
+    Invariants: what waits in `_line` is held, unless the gateway took it back; the limit of credit is at most `window`
+    above what the program has taken.
+    """
+
+    def __init__(self, queue: str, *, window: int, window_bytes: int, unsettled_max: int, renew_every_ms: int) -> None:
+        super().__init__()
+        self.queue = queue
+        self.window = window
+        self.window_bytes = window_bytes
+        self.unsettled_max = unsettled_max  # asked for; after the bind what is in force
+        self.renew_every_ms = renew_every_ms  # 0: locks are renewed only when the program says so
+        self.is_active = False
+        self.bind_count = 0  # which bind deliveries came by
+        self.held = RangeSet()  # delivery ids that came and are not settled
+        self.too_late_count = 0  # settled when they were not held any more
+        self.events: list[ClientEvent] = []  # for the owner to take
+        self._asked_unsettled_max = unsettled_max
+        self._line: deque[Delivered] = deque()  # not taken by the program
+        self._line_bytes = 0
+        self._taken_through = 0  # the highest delivery id that the program has
+        self._granted = 0  # the highest that may come
+        self._is_recalled = False  # credit was taken back, as too many bytes lie here
+        self._outcomes: list[tuple[int, int, int]] = []  # first and last delivery id, outcome; not yet sent
+        self._renewed_ms = 0  # when it last was, or had no need to be
+
+    # --- the program's side ---
+
+    @property
+    def waiting_count(self) -> int:
+        """How many deliveries the program may take now."""
+        return len(self._line)
+
+    def take(self, count_max: int) -> list[Delivered]:
+        """Return up to so many deliveries, in order."""
+        line = self._line
+        count = min(count_max, len(line))
+        taken = [line.popleft() for _ in range(count)]
+        for each in taken:
+            self._line_bytes -= len(each.payload) + OVERHEAD_BYTES
+        if taken:
+            self._taken_through = taken[-1].delivery_id
+            if self._wants_credit():
+                self.is_dirty = True
+        return taken
+
+    def settle(self, bind_number: int, first: int, last: int, outcome: int) -> int:
+        """Say what became of deliveries; return how many of them are not held any more, which then stay as they are.
+
+        `bind_number` is the bind that they came by.
+        """
+        late_count = last - first + 1
+        if bind_number == self.bind_count and self.phase == OPEN:
+            for start, end in self.held.within(first, last + 1):
+                late_count -= end - start
+                self._say(start, end - 1, outcome)
+        self.too_late_count += late_count
+        return late_count
+
+    def renew_all(self) -> None:
+        """Hold on to everything that is held."""
+        for start, end in self.held.ranges():
+            self._say(start, end - 1, OUTCOME_EXTEND)
+
+    def _say(self, first: int, last: int, outcome: int) -> None:
+        if outcome != OUTCOME_EXTEND:
+            self.held.remove(first, last + 1)
+        self.is_dirty = True
+        outcomes = self._outcomes
+        if outcomes and outcomes[-1][2] == outcome and outcomes[-1][1] + 1 == first:
+            outcomes[-1] = (outcomes[-1][0], last, outcome)
+        else:
+            outcomes.append((first, last, outcome))
+
+    # --- the gateway's side ---
+
+    def request(self, request_id: int, flow_id: int) -> bytes:
+        """Return BIND, with credit from the start."""
+        self._granted = self.window
+        return Bind(flow_id, request_id, self.queue, self._asked_unsettled_max, self._granted).encode()
+
+    def closing(self, request_id: int) -> bytes:
+        """Return UNBIND, behind what is to be said."""
+        said = b"".join(self._settlements())
+        return said + FlowEnd(UNBIND, self.flow_id, request_id, False).encode()
+
+    def opened(self, said: Bound) -> None:
+        """Begin anew: delivery ids count from 1."""
+        self.phase = OPEN
+        self.was_open = True
+        self.bind_count += 1
+        self.unsettled_max = said.unsettled_max
+        self._taken_through = 0
+        self._is_recalled = False
+        self.has_news = True
+
+    def delivered(self, deliveries: list[Delivered]) -> None:
+        """Keep what has come, until the program takes it."""
+        line = self._line
+        line_bytes = 0
+        for each in deliveries:
+            line_bytes += len(each.payload) + OVERHEAD_BYTES
+        line.extend(deliveries)
+        self._line_bytes += line_bytes
+        self.held.add(deliveries[0].delivery_id, deliveries[-1].delivery_id + 1)
+        self.has_news = True
+        if self._line_bytes > self.window_bytes and not self._is_recalled:
+            self.is_dirty = True
+
+    def credited(self, said: Credit) -> None:
+        """Take the answer to a recall: from here on nothing comes."""
+        if self._is_recalled:
+            self._granted = said.delivery_id_max
+            self.is_dirty = self._wants_credit()
+
+    def stands(self, said: FlowState) -> None:
+        """Take over whether the flow is active."""
+        is_active = said.state == ACTIVE
+        if is_active != self.is_active:
+            self.is_active = is_active
+            self.events.append(FlowActivated(self.queue) if is_active else FlowDeactivated(self.queue))
+        self.has_news = True
+
+    def not_held(self, said: Settled) -> None:
+        """Learn that deliveries were not this flow's any more when they were settled."""
+        count = 0
+        for first, last in said.not_held:
+            count += last - first + 1
+            self.held.remove(first, last + 1)
+        self.too_late_count += count
+        self.events.append(SettledTooLate(self.queue, count))
+        self.has_news = True
+
+    def interrupted(self, reason: str) -> None:
+        """Let go of everything that came by this bind: it is the queue's again."""
+        if self.phase == OPEN:
+            self.events.append(FlowInterrupted(self.queue, reason, self.held.total))
+        self.flow_id = NO_FLOW
+        self.phase = RESTING
+        self.is_active = False
+        self.held = RangeSet()
+        self._line.clear()
+        self._line_bytes = 0
+        self._outcomes.clear()
+        self.has_news = True
+
+    def ended_by(self, said: Error) -> FlowClientError:
+        """Return the error for one with which the gateway ended the flow."""
+        return ConsumerEnded(said.code, said.text)
+
+    # --- what there is to say ---
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time: renew what is held when that is due."""
+        if not self.held:
+            self._renewed_ms = now_ms
+        elif self.renew_every_ms and now_ms - self._renewed_ms >= self.renew_every_ms:
+            self._renewed_ms = now_ms
+            self.renew_all()
+
+    def pump(self, engine: FlowEngine) -> None:
+        """Send settlements and credit."""
+        self.is_dirty = False
+        if self.phase != OPEN:
+            return
+        for frame in self._settlements():
+            engine.send(frame)
+        if self._line_bytes > self.window_bytes:
+            if not self._is_recalled:
+                self._is_recalled = True
+                engine.send(Credit(self.flow_id, 0, True, False).encode())
+        elif self._wants_credit():
+            self._is_recalled = False
+            self._granted = self._taken_through + self.window
+            engine.send(Credit(self.flow_id, self._granted, False, False).encode())
+
+    def _wants_credit(self) -> bool:
+        """Whether the limit of credit is worth a frame: by half a window, or once there is room for bytes again."""
+        rise = self._taken_through + self.window - self._granted
+        if self._is_recalled:
+            return rise > 0 and self._line_bytes <= self.window_bytes // 2
+        return rise > 0 and 2 * rise >= self.window
+
+    def _settlements(self) -> list[bytes]:
+        outcomes, self._outcomes = self._outcomes, []
+        return [
+            Settle(self.flow_id, 0, tuple(outcomes[at : at + RANGES_MAX])).encode()
+            for at in range(0, len(outcomes), RANGES_MAX)
+        ]
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        self.held.check()
+        assert self._granted <= self._taken_through + self.window or self._is_recalled or self.phase == ENDED
+        assert self._line_bytes == sum([len(each.payload) + OVERHEAD_BYTES for each in self._line])
+        ids = [each.delivery_id for each in self._line]
+        assert not ids or (self._taken_through < ids[0] and ids[-1] <= self._granted)
+        assert ids == list(range(ids[0], ids[0] + len(ids))) if ids else True, "none is missing"
+
+    def __repr__(self) -> str:
+        return f"Inbox({self.queue!r}, {len(self._line)} waiting, {self.held!r})"

@@ -1,0 +1,252 @@
+"""A message as a program publishes it, and a delivery as it gets one.
+
+Both are thin: what there is beyond topic and payload lies in `messaging.headers.Headers`, made only if there is any.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers, UserPropertyValue
+from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.settle_frames import OUTCOME_EXTEND
+
+TOPIC_BYTES_MAX: Final = 0xFFFF  # what its length on the wire can say; the gateway takes fewer
+
+# Of a frame, beside topic, payload and properties of no fixed length: head, fixed part, key, times, lengths.
+_OVERHEAD_BYTES: Final = 512
+_PROPERTY_BYTES: Final = 9  # slot and lengths of a user property
+
+Properties = Sequence[tuple[str, UserPropertyValue]]
+
+
+@final
+class Message:
+    """What is published to a topic, or with `queue` to a queue by its name. Not to be changed once it was published.
+
+    Times are relative: `ttl_ms` and `delay_ms` count from when the gateway gets it. `key` picks the partition, and so
+    whose order it keeps. Raises ValueError for what cannot be said.
+    """
+
+    __slots__ = ("delay_ms", "headers", "name", "payload", "size_max", "to_queue", "ttl_ms")
+
+    def __init__(
+        self,
+        payload: bytes,
+        *,
+        topic: str = "",
+        queue: str = "",
+        key: str | None = None,
+        priority: int = PRIORITY_DEFAULT,
+        ttl_ms: int = 0,
+        delay_ms: int = 0,
+        message_id: str | None = None,
+        correlation: bytes | None = None,
+        reply_to: str | None = None,
+        content_type: str | None = None,
+        timestamp_ms: int = 0,
+        is_text: bool = False,
+        dmq_eligible: bool = False,
+        deliver_to_one: bool = False,
+        eliding_eligible: bool = False,
+        properties: Properties = (),
+    ) -> None:
+        if bool(topic) == bool(queue):
+            raise ValueError("a message goes to a topic or to a queue: give one of the two")
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise ValueError(f"priority {priority}; priorities are 0 to {PRIORITY_MAX}")
+        if ttl_ms < 0 or delay_ms < 0 or timestamp_ms < 0:
+            raise ValueError("ttl_ms, delay_ms and timestamp_ms are 0 or more")
+        if key is not None and not 0 < len(key.encode("utf-8")) <= PARTITION_KEY_BYTES_MAX:
+            raise ValueError(f"a key has 1 to {PARTITION_KEY_BYTES_MAX} bytes in UTF-8")
+        name = topic or queue
+        if len(name) > TOPIC_BYTES_MAX // 4 and len(name.encode("utf-8")) > TOPIC_BYTES_MAX:
+            raise ValueError(f"a topic of more than {TOPIC_BYTES_MAX} bytes")
+        self.name = name  # of the topic or queue
+        self.to_queue = not topic
+        self.payload = payload
+        self.ttl_ms = ttl_ms  # 0: it does not expire by itself
+        self.delay_ms = delay_ms  # 0: it may be delivered at once
+        self.headers: Headers | None = None
+        self.size_max = len(payload) + 4 * len(name) + _OVERHEAD_BYTES  # of its frame: it has no more, maybe less
+        if (
+            key is not None or priority != PRIORITY_DEFAULT or ttl_ms or delay_ms or message_id is not None
+            or correlation is not None or reply_to is not None or content_type is not None or timestamp_ms or is_text
+            or dmq_eligible or deliver_to_one or eliding_eligible or properties
+        ):  # fmt: skip
+            self.headers = Headers(
+                partition_key=key,
+                priority=priority,
+                payload_is_text=is_text,
+                content_type=content_type,
+                correlation=correlation,
+                reply_to=reply_to,
+                message_id=message_id,
+                timestamp_ms=timestamp_ms,
+                dmq_eligible=dmq_eligible,
+                deliver_to_one=deliver_to_one,
+                eliding_eligible=eliding_eligible,
+                user_properties=list(properties) or None,
+            )
+            self.size_max += _properties_bytes_max(self.headers)
+
+    def __repr__(self) -> str:
+        return f"Message({'queue' if self.to_queue else 'topic'} {self.name!r}, {len(self.payload)} bytes)"
+
+
+def _properties_bytes_max(headers: Headers) -> int:
+    size = 0 if headers.correlation is None else len(headers.correlation)
+    for text in (headers.message_id, headers.reply_to, headers.content_type):
+        size += 0 if text is None else 4 * len(text)
+    for name, value in headers.user_properties or ():
+        value_bytes = 4 * len(value) if isinstance(value, str | bytes) else 8
+        size += 4 * len(name) + _PROPERTY_BYTES + value_bytes
+    return size
+
+
+_NO_HEADERS: Final = Headers()
+
+
+@final
+class Delivery:
+    """One message as a consumer gets it. It is the consumer's until it is settled, or taken back.
+
+    Settling says what became of it, once; what is said later changes nothing. The words go out with the next write and
+    are not answered.
+    """
+
+    __slots__ = ("_delivered", "_headers", "_settle", "bind_number")
+
+    def __init__(self, delivered: Delivered, bind_number: int, settle: Callable[["Delivery", int], None]) -> None:
+        self._delivered = delivered
+        self._headers = delivered.headers or _NO_HEADERS
+        self._settle = settle
+        self.bind_number = bind_number  # which of the consumer's binds it came by
+
+    # --- what became of it ---
+
+    def accept(self) -> None:
+        """It is consumed."""
+        self._settle(self, ACCEPTED)
+
+    def release(self) -> None:
+        """Give it back untouched: it is delivered again, and its count stays."""
+        self._settle(self, RELEASED)
+
+    def fail(self) -> None:
+        """Give it back after a try: it is delivered again, and its count rises."""
+        self._settle(self, FAILED)
+
+    def reject(self) -> None:
+        """Never again from this queue: it goes to the dead message queue, or is dropped."""
+        self._settle(self, REJECTED)
+
+    def extend(self) -> None:
+        """Go on holding it: the queue's time to settle begins anew."""
+        self._settle(self, OUTCOME_EXTEND)
+
+    # --- what it is ---
+
+    @property
+    def payload(self) -> bytes:
+        """What was published."""
+        return self._delivered.payload
+
+    @property
+    def topic(self) -> str:
+        """What it was published to; `$queue/NAME` for a queue by its name."""
+        return self._delivered.topic
+
+    @property
+    def key(self) -> str | None:
+        """Its partition key. Messages with one key come in order."""
+        return self._headers.partition_key
+
+    @property
+    def delivery_id(self) -> int:
+        """Its number among the deliveries of the flow, from 1; a consumer that reconnects begins anew."""
+        return self._delivered.delivery_id
+
+    @property
+    def sequence(self) -> int:
+        """Its number in its partition, for good."""
+        return self._delivered.message_id
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition it lies in, from 0."""
+        return self._delivered.partition
+
+    @property
+    def assignment_epoch(self) -> int:
+        """Which ownership of the partition it was delivered under."""
+        return self._delivered.epoch
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was delivered, with this time; it stays at 65535."""
+        return self._delivered.delivery_count
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was, or may have been, delivered before."""
+        return self._delivered.redelivered
+
+    @property
+    def was_direct(self) -> bool:
+        """Whether it was published as a direct message."""
+        return self._delivered.was_direct
+
+    @property
+    def received_ms(self) -> int:
+        """When the gateway got it, by the gateway's clock: ms since 1970."""
+        return self._delivered.received_ms
+
+    @property
+    def expires_at_ms(self) -> int:
+        """When it expires, by this machine's clock: ms since 1970; 0: never."""
+        return self._headers.expires_at_ms
+
+    @property
+    def timestamp_ms(self) -> int:
+        """When it was sent, as its sender says: ms since 1970; 0: it does not."""
+        return self._headers.timestamp_ms
+
+    @property
+    def priority(self) -> int:
+        """0, the lowest, to 9."""
+        return self._headers.priority
+
+    @property
+    def message_id(self) -> str | None:
+        """Its sender's name for it."""
+        return self._headers.message_id
+
+    @property
+    def correlation(self) -> bytes | None:
+        """What it belongs to, as its sender says."""
+        return self._headers.correlation
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where an answer is wanted: a topic, or `#q/` and the name of a queue."""
+        return self._headers.reply_to
+
+    @property
+    def content_type(self) -> str | None:
+        """What the payload is."""
+        return self._headers.content_type
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the sender says that the payload is UTF-8 text."""
+        return self._headers.payload_is_text
+
+    @property
+    def properties(self) -> list[tuple[str, UserPropertyValue]]:
+        """User properties in the sender's order; names may repeat. Why a message is dead stands here, too."""
+        return list(self._headers.user_properties or ())
+
+    def __repr__(self) -> str:
+        where = f"partition {self.partition}, sequence {self.sequence}"
+        return f"Delivery({self.topic!r}, {where}, count {self.delivery_count}, {len(self.payload)} bytes)"

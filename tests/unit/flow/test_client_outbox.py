@@ -1,0 +1,169 @@
+"""What a publisher remembers, against a plain gateway: nothing is lost, doubled or out of order, whatever breaks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.flow import codes
+from protocols.flow.client.errors import PublisherForgotten
+from protocols.flow.client.messages import Message
+from protocols.flow.client.outbox import Outbox
+from protocols.flow.engine import FlowEngine
+from protocols.flow.flow_frames import PubOpened
+from protocols.flow.frames import cut_frame
+from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.publish_frames import PubAck, Refusal, read_publish
+
+WINDOW = 5
+UNLUCKY = 7  # each so-manieth sequence is refused
+
+
+class PlainGateway:
+    """Stores what it gets, in order, and remembers each sequence for ever."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []  # payloads, which are numbers
+        self.decided: dict[int, bool] = {}  # by sequence: stored, or refused
+        self.answered_through = 0
+
+    def opens(self, outbox: Outbox) -> None:
+        """Open the publisher; refusals that were not heard of are forgotten, so it sends those again."""
+        self.decided = {sequence: True for sequence, is_stored in self.decided.items() if is_stored}
+        highest = max(self.decided, default=self.answered_through)
+        limit = self.answered_through + WINDOW
+        outbox.opened(PubOpened(1, 1, 1, self.answered_through, max(highest, self.answered_through), limit))
+
+    def gets(self, sequence: int, number: int) -> None:
+        assert sequence <= self.answered_through + WINDOW, "the window is kept"
+        if sequence not in self.decided:
+            self.decided[sequence] = number % UNLUCKY != 0
+            if self.decided[sequence]:
+                self.stored.append(number)
+
+    def answers(self, through: int, last_before: int) -> PubAck:
+        refused = [n for n in range(last_before + 1, through + 1) if self.decided.get(n) is False]
+        self.answered_through = through
+        refusals = [Refusal(sequence, sequence, codes.QUEUE_FULL, "q") for sequence in refused]
+        return PubAck(1, through, through + WINDOW, refusals)
+
+
+def sent(outbox: Outbox) -> list[tuple[int, int]]:
+    """Return sequence and number of each message that the outbox sends now."""
+    engine = FlowEngine(
+        is_gateway=False, frame_bytes_max=FRAME_BYTES_MAX, connect_timeout_ms=1, keep_alive_ms=1, now_ms=0
+    )
+    engine.take()
+    outbox.flow_id = 1
+    outbox.pump(engine)
+    found: list[tuple[int, int]] = []
+    for data in engine.take():
+        frame = cut_frame(data, 0, len(data), FRAME_BYTES_MAX)
+        assert frame is not None
+        run = read_publish(frame, data, 0, None, {})
+        found.append((run.sequences[0], int(run.payloads[0])))
+    return found
+
+
+@given(data=st.data())
+def test_a_named_publisher_stores_each_message_once_and_in_order(data: st.DataObject) -> None:
+    """Flow: publishing, named publishers. Goal: whatever breaks when. Method: random steps, compared at the end."""
+    outbox, gateway = Outbox("till", window=WINDOW, bytes_max=1_000_000), PlainGateway()
+    on_the_way: list[tuple[int, int]] = []
+    is_connected = False
+    number = 0
+    refused: list[int] = []
+    for step in data.draw(st.lists(st.sampled_from("ppppssaab"), max_size=80)) + ["b"] + ["s", "a"] * 40:
+        if step == "p" and outbox.has_room() and outbox.was_open:
+            number += 1
+            outbox.put(Message(str(number).encode(), queue="q"), 0, is_awaited=False)
+        elif step == "s" and is_connected:
+            on_the_way += sent(outbox)
+        elif step == "a" and on_the_way and is_connected:
+            count = data.draw(st.integers(1, len(on_the_way)))
+            arrived, on_the_way = on_the_way[:count], on_the_way[count:]
+            for each in arrived:
+                gateway.gets(*each)
+            outbox.acknowledged(gateway.answers(arrived[-1][0], gateway.answered_through))
+            refused += [each.first for each in outbox.take_refusals()[0]]
+        elif step == "b":  # the connection breaks; some of what is on its way arrives, and its answer does not
+            for each in on_the_way[: data.draw(st.integers(0, len(on_the_way)))]:
+                gateway.gets(*each)
+            on_the_way = []
+            outbox.interrupted("it broke")
+            gateway.opens(outbox)
+            is_connected = True
+        outbox.check()
+    assert outbox.unanswered_count == 0
+    assert gateway.stored == [n for n in range(1, number + 1) if n % UNLUCKY != 0]
+    assert refused == [n for n in range(1, number + 1) if n % UNLUCKY == 0], "each refusal is heard once"
+
+
+def test_a_publisher_without_a_name_sends_again_under_new_sequences() -> None:
+    """Flow: publishing. The gateway does not know it again; its own numbers go on."""
+    outbox = Outbox("", window=WINDOW, bytes_max=1_000_000)
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW))
+    for number in range(1, 5):
+        outbox.put(Message(str(number).encode(), topic="t"), 0, is_awaited=True)
+    assert sent(outbox) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    outbox.acknowledged(PubAck(1, 2, 2 + WINDOW, [Refusal(2, 2, codes.QUEUE_FULL, "q")]))
+    outbox.interrupted("it broke")
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW))
+    assert sent(outbox) == [(1, 3), (2, 4)]
+    outbox.acknowledged(PubAck(1, 2, 2 + WINDOW, [Refusal(1, 1, codes.QUEUE_FULL, "q")]))
+    assert [(each.sequence, each.refusal is not None) for each in outbox.answered] == [
+        (1, False), (2, True), (3, True), (4, False),
+    ]  # fmt: skip
+
+
+def test_a_publisher_whose_history_is_gone_does_not_guess() -> None:
+    """Flow: publishing, named publishers. What was stored before the gateway forgot would be stored twice."""
+    outbox = Outbox("till", window=WINDOW, bytes_max=1_000_000)
+    outbox.opened(PubOpened(1, 1, 1, 10, 10, 10 + WINDOW))
+    outbox.interrupted("it broke")
+    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW))
+    with pytest.raises(PublisherForgotten, match="'till'"):
+        outbox.put(Message(b"x", topic="t"), 0, is_awaited=False)
+
+
+def test_a_message_that_a_changed_gateway_has_no_frame_for_is_refused_alone() -> None:
+    """Flow: frames. Its sequence remains a gap, and the others go on."""
+    outbox = Outbox("till", window=WINDOW, bytes_max=1_000_000)
+    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW))
+    for size in (10, 5_000, 10):
+        outbox.put(Message(b"1" * size, topic="t"), 0, is_awaited=True)
+    outbox.interrupted("it broke")
+    outbox.frame_bytes_max = 4_096
+    outbox.opened(PubOpened(1, 1, 2, 0, 0, WINDOW))
+    assert [sequence for sequence, _ in sent(outbox)] == [1, 3]
+    (refused,) = outbox.answered
+    assert refused.refusal is not None
+    assert (refused.sequence, refused.refusal.code) == (2, codes.FRAME_TOO_LARGE)
+    outbox.check()
+
+
+def test_few_large_messages_fill_a_window_as_many_small_ones_do() -> None:
+    """The limit of bytes: one message may go beyond it, so that none is too large for ever."""
+    outbox = Outbox("", window=1_000, bytes_max=10_000)
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, 1_000))
+    outbox.put(Message(bytes(50_000), topic="t"), 0, is_awaited=False)
+    assert not outbox.has_room()
+    sent_count = outbox.unanswered_count
+    outbox.acknowledged(PubAck(1, sent_count, 1_001, []))
+    assert outbox.has_room()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, "topic or to a queue"),
+        ({"topic": "t", "queue": "q"}, "topic or to a queue"),
+        ({"topic": "t", "priority": 10}, "priorities are 0 to 9"),
+        ({"topic": "t", "ttl_ms": -1}, "0 or more"),
+        ({"topic": "t", "key": ""}, "1 to 255 bytes"),
+        ({"topic": "t", "key": "ø" * 128}, "1 to 255 bytes"),
+    ],
+)
+def test_a_message_that_cannot_be_said_is_refused_when_it_is_made(arguments: dict[str, object], problem: str) -> None:
+    """Flow: publishing."""
+    with pytest.raises(ValueError, match=problem):
+        Message(b"x", **arguments)  # type: ignore[arg-type]  # each case is wrong on purpose

@@ -1,0 +1,199 @@
+"""The core of a client over a pretend wire: keep-alive, delays, goodbyes, and answers that come late."""
+
+from collections.abc import Sequence
+
+from protocols.flow import codes, frames
+from protocols.flow.client.client_flow import OPEN
+from protocols.flow.client.errors import AuthenticationRefused, ConnectionBroken
+from protocols.flow.client.events import ClientEvent, Connected, Disconnected, FlowInterrupted
+from protocols.flow.client.inbox import Inbox
+from protocols.flow.client.messages import Message
+from protocols.flow.client.options import ClientOptions
+from protocols.flow.client.outbox import Outbox
+from protocols.flow.client.session import ClientSession
+from protocols.flow.engine import FlowEngine
+from protocols.flow.events import FlowEvent
+from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState, OpenPub, PubOpened
+from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.publish_frames import PubAck, PublishesReceived
+from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+
+WELCOME = Welcome("test 1.0", 5_000, 65_536, 10, (), ("ANONYMOUS",))
+
+
+class PretendWire:
+    """A client's core and the gateway's end of its connection. `says` is one round trip."""
+
+    def __init__(self, options: ClientOptions = ClientOptions(), welcome: Welcome = WELCOME) -> None:  # noqa: B008
+        self.session = ClientSession(options, random_bytes=bytes, jitter=lambda: 1.0, now_ms=0)
+        self.now_ms = 1_000
+        self._welcome = welcome
+
+    def connects(self) -> list[FlowEvent]:
+        """Let the client in; return what it says then."""
+        self.gateway = FlowEngine(
+            is_gateway=True,
+            frame_bytes_max=FRAME_BYTES_MAX,
+            connect_timeout_ms=10_000,
+            keep_alive_ms=5_000,
+            now_ms=self.now_ms,
+        )
+        self.session.connected(self.now_ms, is_encrypted=False)
+        assert isinstance(self.hears()[0], Hello)
+        self.gateway.welcome(self._welcome, 0)
+        said = self.says()
+        if said and isinstance(said[0], Auth):
+            self.gateway.auth_answer(AuthAnswer(AUTH_DONE, None), 0)
+            return self.says()
+        return said
+
+    def says(self, *sent: bytes) -> list[FlowEvent]:
+        """Send frames of the gateway; return what the client answers."""
+        for each in sent:
+            self.gateway.send(each)
+        self.session.feed(b"".join(self.gateway.take()), self.now_ms, 0)
+        return self.hears()
+
+    def hears(self) -> list[FlowEvent]:
+        return self.gateway.feed(self.session.take(self.now_ms), self.now_ms, 0)
+
+    def passes(self, milliseconds: int) -> list[FlowEvent]:
+        self.now_ms += milliseconds
+        self.session.tick(self.now_ms)
+        return self.hears()
+
+    def breaks(self) -> None:
+        self.session.disconnected("it broke", self.now_ms)
+
+    def events(self) -> Sequence[ClientEvent]:
+        events, self.session.events = self.session.events, []
+        return events
+
+
+def outbox(name: str = "till") -> Outbox:
+    return Outbox(name, window=10, bytes_max=1_000_000)
+
+
+def inbox(window: int = 10) -> Inbox:
+    return Inbox("q", window=window, window_bytes=1_000_000, unsettled_max=0, renew_every_ms=0)
+
+
+def opened(request: FlowEvent, stored: int = 0) -> bytes:
+    """Return the answer to a request for a publisher."""
+    assert isinstance(request, OpenPub)
+    return PubOpened(request.flow_id, request.request_id, 1, stored, stored, stored + 10).encode()
+
+
+def test_delays_double_up_to_a_limit_and_begin_anew_after_a_steady_connection() -> None:
+    """Flow: sessions. The first attempt comes soon, a gateway that is down is not run over."""
+    wire = PretendWire(ClientOptions(reconnect_delay_s=0.1, reconnect_delay_max_s=1.0))
+    delays: list[int] = []
+    for _ in range(6):
+        wire.connects()
+        wire.passes(100)
+        wire.breaks()
+        delays.append(wire.session.connect_at_ms - wire.now_ms)
+    assert delays == [100, 200, 400, 800, 1_000, 1_000]
+    wire.connects()
+    wire.passes(5_000)
+    wire.breaks()
+    assert wire.session.connect_at_ms - wire.now_ms == 100
+    assert isinstance(wire.events()[-1], Disconnected)
+
+
+def test_a_gateway_that_falls_silent_is_given_up() -> None:
+    """Flow: sessions, keep-alive: PING after one interval, the end after three."""
+    wire = PretendWire()
+    wire.connects()
+    wire.now_ms += 5_000
+    wire.session.tick(wire.now_ms)
+    assert wire.session.take(wire.now_ms)[4] == frames.PING
+    wire.now_ms += 10_001
+    wire.session.tick(wire.now_ms)
+    assert wire.session.wants_hangup
+    wire.breaks()
+    connected, disconnected = wire.events()
+    assert connected == Connected("test 1.0")
+    assert isinstance(disconnected, Disconnected)
+    assert "nothing received" in disconnected.reason
+
+
+def test_a_gateway_that_stops_gets_settlements_and_no_new_messages() -> None:
+    """Flow: sessions, the end: after GOAWAY the client waits for its answers, and closes."""
+    wire = PretendWire()
+    publisher = outbox()
+    wire.session.add(publisher)
+    (request,) = wire.connects()
+    wire.says(opened(request))
+    publisher.put(Message(b"1", topic="t"), 0, is_awaited=False)
+    (published,) = wire.hears()
+    assert isinstance(published, PublishesReceived)
+
+    assert wire.says(Goaway(codes.SHUTTING_DOWN, "the gateway stops", 2_000).encode()) == []
+    publisher.put(Message(b"2", topic="t"), 0, is_awaited=False)
+    assert wire.passes(250) == [], "an answer is due"
+    assert wire.says(PubAck(published.flow_id, 1, 11, []).encode()) == []
+    assert isinstance(wire.passes(250)[0], Close)
+    wire.says()
+    assert wire.session.wants_hangup
+    wire.breaks()
+    (again,) = wire.connects()
+    (published,) = wire.says(opened(again, stored=1))
+    assert isinstance(published, PublishesReceived)
+    assert published.payloads == [b"2"]
+
+
+def test_what_was_closed_before_it_was_open_is_closed_when_it_is() -> None:
+    """Flow: frame types. The gateway must not keep a flow that nobody has."""
+    wire = PretendWire()
+    consumer = inbox()
+    wire.session.add(consumer)
+    (bind,) = wire.connects()
+    assert isinstance(bind, Bind)
+    wire.session.remove(consumer)
+    (end,) = wire.says(Bound(bind.flow_id, bind.request_id, 100).encode())
+    assert isinstance(end, FlowEnd)
+    assert (end.kind, end.flow_id) == (frames.UNBIND, bind.flow_id)
+
+
+def test_a_bind_that_is_refused_for_now_is_tried_again() -> None:
+    """Flow: errors, retry after. The first time the program decides, later the client does."""
+    wire = PretendWire()
+    consumer = inbox()
+    wire.session.add(consumer)
+    (bind,) = wire.connects()
+    assert isinstance(bind, Bind)
+    active = FlowState(bind.flow_id, ACTIVE, 1, codes.NONE, "", None).encode()
+    wire.says(Bound(bind.flow_id, bind.request_id, 100).encode(), active)
+    wire.breaks()
+    (bind,) = wire.connects()
+    assert isinstance(bind, Bind)
+    wire.says(Error(bind.flow_id, bind.request_id, codes.TOO_MANY, "all taken", 1_000).encode())
+    assert wire.passes(999) == []
+    (bind,) = wire.passes(1)
+    assert isinstance(bind, Bind)
+    wire.says(Bound(bind.flow_id, bind.request_id, 100).encode())
+    assert consumer.phase == OPEN
+    assert [each for each in wire.events() if isinstance(each, FlowInterrupted)] == [
+        FlowInterrupted("q", "it broke", 0)
+    ]
+
+
+def test_a_fault_that_another_connection_would_repeat_is_the_end() -> None:
+    """Flow: errors. Whoever waits hears so."""
+    wire = PretendWire()
+    publisher = outbox()
+    wire.session.add(publisher)
+    wire.connects()
+    wire.says(Error(0, 0, codes.MALFORMED, "no frame", None).encode())
+    assert isinstance(wire.session.error, ConnectionBroken)
+    assert publisher.error is wire.session.error
+
+
+def test_a_password_is_not_sent_where_anybody_can_read_it() -> None:
+    """Flow: sessions, authentication. A gateway that offers PLAIN only, without TLS, may be somebody else."""
+    options = ClientOptions(user="ada", password="engine")
+    wire = PretendWire(options, Welcome("test", 5_000, 65_536, 10, (), ("PLAIN",)))
+    (goodbye,) = wire.connects()
+    assert isinstance(goodbye, Close)
+    assert isinstance(wire.session.error, AuthenticationRefused)
