@@ -33,13 +33,14 @@ def opening(container_id: str) -> bytes:
     return HEADER + _frame(OPEN, 2, _text(container_id) + _text("localhost")) + _frame(BEGIN, 4, begin)
 
 
-def attach(name: str, address: str, *, is_receiver: bool) -> bytes:
-    """Return an attach on handle 0, unsettled, of a durable terminus."""
-    terminus = _list(2, _text(address) + _uint(2))
+def attach(name: str, address: str, *, is_receiver: bool, settled: bool = False) -> bytes:
+    """Return an attach on handle 0: unsettled, of a durable terminus, or settled, of one that need not last."""
+    terminus = _list(2, _text(address) + _uint(0 if settled else 2))
     source = b"\x00\x53\x28" + (terminus if is_receiver else b"\x45")
     target = b"\x00\x53\x29" + (b"\x45" if is_receiver else terminus)
     role = b"\x41" if is_receiver else b"\x42"
-    fields = _text(name) + b"\x43" + role + b"\x50\x00\x50\x00" + source + target
+    mode = b"\x50\x01" if settled else b"\x50\x00"
+    fields = _text(name) + b"\x43" + role + mode + b"\x50\x00" + source + target
     if is_receiver:
         return _frame(ATTACH, 7, fields)
     return _frame(ATTACH, 10, fields + b"\x40\x40\x43")
@@ -56,17 +57,17 @@ def accepted(first: int, last: int) -> bytes:
     return _frame(DISPOSITION, 5, b"\x41" + _uint(first) + _uint(last) + b"\x41" + _ACCEPTED)
 
 
-def transfer_template(payload_bytes: int) -> tuple[bytes, int, int, int]:
-    """Return a durable, unsettled transfer, and where its delivery id, its tag and its payload's sequence are.
+def transfer_template(payload_bytes: int, *, settled: bool = False) -> tuple[bytes, int, int, int]:
+    """Return a transfer, and where its delivery id, its tag and its payload's sequence are.
 
-    The three are four bytes each, to be overwritten for each message.
+    The three are four bytes each, to be overwritten for each message. Unsettled it is durable, settled it is not.
     """
-    fields = b"\x43" + b"\x70\0\0\0\0" + b"\xa0\x04\0\0\0\0" + b"\x43\x42"
+    fields = b"\x43" + b"\x70\0\0\0\0" + b"\xa0\x04\0\0\0\0" + b"\x43" + (b"\x41" if settled else b"\x42")
     performative = b"\x00\x53\x14" + _list(5, fields)
     id_at = HEAD_BYTES + performative.index(b"\x70\0\0\0\0") + 1
     tag_at = HEAD_BYTES + performative.index(b"\xa0\x04\0\0\0\0") + 2
     length = b"\xa0" + bytes((payload_bytes,)) if payload_bytes <= 0xFF else b"\xb0" + _U32.pack(payload_bytes)
-    message = _DURABLE + b"\x00\x53\x75" + length + bytes(payload_bytes)
+    message = (b"" if settled else _DURABLE) + b"\x00\x53\x75" + length + bytes(payload_bytes)
     data = _head(HEAD_BYTES + len(performative) + len(message)) + performative + message
     return data, id_at, tag_at, len(data) - payload_bytes
 

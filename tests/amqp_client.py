@@ -37,12 +37,13 @@ from protocols.amqp.performatives import (
     read_open,
 )
 from protocols.amqp.termini import Source, Target
-from protocols.amqp.transfers import first_transfer, handle_bytes, read_transfer
+from protocols.amqp.transfers import first_transfer, handle_bytes, read_transfer, transfer_lead
 from protocols.amqp.values import AmqpValue
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 INCOMING_WINDOW: Final = 100_000
+LEAD: Final = transfer_lead(0)
 
 
 class Received:
@@ -176,7 +177,7 @@ class AmqpClient:
         self.sent_count += 1
         tag = delivery_id.to_bytes(4, "big")
         head = first_transfer(
-            0, handle_bytes(handle), delivery_id, tag, 0, settled=settled, more=False, room=len(message)
+            LEAD, handle_bytes(handle), delivery_id, tag, 0, settled=settled, more=False, room=len(message)
         )
         self._writer.write(head + message)
         if not settled:

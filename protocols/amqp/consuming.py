@@ -193,6 +193,7 @@ class ConsumingSide:
         unsettled = self._unsettled.get(session)
         if unsettled is None:
             unsettled = self._unsettled[session] = Unsettled()
+        first_id = session.next_delivery_id
         first = sequence = delivery.first_sequence
         end = first + delivery.stop_row - delivery.start_row
         for row in range(delivery.start_row, delivery.stop_row):
@@ -208,12 +209,11 @@ class ConsumingSide:
             )
             if delivery.remark:
                 data = with_notes(data, delivery.remark)
-            delivery_id = self._sessions.send(session, link, data, 0)
-            if not link.is_settled_by_us:
-                unsettled.add(delivery_id, sequence, source)
+            self._sessions.send(session, link, data, 0)
             sequence += 1
         self.sent_count += sequence - first
-        if not link.is_settled_by_us:
+        if sequence > first and not link.is_settled_by_us:
+            unsettled.add(first_id, sequence - first, first, source)
             consuming.held_count += sequence - first
         elif sequence > first:
             source.partition.post(Settle(source.flow_id, source.epoch, [(first, sequence)], ACCEPTED))

@@ -23,6 +23,7 @@ from messaging.headers import (
 )
 from messaging.partitioning import key_hash
 from protocols.amqp.decoding import decode, decode_list
+from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
 from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections
@@ -50,6 +51,18 @@ WIDE: Final = 0x10  # with a four byte length where one byte would do
 
 _HEAD: Final = struct.Struct(">BII")
 NATIVE_HEAD_BYTES: Final = 9
+# What most messages have there: neither a footer nor an opaque body. By form.
+_PLAIN_HEADS: Final[list[bytes]] = [_HEAD.pack(form, 0, 0) for form in range(2 * WIDE)]
+
+# What stands before a body that is no more than its bytes, but for their number. By form.
+_BODY_HEADS: Final[dict[int, bytes]] = {
+    BODY_DATA: b"\x00\x53\x75\xa0",
+    BODY_DATA | WIDE: b"\x00\x53\x75\xb0",
+    BODY_STRING: b"\x00\x53\x77\xa1",
+    BODY_STRING | WIDE: b"\x00\x53\x77\xb1",
+    BODY_BINARY: b"\x00\x53\x77\xa0",
+    BODY_BINARY | WIDE: b"\x00\x53\x77\xb0",
+}
 
 
 @final
@@ -87,7 +100,10 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     footer = data[sections.footer_at :]
     body = data[sections.body_at : sections.footer_at] if form == BODY_OPAQUE else b""
     headers.native_format = NATIVE_AMQP
-    headers.native = _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
+    if footer or body:
+        headers.native = _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
+    else:
+        headers.native = _PLAIN_HEADS[form] + travels if travels else _PLAIN_HEADS[form]
     return MessageIn(payload, headers, durable=durable, to=to)
 
 
@@ -98,42 +114,48 @@ def native_form(native: bytes) -> int:
 
 def native_travels(native: bytes) -> bytes:
     """Return the sections before the body: annotations, properties and application properties, as they were sent."""
-    return native[
-        NATIVE_HEAD_BYTES : len(native) - int.from_bytes(native[1:5], "big") - int.from_bytes(native[5:9], "big")
-    ]
+    return native[NATIVE_HEAD_BYTES : len(native) - _u32(native, 1) - _u32(native, 5)]
 
 
 def native_sections(native: bytes, payload: bytes) -> bytes:
     """Return everything from the message annotations on, as it was sent."""
     form = native[0]
-    footer_bytes = int.from_bytes(native[1:5], "big")
-    body_bytes = int.from_bytes(native[5:9], "big")
     end = len(native)
+    if end == NATIVE_HEAD_BYTES:
+        return body_bytes_of(form, payload)
+    footer_bytes = _u32(native, 1)
+    body_bytes = _u32(native, 5)
     footer_at = end - body_bytes - footer_bytes
-    travels = native[9:footer_at]
+    travels = native[NATIVE_HEAD_BYTES:footer_at]
     if form == BODY_OPAQUE:
         return travels + native[end - body_bytes :] + native[footer_at : end - body_bytes]
-    return travels + body_bytes_of(form, payload) + native[footer_at:]
+    whole = travels + body_bytes_of(form, payload)
+    return whole + native[footer_at:] if footer_bytes else whole
 
 
 def body_bytes_of(form: int, payload: bytes) -> bytes:
     """Return the body section of a payload."""
-    kind = form & ~WIDE
-    if kind == BODY_NONE:
+    if form & ~WIDE == BODY_NONE:
         return b""
-    section = 0x75 if kind == BODY_DATA else 0x77
-    code = 0xA1 if kind == BODY_STRING else 0xA0
     length = len(payload)
     if length <= 0xFF and not form & WIDE:
-        return bytes((0x00, 0x53, section, code, length)) + payload
-    return bytes((0x00, 0x53, section, code + 0x10)) + length.to_bytes(4, "big") + payload
+        return b"".join((_BODY_HEADS[form], ONE_BYTE[length], payload))
+    return b"".join((_BODY_HEADS[form | WIDE], length.to_bytes(4, "big"), payload))
+
+
+def _u32(data: bytes, pos: int) -> int:
+    return data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3]
 
 
 def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int) -> bool:
     """Take over the header section; return whether the message is durable."""
-    if sections.header_at == NOWHERE:
+    pos = sections.header_at
+    if pos == NOWHERE:
         return False
-    items, _ = decode_list(data, sections.header_at, len(data))
+    # Most have no more to say, and are all alike; the general way takes ten times as long.
+    if data[pos] == 0xC0 and data[pos + 1] == 2 and data[pos + 2] == 1 and data[pos + 3] in (0x41, 0x42):
+        return data[pos + 3] == 0x41
+    items, _ = decode_list(data, pos, len(data))
     fields = Fields("header", items)
     headers.priority = min(fields.ubyte(1, "priority", PRIORITY_DEFAULT), PRIORITY_MAX)
     ttl_ms = fields.uint(2, "ttl", 0)

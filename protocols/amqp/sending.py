@@ -32,7 +32,7 @@ def send_delivery(
     ):
         out.append(
             first_transfer(
-                session.channel,
+                session.transfer_lead,
                 link.handle_bytes,
                 delivery_id,
                 tag,
@@ -65,7 +65,7 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
         piece = delivery.payload if start == 0 and not more else delivery.payload[start:stop]
         if start == 0:
             head = first_transfer(
-                session.channel,
+                session.transfer_lead,
                 delivery.link.handle_bytes,
                 delivery.delivery_id,
                 delivery.tag,
@@ -75,7 +75,9 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
                 room=len(piece),
             )
         else:
-            head = next_transfer(session.channel, delivery.link.handle_bytes, more=more, aborted=False, room=len(piece))
+            head = next_transfer(
+                session.transfer_lead, delivery.link.handle_bytes, more=more, aborted=False, room=len(piece)
+            )
         out.append(head)
         out.append(piece)
         _count_frame(session)
@@ -90,7 +92,7 @@ def abort_begun(session: Session, link: OutgoingLink, out: list[bytes]) -> None:
     """End the delivery of a link that was begun and will not be finished, so that the peer forgets its bytes."""
     pending = session.pending
     if pending and pending[0].link is link and pending[0].offset > 0:
-        out.append(next_transfer(session.channel, link.handle_bytes, more=False, aborted=True, room=0))
+        out.append(next_transfer(session.transfer_lead, link.handle_bytes, more=False, aborted=True, room=0))
         _count_frame(session)
 
 

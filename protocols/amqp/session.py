@@ -13,6 +13,7 @@ from protocols.amqp.errors import SESSION, PeerViolation
 from protocols.amqp.limits import OUTGOING_WINDOW
 from protocols.amqp.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
 from protocols.amqp.performatives import ABSENT, Begin, Flow
+from protocols.amqp.transfers import transfer_lead
 from protocols.amqp.values import AmqpMap
 
 AVAILABLE_MAX: Final = 0xFFFF_FFFF  # what the field holds
@@ -62,6 +63,7 @@ class Session:
         self.next_delivery_id = 0  # of what we send
         self.pending: list[PendingDelivery] = []  # waits for the peer's window; mostly empty, and then small
         self.dispositions = DispositionRuns()
+        self.transfer_lead = transfer_lead(channel)
 
     # --- incoming ---
 

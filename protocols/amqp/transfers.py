@@ -7,6 +7,7 @@ same result more slowly.
 from typing import Final, final
 
 from protocols.amqp.decoding import decode_list
+from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.fields import Fields
 from protocols.amqp.outcomes import DeliveryState, read_state
 from protocols.amqp.performatives import ABSENT
@@ -16,7 +17,10 @@ from protocols.amqp.performatives import ABSENT
 _WHOLE: Final = b"\x42\x40\x40\x40\x40\x40"
 _MORE: Final = b"\x41\x40\x40\x40\x40\x40"
 _ABORTED: Final = b"\x42\x40\x40\x40\x41\x40"
-_HEAD_BYTES: Final = 8
+_SETTLED_WHOLE: Final = b"\x41" + _WHOLE  # with the field before
+_UNSETTLED_WHOLE: Final = b"\x42" + _WHOLE
+_SIZE_BYTES: Final = 4  # before the lead
+_FIELD_COUNT: Final = b"\x0b"
 
 UNUSUAL: Final = -2  # a form that only the generic decoder knows
 
@@ -118,7 +122,11 @@ def _number_bytes(data: bytes, pos: int, stop: int) -> int:
 
 def _are_flags(data: bytes, pos: int, stop: int) -> bool:
     """Return whether every byte of `[pos, stop)` is true, false or null."""
-    return not data[pos:stop].strip(b"\x40\x41\x42")
+    while pos < stop:
+        if not 0x40 <= data[pos] <= 0x42:
+            return False
+        pos += 1
+    return True
 
 
 def _read_any(data: bytes, pos: int, end: int) -> Transfer:
@@ -137,8 +145,13 @@ def _read_any(data: bytes, pos: int, end: int) -> Transfer:
     return transfer
 
 
+def transfer_lead(channel: int) -> bytes:
+    """Return what every transfer of a session has between the frame's size and that of its list, made once."""
+    return bytes((2, 0, channel >> 8, channel & 0xFF, 0x00, 0x53, 0x14, 0xC0))
+
+
 def first_transfer(
-    channel: int,
+    lead: bytes,
     handle: bytes,
     delivery_id: int,
     tag: bytes,
@@ -148,29 +161,37 @@ def first_transfer(
     more: bool,
     room: int,
 ) -> bytes:
-    """Return frame head and performative of a delivery's first transfer, for a payload of `room` bytes."""
-    body = b"".join(
+    """Return frame head and performative of a delivery's first transfer, for a payload of `room` bytes.
+
+    One join of what is ready made: with `bytes` of tuples this was a quarter of what relaying a message costs.
+    """
+    format_code = b"\x43" if message_format == 0 else _uint(message_format)
+    whole = _SETTLED_WHOLE if settled else _UNSETTLED_WHOLE
+    flags = whole[:1] + _MORE if more else whole
+    length = 8 + len(handle) + len(tag) + len(format_code) + len(flags)  # of the list's count and fields
+    return b"".join(
         (
+            (_SIZE_BYTES + len(lead) + 1 + length + room).to_bytes(4, "big"),
+            lead,
+            ONE_BYTE[length],
+            _FIELD_COUNT,
             handle,
-            _uint(delivery_id),
-            bytes((0xA0, len(tag))),
+            b"\x70",
+            delivery_id.to_bytes(4, "big"),
+            b"\xa0",
+            ONE_BYTE[len(tag)],
             tag,
-            b"\x43" if message_format == 0 else _uint(message_format),
-            b"\x41" if settled else b"\x42",
-            _MORE if more else _WHOLE,
+            format_code,
+            flags,
         )
     )
-    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, 11)) + body
-    size = _HEAD_BYTES + len(performative) + room
-    return size.to_bytes(4, "big") + bytes((2, 0, channel >> 8, channel & 0xFF)) + performative
 
 
-def next_transfer(channel: int, handle: bytes, *, more: bool, aborted: bool, room: int) -> bytes:
+def next_transfer(lead: bytes, handle: bytes, *, more: bool, aborted: bool, room: int) -> bytes:
     """Return frame head and performative of a delivery's further transfer."""
-    body = handle + b"\x40\x40\x40\x40" + (_ABORTED if aborted else _MORE if more else _WHOLE)
-    performative = bytes((0x00, 0x53, 0x14, 0xC0, len(body) + 1, 11)) + body
-    size = _HEAD_BYTES + len(performative) + room
-    return size.to_bytes(4, "big") + bytes((2, 0, channel >> 8, channel & 0xFF)) + performative
+    body = _FIELD_COUNT + handle + b"\x40\x40\x40\x40" + (_ABORTED if aborted else _MORE if more else _WHOLE)
+    size = _SIZE_BYTES + len(lead) + 1 + len(body) + room
+    return size.to_bytes(4, "big") + lead + ONE_BYTE[len(body)] + body
 
 
 def handle_bytes(handle: int) -> bytes:

@@ -55,10 +55,10 @@ class Unsettled:
         self._firsts: list[int] = []
         self._next_id = 0  # not wrapped
 
-    def add(self, wire_id: int, first_sequence: int, source: DeliverySource) -> None:
-        """Note one delivery, the next one sent."""
+    def add(self, wire_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
+        """Note deliveries, the next ones sent."""
         first_id = self._unwrapped(wire_id)
-        self._next_id = first_id + 1
+        self._next_id = first_id + count
         runs = self._runs
         if runs:
             last = runs[-1]
@@ -67,9 +67,9 @@ class Unsettled:
                 and last.first_id + last.count == first_id
                 and last.first_sequence + last.count == first_sequence
             ):
-                last.count += 1
+                last.count += count
                 return
-        runs.append(UnsettledRun(first_id, 1, first_sequence, source))
+        runs.append(UnsettledRun(first_id, count, first_sequence, source))
         self._firsts.append(first_id)
 
     def take(self, first: int, last: int) -> list[UnsettledRun]:

@@ -29,7 +29,7 @@ from protocols.amqp.outcomes import AmqpError, DeliveryState
 from protocols.amqp.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
 from protocols.amqp.sections import find_sections
 from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.transfers import first_transfer, handle_bytes, next_transfer, read_transfer
+from protocols.amqp.transfers import first_transfer, handle_bytes, next_transfer, read_transfer, transfer_lead
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
 ERROR = AmqpError("amqp:not-found", "where?", AmqpMap([(Symbol("queue"), "q")]))
@@ -193,14 +193,14 @@ def test_endings_and_outcomes_have_each_field_in_its_place() -> None:
 def test_a_transfer_has_each_field_in_its_place(more: bool) -> None:
     """2.7.5: the first transfer of a delivery, the further ones, and the one that takes it back."""
     handle = handle_bytes(300)
-    head = first_transfer(1, handle, 7, b"t", 0, settled=False, more=more, room=2)
+    head = first_transfer(transfer_lead(1), handle, 7, b"t", 0, settled=False, more=more, room=2)
     assert described_frame(head + b"ab") == (
         "channel 1: transfer(handle=uint(300), delivery-id=uint(7), delivery-tag=b't', message-format=uint(0), "
         f"settled=False, more={more}) payload 6162"
     )
-    rest = next_transfer(1, handle, more=more, aborted=False, room=2)
+    rest = next_transfer(transfer_lead(1), handle, more=more, aborted=False, room=2)
     assert described_frame(rest + b"cd") == f"channel 1: transfer(handle=uint(300), more={more}) payload 6364"
-    end = next_transfer(1, handle, more=False, aborted=True, room=0)
+    end = next_transfer(transfer_lead(1), handle, more=False, aborted=True, room=0)
     assert described_frame(end) == "channel 1: transfer(handle=uint(300), more=False, aborted=True)"
 
 
@@ -212,7 +212,7 @@ def test_every_performative_we_write_has_all_its_fields(code: int) -> None:
         0x11: Begin(next_outgoing_id=0, incoming_window=1, outgoing_window=1).encode(),
         0x12: Attach("l", handle=0, is_receiver=True, source=None, target=None).encode(),
         0x13: Flow(incoming_window=1, next_outgoing_id=0, outgoing_window=1).encode(),
-        0x14: first_transfer(0, handle_bytes(0), 0, b"t", 0, settled=True, more=False, room=0)[8:],
+        0x14: first_transfer(transfer_lead(0), handle_bytes(0), 0, b"t", 0, settled=True, more=False, room=0)[8:],
         0x15: disposition_bytes(is_receiver=True, first=0, last=0, settled=True, state=None),
         0x16: Detach(0, closed=False).encode(),
         0x17: encode_ending(0x17, None),

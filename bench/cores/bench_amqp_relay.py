@@ -1,0 +1,118 @@
+"""One AMQP sender to one receiver, without sockets: what the broker's own code costs for each message it relays.
+
+Run with `python -m bench.cores.bench_amqp_relay [queue|topic] [batch] [messages]`. The whole path is real, from the
+transfers of one XX"""
+
+import asyncio
+import random
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from actors.clock import SystemClock
+from actors.directory_messages import CreateQueue
+from actors.queue_assembly import NAMED
+from bench import amqp_wire as wire
+from bench.cores.bench_unbatched import ListTransport
+from gateway.config import load
+from gateway.node import Node, open_store
+from messaging.queue_config import definition_from_dict
+from protocols.amqp.connection import AmqpConnection
+from protocols.transports import Connection, PeerInfo
+
+QUEUE = "relay"
+TOPIC = "topic://relay/t"
+PAYLOAD_BYTES = 100
+CREDIT = 100_000  # granted anew when half of it is used
+ROUNDS = 3
+
+
+class Relay:
+    """A node with a sender and a receiver."""
+
+    def __init__(self, node: Node, address: str) -> None:
+        self.node = node
+        self.direct = address == TOPIC
+        self.sender, self.receiver = node.amqp._connect(), node.amqp._connect()
+        self.out: dict[Connection, ListTransport] = {self.sender: ListTransport(), self.receiver: ListTransport()}
+        self.sent = 0
+        self.granted = CREDIT
+        self._address = address
+
+    async def open(self) -> None:
+        """Attach both ends."""
+        for connection, name in ((self.receiver, "r"), (self.sender, "s")):
+            connection.opened(self.out[connection], PeerInfo(listener="amqp", host="test", port=1))
+            attach = wire.attach(name, self._address, is_receiver=name == "r", settled=self.direct)
+            connection.received(wire.opening(name) + attach)
+            for _ in range(20):  # the turns of the loop that attaching takes
+                await asyncio.sleep(0.01)
+        self.receiver.received(wire.flow(0, CREDIT))
+        await asyncio.sleep(0.05)
+        assert isinstance(self.sender, AmqpConnection)
+        (self.link,) = self.sender.engine.sessions.by_channel[0].incoming.values()
+
+    def frames(self, count: int) -> bytes:
+        """Return the transfers of the next messages."""
+        template, id_at, tag_at, _ = wire.transfer_template(PAYLOAD_BYTES, settled=self.direct)
+        frames = bytearray(template * count)
+        for row in range(count):
+            number = (self.sent + row).to_bytes(4, "big")
+            at = row * len(template)
+            frames[at + id_at : at + id_at + 4] = number
+            frames[at + tag_at : at + tag_at + 4] = number
+        return bytes(frames)
+
+    async def relay(self, frames: bytes, count: int) -> None:
+        """Let so many messages go through."""
+        receiver = self.receiver
+        while self.link.credit < count:
+            await asyncio.sleep(0)
+        written = self.out[receiver]
+        written.written = []
+        self.sender.received(frames)
+        while not written.written:  # once, unless the turn was cut short
+            await asyncio.sleep(0)
+        first, self.sent = self.sent, self.sent + count
+        if not self.direct:
+            receiver.received(wire.accepted(first, self.sent - 1))
+        if self.granted - self.sent <= CREDIT // 2:
+            receiver.received(wire.flow(self.sent, CREDIT))
+            self.granted = self.sent + CREDIT
+
+
+async def measure(address: str, batch: int, messages: int) -> float:
+    """Return microseconds per message."""
+    with tempfile.TemporaryDirectory() as folder:
+        # With this credit nobody waits for the disk, which would be counted: the loop turns meanwhile.
+        settings = [f"data.path={folder}", "admin.enabled=false", "amqp.link_credit=20000"]
+        config = load(None, environment={}, settings=settings)
+        node = Node(config, store=open_store(config), clock=SystemClock(), rng=random.Random(1))
+        await node.queues.ask(CreateQueue(definition_from_dict({"name": QUEUE}), NAMED, durable=True))
+        relay = Relay(node, address)
+        await relay.open()
+        taken_ns = 0
+        for _ in range(messages // batch):
+            frames = relay.frames(batch)
+            started_ns = time.process_time_ns()
+            await relay.relay(frames, batch)
+            taken_ns += time.process_time_ns() - started_ns
+        node.store.close()
+        return taken_ns / (messages // batch * batch) / 1000
+
+
+def main() -> None:
+    """Measure both, or what was asked for."""
+    ways = {"queue": QUEUE, "topic": TOPIC}
+    chosen = [sys.argv[1]] if len(sys.argv) > 1 else list(ways)
+    batch = int(sys.argv[2]) if len(sys.argv) > 2 else 250
+    messages = int(sys.argv[3]) if len(sys.argv) > 3 else 200_000
+    for name in chosen:
+        taken_us = min(asyncio.run(measure(ways[name], batch, messages)) for _ in range(ROUNDS))
+        print(f"{name}, {batch} in a read: {taken_us:.2f} us per message")
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    main()
