@@ -155,6 +155,7 @@ class BindFlow:
     window: CreditWindow[Address]
     protocol: str = "mqtt"
     selector: Selector | None = None  # of the messages it wants; None: all
+    acknowledges: bool = False  # of a partitioned queue: it is told its partitions, and lets go of them by its word
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.

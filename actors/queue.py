@@ -6,6 +6,7 @@ Messages pass it by: publishers post to the partitions, and partitions to the co
 from collections.abc import Callable
 from typing import Any
 
+from actors.assignments_told import AssignmentsTold
 from actors.browser import BrowserActor
 from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
@@ -16,6 +17,7 @@ from actors.drain_messages import DrainFlow
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
 from actors.gathering import gather
+from actors.handoff_messages import AcknowledgeHandoff
 from actors.loop_actor import LoopActor
 from actors.messages import (
     ENDPOINT_DISABLED,
@@ -43,8 +45,9 @@ from actors.parking_messages import LookUpSequences, Park, ParkFlow, RestorePark
 from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
 from actors.queue_draining import drain_flow
+from actors.queue_replay import replay
 from actors.queue_sight import browse, describe
-from actors.reading_messages import AskPartitions, PrepareReplay, ReplayQueue, ReplayRefused
+from actors.reading_messages import AskPartitions, ReplayQueue
 from actors.rebalance_told import RebalanceTold
 from actors.rescale_messages import (
     CutTaken,
@@ -78,6 +81,7 @@ class QueueActor(LoopActor):
         self._shown: dict[int, list[int]] = {}  # flow -> partitions it was last told of
         self._timer: TimerHandle | None = None
         self._rebalances = RebalanceTold(core)
+        self._assignments = AssignmentsTold(core)
         self._handlers: dict[type, Callable[[Any], Any]] = {
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
@@ -87,6 +91,9 @@ class QueueActor(LoopActor):
             RestoreParkedFlow: self._restore_parked,
             LookUpSequences: lambda message: self._only_partition().ask(message),
             PartitionDrained: self._partition_drained,
+            AcknowledgeHandoff: lambda message: self._move(
+                self._assignments.acknowledge(message), count_as_failed=True
+            ),
             PartitionStored: self._reload,
             DescribeQueue: lambda _: describe(self._core),
             BrowseQueue: lambda message: browse(self._core, message),
@@ -95,7 +102,7 @@ class QueueActor(LoopActor):
             TakeMessages: lambda message: self._partition(message.partition_number).ask(message),
             Reconfigure: self._reconfigure,
             AskPartitions: self._ask_partitions,
-            ReplayQueue: self._replay,
+            ReplayQueue: lambda message: replay(self._core, message),
             ReserveQueue: self._reserve,
             ReleaseQueue: self._release,
             RescaleQueue: self._rescale,
@@ -144,6 +151,7 @@ class QueueActor(LoopActor):
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))
         core.users[flow_id] = message.user
+        self._assignments.binds(message)
         self._tell(CLIENT_BOUND, message.client, f"bound to queue {config.name}, flow {flow_id}")
         if known:
             core.parked.discard(flow_id)
@@ -282,6 +290,9 @@ class QueueActor(LoopActor):
             moves = self._core.access.drained(message.partition_number, message.epoch)
             self._move(moves, count_as_failed=True)
 
+    def _acknowledge(self, message: AcknowledgeHandoff) -> None:
+        self._move(self._assignments.acknowledge(message), count_as_failed=True)
+
     def _move(self, moves: list[Move], *, count_as_failed: bool) -> None:
         for move in moves:
             partition = self._core.partitions[move.partition].inbox
@@ -302,6 +313,7 @@ class QueueActor(LoopActor):
             if self._shown.get(flow_id) != partitions:
                 self._shown[flow_id] = partitions
                 flow.address.post(FlowState(flow_id, bool(partitions), partitions))
+        self._assignments.tell()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -378,35 +390,6 @@ class QueueActor(LoopActor):
         self.cell.parent.inbox.post(message)
 
     # --- readers ---
-
-    def _replay(self, message: ReplayQueue) -> LoopFuture[int]:
-        """Have each partition that keeps some of it made anew: its consumers get the old messages before the newer."""
-        core = self._core
-        if not core.retention.on():
-            raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
-        if core.reserved_for:
-            raise ReplayRefused(f"{core.config.name!r} is consumed by the durable cursor {core.reserved_for!r}")
-        if core.rescale is not None:
-            raise ReplayRefused(f"the number of partitions of {core.config.name!r} is changing; try again later")
-        answer: LoopFuture[int] = LoopFuture()
-        number = message.number
-        chosen = list(core.partitions if number is None else core.partitions[number : number + 1])
-
-        def prepared(counts: list[int]) -> None:
-            if core.rescale is not None:  # it began just now, and waits for what is settled once
-                changing = ReplayRefused(f"the number of partitions of {core.config.name!r} has just begun to change")
-                answer.set_exception((ReplayRefused, changing, None))
-                return
-            for partition, count in zip(chosen, counts, strict=True):
-                actor = partition.actor
-                assert isinstance(actor, PartitionActor)
-                if count:
-                    actor.replay()
-            answer.set(sum(counts))
-
-        request = PrepareReplay(message.first, message.since_ms, message.end)
-        gather([each.ask(request) for each in chosen], prepared, answer)
-        return answer
 
     def _partition(self, number: int) -> ActorCell:
         """Return a partition. Raises LookupError when there is none of that number, perhaps any more."""

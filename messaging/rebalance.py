@@ -56,7 +56,9 @@ class Move:
 class PartitionSlot:
     """One partition in the eyes of the rebalancer."""
 
-    __slots__ = ("epoch", "handoff_deadline_ms", "last_client", "next_owner", "owner", "status")
+    __slots__ = (
+        "epoch", "handoff_deadline_ms", "is_acknowledged", "is_drained", "last_client", "next_owner", "owner", "status",
+    )  # fmt: skip
 
     def __init__(self, epoch: int) -> None:
         self.owner = NO_FLOW
@@ -64,6 +66,8 @@ class PartitionSlot:
         self.epoch = epoch
         self.status = UNASSIGNED
         self.handoff_deadline_ms = 0
+        self.is_drained = False  # while paused: its owner holds nothing of it
+        self.is_acknowledged = False  # while paused: its owner, if it acknowledges, has let go of it
         self.last_client = ""  # who gets it back when it returns during the holddown
 
 
@@ -85,6 +89,7 @@ class Rebalancer:
         self.handoff_ms = handoff_ms
         self.slots = [PartitionSlot(epoch) for _ in range(partitions_count)]
         self.clients: dict[int, str] = {}  # bound flows, oldest first -> client name
+        self.acknowledging: set[int] = set()  # of them, those without whose word nothing is handed over in time
         self.status: str = READY
         self.holddown_ends_ms = 0
         self.started_count = 0
@@ -114,6 +119,7 @@ class Rebalancer:
         client = self.clients.pop(flow_id, None)
         if client is None:
             return []
+        self.acknowledging.discard(flow_id)
         self._owned = None
         idle = self._idle_flows()
         taken = 0
@@ -146,6 +152,23 @@ class Rebalancer:
         """The owner of a paused partition has settled everything it held of it."""
         slot = self.slots[partition]
         if slot.status != PAUSED or slot.epoch != epoch:
+            return []
+        slot.is_drained = True
+        return self._let_go(partition)
+
+    def acknowledge(self, flow_id: int, partition: int, epoch: int) -> list[Move]:
+        """The owner of a paused partition has let go of it. What it still holds of it is waited for all the same."""
+        if partition >= len(self.slots):
+            return []
+        slot = self.slots[partition]
+        if slot.status != PAUSED or slot.epoch != epoch or slot.owner != flow_id:
+            return []
+        slot.is_acknowledged = True
+        return self._let_go(partition)
+
+    def _let_go(self, partition: int) -> list[Move]:
+        slot = self.slots[partition]
+        if not slot.is_drained or (slot.owner in self.acknowledging and not slot.is_acknowledged):
             return []
         moves = self._hand_over(partition)
         self._finish()
@@ -202,6 +225,15 @@ class Rebalancer:
                 owned.setdefault(slot.owner, []).append(partition)
         return owned.get(flow_id, [])
 
+    def assignment_of(self, flow_id: int) -> list[tuple[int, int, int]]:
+        """Return the partitions a flow owns with their epochs, and until when it may keep them; 0: for good."""
+        assignment: list[tuple[int, int, int]] = []
+        for partition in self.partitions_of(flow_id):
+            slot = self.slots[partition]
+            deadline_ms = slot.handoff_deadline_ms if slot.status == PAUSED else 0
+            assignment.append((partition, slot.epoch, deadline_ms))
+        return assignment
+
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
         """Return status, owning flow and epoch of each partition."""
         return [(slot.status, slot.owner, slot.epoch) for slot in self.slots[:count]]
@@ -209,6 +241,7 @@ class Rebalancer:
     def check(self) -> None:
         """Assert the invariants."""
         paused_count = 0
+        assert self.acknowledging <= self.clients.keys(), "who acknowledges is bound"
         for slot in self.slots:
             assert slot.owner == NO_FLOW or slot.owner in self.clients, "an owner is bound"
             assert (slot.owner != NO_FLOW) == (slot.status in (PARTITION_READY, PAUSED))
@@ -235,6 +268,7 @@ class Rebalancer:
                 slot.status = PAUSED
                 slot.next_owner = owner
                 slot.handoff_deadline_ms = now_ms + self.handoff_ms
+                slot.is_drained = slot.is_acknowledged = False
                 moves.append(Move(PAUSE, partition, slot.owner, slot.epoch))
         if moves:
             self.started_count += 1

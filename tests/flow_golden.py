@@ -8,6 +8,7 @@ from protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor
 from protocols.flow.deliver_frames import Delivered, read_deliver
 from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
 from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
 from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
 from protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
 from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
@@ -29,6 +30,8 @@ AnyFrame = (
     | Read
     | Reading
     | RowsReceived
+    | Partitions
+    | PartitionsAck
 )
 
 
@@ -70,4 +73,8 @@ def decoded(data: bytes) -> AnyFrame:
         return read_cursor_frame(frame, data)
     if frame.kind in STAGING_FRAMES:
         return read_staging_frame(frame, data)
+    if frame.kind == frames.PARTITIONS:
+        return read_partitions(frame, data)
+    if frame.kind == frames.PARTITIONS_ACK:
+        return read_partitions_ack(frame, data)
     return read_settle_frame(frame, data)

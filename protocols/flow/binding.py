@@ -106,9 +106,18 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
         unsettled_max=unsettled_max,
         delivery_id_max=asked.delivery_id_max,
     )
-    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max).encode()
+    acknowledges = asked.acknowledges and handle.core.config.partitioned()
+    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, acknowledges).encode()
     connection.consuming.add(flow)
-    request = BindFlow(flow.urn, connection.client, connection.user, connection.cell.inbox, window, PROTOCOL)
+    request = BindFlow(
+        flow.urn,
+        connection.client,
+        connection.user,
+        connection.cell.inbox,
+        window,
+        PROTOCOL,
+        acknowledges=acknowledges,
+    )
     try:
         await handle.cell.ask(request)
     except BindRefused as refusal:

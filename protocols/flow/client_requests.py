@@ -13,6 +13,7 @@ from protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequests, begin_read
 from protocols.flow.events import FlowEvent
 from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
+from protocols.flow.partition_frames import PartitionsAck
 from protocols.flow.rows_frames import Read
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ class ClientRequests:
             self._bulk.take(event)
         elif isinstance(event, FlowEnd):
             self._end_flow(event)
+        elif isinstance(event, PartitionsAck):
+            flow = connection.consuming.flows.get(event.flow_id)
+            if flow is None:
+                connection.ids.check_ended(event.flow_id)
+            else:
+                connection.consuming.acknowledge(flow, event.number)
 
     def _take_flow_id(self, flow_id: int, request_id: int) -> bool:
         """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""

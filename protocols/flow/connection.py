@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
@@ -324,6 +325,10 @@ class FlowConnection:
             if flow is not None:
                 self.ids.answered(flow.flow_id)
                 self.consuming.end(flow, message.reason, RETRY_AFTER_MS if message.may_return else None)
+        elif isinstance(message, Assignment):
+            flow = self.consuming.by_urn.get(message.flow_id)
+            if flow is not None:
+                self.consuming.assignment(flow, message, self._clock.now_ms())
         else:
             assert isinstance(message, FencePublisher), f"nobody sends {message!r} here"
             self._fenced(message)

@@ -9,6 +9,7 @@ from typing import final
 
 from actors.cell import ActorCell
 from actors.data_messages import WAKE, Deliveries, RenewLock, Settle
+from actors.handoff_messages import AcknowledgeHandoff, Assignment
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
@@ -19,6 +20,7 @@ from protocols.flow.deliver_frames import write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
 from protocols.flow.held import DeliverySource, Held, HeldRun
 from protocols.flow.limits import RANGES_MAX
+from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
 from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
 from protocols.flow.settle_frames import Settle as SettleFrame
 from protocols.flow.settle_frames import Settled as SettledFrame
@@ -55,6 +57,8 @@ class ConsumerFlow:
         self.state_number = 0
         self.is_active = False
         self.partitions: set[int] = set()  # it takes messages from, as the queue last said
+        self.list_number = 0  # of the PARTITIONS sent last
+        self.draining: dict[tuple[int, int], int] = {}  # partition, epoch -> number of the list that first said so
         self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self._topic = ""
         self._topic_data = b""
@@ -245,6 +249,27 @@ class ConsumingSide:
         if is_active != flow.is_active or flow.state_number == 0:
             flow.is_active = is_active
             self._tell(flow, ACTIVE if is_active else INACTIVE, codes.NONE, "", None)
+
+    def assignment(self, flow: ConsumerFlow, assignment: Assignment, now_ms: int) -> None:
+        """Send the list of the flow's partitions, and remember which of them it has to let go of."""
+        flow.list_number += 1
+        states: list[PartitionState] = []
+        draining: dict[tuple[int, int], int] = {}
+        for partition, epoch, deadline_ms in assignment.partitions:
+            if deadline_ms:
+                place = (partition, epoch)
+                draining[place] = flow.draining.get(place, flow.list_number)
+                states.append(PartitionState(partition, epoch, DRAINING, max(0, deadline_ms - now_ms)))
+            else:
+                states.append(PartitionState(partition, epoch, ASSIGNED, 0))
+        flow.draining = draining
+        self._out.append(Partitions(flow.flow_id, flow.list_number, tuple(states)).encode())
+
+    def acknowledge(self, flow: ConsumerFlow, number: int) -> None:
+        """The client has let go of what was draining in that list. One that was never sent says nothing."""
+        let_go = [place for place, since in flow.draining.items() if since <= number]
+        if let_go:
+            flow.queue.inbox.post(AcknowledgeHandoff(flow.urn, let_go))
 
     def end(self, flow: ConsumerFlow, reason: str, retry_after_ms: int | None) -> None:
         """Tell the client that its flow is gone, and forget it."""

@@ -31,6 +31,7 @@ from protocols.flow.limits import (
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
+from protocols.flow.partition_frames import read_partitions, read_partitions_ack
 from protocols.flow.publish_frames import PublishesReceived, read_pub_ack, read_publish
 from protocols.flow.rows_frames import read_read, read_rows
 from protocols.flow.session_frames import (
@@ -303,6 +304,10 @@ class FlowEngine:
             events.append(read_cursor_frame(frame, data))
         elif kind == frames.READ:
             events.append(read_read(frame, data))
+        elif kind == frames.PARTITIONS:
+            events.append(read_partitions(frame, data))
+        elif kind == frames.PARTITIONS_ACK:
+            events.append(read_partitions_ack(frame, data))
         elif kind in frames.NAMES:  # else it is passed over
             self._receive_rare(frame, data, events)
 

@@ -9,6 +9,7 @@ from typing import TypeAlias, final
 from protocols.flow.cursor_frames import CursorFrame
 from protocols.flow.deliver_frames import Delivered
 from protocols.flow.flow_frames import FlowFrame
+from protocols.flow.partition_frames import Partitions, PartitionsAck
 from protocols.flow.publish_frames import PubAck, PublishesReceived
 from protocols.flow.rows_frames import Read, Reading, RowsReceived
 from protocols.flow.session_frames import SessionFrame
@@ -54,5 +55,7 @@ FlowEvent: TypeAlias = (
     | Read
     | Reading
     | RowsReceived
+    | Partitions
+    | PartitionsAck
     | PeerViolated
 )

@@ -69,6 +69,7 @@ class Bind:
     name: str
     unsettled_max: int  # messages it wants to hold at once; 0: whatever the gateway says
     delivery_id_max: int  # credit from the start
+    acknowledges: bool = False  # it wants PARTITIONS, and to let go of partitions by its own word
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -76,6 +77,8 @@ class Bind:
         out.text(f.NAME, self.name)
         out.number(f.UNSETTLED_MAX, self.unsettled_max, 4)
         out.number(f.DELIVERY_ID_MAX, self.delivery_id_max, 8)
+        if self.acknowledges:
+            out.number(f.ACKNOWLEDGES, 1, 1)
         return encode_frame(frames.BIND, 0, self.flow_id, out.encoded(), b"")
 
 
@@ -87,11 +90,14 @@ class Bound:
     flow_id: int
     request_id: int
     unsettled_max: int  # in force
+    acknowledges: bool = False  # the queue is partitioned, and hands over by the client's word
 
     def encode(self) -> bytes:
         """Return the frame."""
         out = _request(self.request_id)
         out.number(f.UNSETTLED_MAX, self.unsettled_max, 4)
+        if self.acknowledges:
+            out.number(f.ACKNOWLEDGES, 1, 1)
         return encode_frame(frames.BIND, RESPONSE, self.flow_id, out.encoded(), b"")
 
 
@@ -169,13 +175,15 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
         return OpenPub(flow_id, request_id, reader.text(f.NAME, NAME_BYTES_MAX), reader.number(f.WINDOW, 4, 0))
     if kind == frames.BIND:
         if is_response:
-            return Bound(flow_id, request_id, reader.number_required(f.UNSETTLED_MAX, 4))
+            acknowledges = reader.number(f.ACKNOWLEDGES, 1, 0) != 0
+            return Bound(flow_id, request_id, reader.number_required(f.UNSETTLED_MAX, 4), acknowledges)
         return Bind(
             flow_id,
             request_id,
             reader.text(f.NAME, NAME_BYTES_MAX),
             reader.number(f.UNSETTLED_MAX, 4, 0),
             reader.number(f.DELIVERY_ID_MAX, 8, 0),
+            reader.number(f.ACKNOWLEDGES, 1, 0) != 0,
         )
     return FlowEnd(kind, flow_id, request_id, is_response)
 

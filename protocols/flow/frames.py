@@ -36,6 +36,8 @@ SETTLE: Final = 0x33
 SETTLED: Final = 0x34
 FLOW_STATE: Final = 0x35
 UNBIND: Final = 0x36
+PARTITIONS: Final = 0x37
+PARTITIONS_ACK: Final = 0x38
 
 READ: Final = 0x40
 ROWS: Final = 0x41
@@ -77,6 +79,8 @@ NAMES: Final[dict[int, str]] = {
     SETTLED: "SETTLED",
     FLOW_STATE: "FLOW_STATE",
     UNBIND: "UNBIND",
+    PARTITIONS: "PARTITIONS",
+    PARTITIONS_ACK: "PARTITIONS_ACK",
     READ: "READ",
     ROWS: "ROWS",
     QUEUE_STATUS: "QUEUE_STATUS",

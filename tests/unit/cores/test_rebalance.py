@@ -77,6 +77,14 @@ class QueueStory:
             self._next_flow_id += 1
             self._take(self.rebalancer.bind(self.flows[client], client, self.now_ms))
 
+    def acknowledges(self, client: str) -> None:
+        """From now on the client lets go of partitions by its word only."""
+        self.rebalancer.acknowledging.add(self.flows[client])
+
+    def lets_go(self, client: str, partition: int) -> None:
+        epoch = self.partitions.epochs[partition]
+        self._take(self.rebalancer.acknowledge(self.flows[client], partition, epoch))
+
     def leaves(self, client: str) -> None:
         self._take(self.rebalancer.unbind(self.flows.pop(client), self.now_ms))
 
@@ -315,6 +323,56 @@ def test_a_settlement_report_from_before_the_handoff_changes_nothing(queue: Queu
     assert queue.owned() == {"c1": [0, 1], "c2": [2, 3]}
 
 
+def test_a_consumer_that_acknowledges_is_waited_for_though_it_holds_nothing(queue: QueueStory) -> None:
+    """Flow: partitions. Both are wanted, in whatever order: nothing held, and its word."""
+    queue.binds("c1")
+    queue.acknowledges("c1")
+    queue.binds("c2")
+    queue.passes(DELAY_MS)
+    queue.drains(2)
+    queue.lets_go("c1", 3)
+    assert queue.rebalancer.assignment_of(queue.flows["c1"]) == [
+        (0, 1, 0), (1, 1, 0), (2, 1, queue.now_ms + HANDOFF_MS), (3, 1, queue.now_ms + HANDOFF_MS)
+    ]  # fmt: skip
+    assert queue.paused() == [2, 3]
+
+    queue.lets_go("c1", 2)
+    queue.drains(3)
+
+    assert queue.owned() == {"c1": [0, 1], "c2": [2, 3]}
+    assert queue.rebalancer.assignment_of(queue.flows["c2"]) == [(2, 2, 0), (3, 2, 0)]
+    assert queue.rebalancer.status == READY
+
+
+def test_a_consumer_that_never_acknowledges_keeps_a_partition_no_longer_than_the_handoff_time(
+    queue: QueueStory,
+) -> None:
+    queue.binds("c1")
+    queue.acknowledges("c1")
+    queue.binds("c2")
+    queue.passes(DELAY_MS)
+    queue.drains_all()
+    queue.passes(HANDOFF_MS - 1)
+    assert queue.paused() == [2, 3]
+    queue.passes(1)
+
+    assert queue.owned() == {"c1": [0, 1], "c2": [2, 3]}
+
+
+def test_an_acknowledgement_of_somebody_else_or_of_before_changes_nothing(queue: QueueStory) -> None:
+    queue.binds("c1")
+    queue.acknowledges("c1")
+    queue.binds("c2")
+    queue.lets_go("c1", 2)  # it does not drain
+    queue.passes(DELAY_MS)
+    queue.drains_all()
+    queue.lets_go("c2", 2)
+
+    assert queue.rebalancer.acknowledge(queue.flows["c1"], 2, epoch=0) == []
+    assert queue.rebalancer.acknowledge(queue.flows["c1"], 7, epoch=1) == []
+    assert queue.paused() == [2, 3]
+
+
 def test_a_consumer_that_comes_and_goes_does_not_keep_partitions_from_the_others(queue: QueueStory) -> None:
     queue.binds("c1", "c2", "flapping")
     queue.passes(DELAY_MS + HANDOFF_MS)
@@ -347,11 +405,12 @@ class RebalanceMachine(RuleBasedStateMachine):
         self.bound: dict[int, str] = {}
         self.next_flow_id = 1
         self.unowned_since_ms = [0] * count
+        self.acknowledged: set[tuple[int, int]] = set()  # partition, epoch
         self.owned_until_loss: dict[int, str] = {}  # partition -> client that lost it in this holddown
 
     @precondition(lambda self: len(self.bound) < 7)
-    @rule(client=st.sampled_from(["a", "b", "c", "d", "e", "f", "g"]))
-    def bind(self, client: str) -> None:
+    @rule(client=st.sampled_from(["a", "b", "c", "d", "e", "f", "g"]), acknowledges=st.booleans())
+    def bind(self, client: str, acknowledges: bool) -> None:
         flow_id = self.next_flow_id
         self.next_flow_id += 1
         waiting = [
@@ -360,6 +419,8 @@ class RebalanceMachine(RuleBasedStateMachine):
             if status == UNBOUND and self.owned_until_loss.get(partition) == client
         ]
         self.bound[flow_id] = client
+        if acknowledges:
+            self.rebalancer.acknowledging.add(flow_id)
         self.take(self.rebalancer.bind(flow_id, client, self.now_ms))
         for partition in waiting:
             assert self.partitions.attached[partition] == flow_id, "who comes back gets its partitions again"
@@ -381,7 +442,18 @@ class RebalanceMachine(RuleBasedStateMachine):
     def drained(self, data: st.DataObject) -> None:
         partition = data.draw(st.integers(0, len(self.partitions.epochs) - 1))
         epoch = self.partitions.epochs[partition] - data.draw(st.sampled_from([0, 0, 1]))
+        owner, was_paused = self.partitions.attached[partition], self.partitions.paused[partition]
         self.take(self.rebalancer.drained(partition, epoch))
+        if was_paused and owner in self.rebalancer.acknowledging and (partition, epoch) not in self.acknowledged:
+            assert self.partitions.attached[partition] == owner, "it is waited for until it says so"
+
+    @rule(data=st.data())
+    def acknowledge(self, data: st.DataObject) -> None:
+        partition = data.draw(st.integers(0, len(self.partitions.epochs) - 1))
+        epoch = self.partitions.epochs[partition] - data.draw(st.sampled_from([0, 0, 1]))
+        flow_id = data.draw(st.sampled_from([self.partitions.attached[partition], *self.bound]))
+        self.acknowledged.add((partition, epoch))
+        self.take(self.rebalancer.acknowledge(flow_id, partition, epoch))
 
     @rule(data=st.data())
     def a_partition_forgets_its_flows(self, data: st.DataObject) -> None:
