@@ -1,0 +1,35 @@
+"""The examples of docs/flow-client.md, run as programs of their own, in their order, against a node."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from named_queues import create, shown
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "flow-client.md"
+EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+
+
+async def output_of(program: str) -> str:
+    """Run a program to its end."""
+    started = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", f"import sys\nsys.path[:] = {sys.path!r}\n{program}",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(2 * DEADLINE_S):
+        output, errors = await started.communicate()
+    assert started.returncode == 0, errors.decode()
+    return output.decode()
+
+
+async def test_the_examples_do_what_stands_beside_them(broker: RunningBroker) -> None:
+    """Each finds what those before it left."""
+    await create(broker, "orders")
+    examples = EXAMPLE.findall(PAGE.read_text())
+    assert len(examples) == 5
+    for program, said in examples:
+        assert await output_of(program.replace("flow://localhost", f"flow://127.0.0.1:{broker.flow_port}")) == said
+    assert (await shown(broker, "orders")).ready_count < 1000 - 20
