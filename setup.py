@@ -51,6 +51,7 @@ COMPILED: Final = (
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "protocols/counters.py",
     "protocols/destination.py",
+    "protocols/identity.py",  # compiled connections ask it
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

@@ -31,7 +31,7 @@ class DeclareQueue:
     """Ask of the directory: make the queue that somebody asked for; a template says what was left open.
 
     Answered with a QueueHandle. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
-    not be written.
+    not be written; ClientDenied when the client's profile does not allow it.
 
     A queue that a client declares is owned by its user, if it has one, and cannot be partitioned. A temporary queue is
     never written; it ends when it has been without a consumer for its `expires_unbound_s`, or, when that is 0, for the
@@ -62,6 +62,7 @@ class FindQueue:
     """Ask of the directory. Answered with a QueueHandle, or None.
 
     For a client that wants to consume from it, a queue is made that definitions of virtual destinations call for.
+    Raises ClientDenied when its profile does not allow it.
     """
 
     name: str

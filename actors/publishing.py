@@ -11,6 +11,7 @@ from actors.data_messages import Append, SharedDirect
 from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.client_rights import ClientRights
 from messaging.deliver_to_one import DeliverToOne, asks_for_one
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
@@ -79,11 +80,17 @@ class Publisher:
         self._rng = rng
         self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
         self._is_whole = is_whole  # what it publishes goes to everybody or nobody, whatever definitions say
+        self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
         """Send a batch to everybody who is to have it. `token` comes back with each confirmation."""
         result = PublishResult()
+        rights = self.rights
+        if rights is not None and rights.limits_publishing:
+            result.refusal = rights.publish_verdict(batch)
+            if result.refusal != ADMITTED:
+                return result
         if batch.retain:
             result.confirmations_pending += self._retain(batch, token)
         topics = batch.topics

@@ -18,6 +18,7 @@ from actors.spool_io import StoreReader
 from actors.supervision import RELOADED, RESTARTED
 from messaging.address import Address
 from messaging.admission import QueueGate, SpoolGate
+from messaging.client_roster import ClientRoster
 from messaging.cursors import CONSUME, CursorBook
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
@@ -50,6 +51,7 @@ class QueueServices:
     temporary_grace_s: int  # how long a temporary queue waits for a consumer
     cursors: CursorBook
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
+    clients: ClientRoster  # whose clients ask for queues
     targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
 
 

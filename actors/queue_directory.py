@@ -148,6 +148,7 @@ class QueueDirectory(LoopActor):
         values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
         if message.client is not None:
             values["owner"] = message.user
+            self._check_endpoint(message.user, message.client)
         definition = definition_from_dict(values, reserved_name=is_anonymous, durable=durable)
         if message.client is not None and definition.config.partitioned():
             raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
@@ -157,6 +158,11 @@ class QueueDirectory(LoopActor):
             text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
             raise QueuesExhausted(text)
         return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=message.client)
+
+    def _check_endpoint(self, user: str, client: str) -> None:
+        """Raise ClientDenied unless a client may make one more queue."""
+        owned = sum(each.definition.config.owner == user for each in self._queues.values())
+        self._services.clients.check_endpoint(user, client, owned)
 
     def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
@@ -199,6 +205,7 @@ class QueueDirectory(LoopActor):
         if made is None:
             return None
         definition, durable = made
+        self._check_endpoint(message.consumer, "")
         answer: LoopFuture[QueueHandle | None] = LoopFuture()
 
         def created(done: LoopFuture[QueueHandle]) -> None:

@@ -1,15 +1,16 @@
-"""Who may connect, and as what, as the configuration says: one authenticator and one set of profiles for all."""
+"""Who may connect, and as what, as the configuration says: one authenticator and one roster for all."""
 
 from collections.abc import Callable
 from random import Random
 
+from actors.events import Events
+from gateway.audit import tell_denials
 from gateway.config import Config
 from gateway.config.oauth import OAuth
-from messaging.deliver_to_one import priority_of
+from messaging.client_roster import ClientRoster
 from protocols import scram
 from protocols.authentication import Authenticator, Mechanism
 from protocols.bearer_tokens import TokenVerifier, read_keys
-from protocols.client_profiles import DEFAULT_PROFILE, ClientProfile, ClientProfiles
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
@@ -36,17 +37,22 @@ def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) 
     )
 
 
-def make_profiles(config: Config) -> ClientProfiles:
-    """Return the client profiles of a configuration."""
+def make_roster(config: Config, events: Events) -> ClientRoster:
+    """Return the roster of a configuration. What it denies becomes events."""
+    roster = ClientRoster()
+    configure_roster(roster, config)
+    tell_denials(roster, events)
+    return roster
+
+
+def configure_roster(roster: ClientRoster, config: Config) -> None:
+    """Have the roster go by a configuration, for those who are connected as well."""
     authentication = config.authentication
-    profiles = {
-        each.name: ClientProfile(
-            each.name, priority_of(each.dto_local_priority), each.allow_shared_subscriptions_enabled
-        )
-        for each in authentication.client_profiles
-    }
-    default = profiles.setdefault(DEFAULT_PROFILE, ClientProfile())
-    return ClientProfiles({user.name: profiles[user.client_profile] for user in authentication.users}, default)
+    roster.configure(
+        [user.username() for user in authentication.users],
+        [each.profile() for each in authentication.client_profiles],
+        [each.profile() for each in authentication.acl_profiles],
+    )
 
 
 def _token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:

@@ -63,6 +63,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
             queues=node.queues,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
+            clients=node.clients,
             limits=AmqpLimits(
                 frame_bytes_max=amqp.max_frame_size,
                 channel_max=amqp.channel_max,

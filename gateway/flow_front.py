@@ -80,6 +80,7 @@ class FlowFront(ProtocolFront[FlowConnection]):
             incarnation=node.recovered.incarnation,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
+            clients=node.clients,
             limits=FlowLimits(
                 frame_bytes_max=flow.max_frame_size,
                 flows_max=flow.max_flows,

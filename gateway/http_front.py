@@ -71,6 +71,7 @@ class HttpFront(ProtocolFront[HttpConnection]):
             selectors=node.selectors,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
+            clients=node.clients,
             limits=HttpLimits(
                 body_bytes_max=http.max_body_size,
                 message_bytes_max=http.max_message_size,

@@ -41,6 +41,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
     Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
     Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
+    Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason",)),
     Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
     Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
     Metric("sluicegate_messages_received_total", COUNTER, "Messages published to the node", ("protocol",)),

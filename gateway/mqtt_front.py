@@ -83,7 +83,7 @@ class MqttFront(ProtocolFront[MqttConnection]):
             queues=node.queues,
             spool=node.spool.inbox,
             authenticator=node.authenticator,
-            profiles=node.profiles,
+            clients=node.clients,
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,

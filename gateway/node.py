@@ -35,7 +35,7 @@ from actors.spool_io import StoreThreads
 from actors.staging import StagingActor, StagingServices
 from actors.staging_rows import find_staging
 from actors.supervision import VITAL
-from gateway.accounts import make_authenticator, make_profiles
+from gateway.accounts import configure_roster, make_authenticator, make_roster
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
@@ -119,6 +119,7 @@ class Node:
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
         self._threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
+        self.clients = make_roster(config, self.runtime.events)
         watch_gates(self)
         self.root = self._spawn_root()
         self.spool = self._spawn_spool()
@@ -130,7 +131,6 @@ class Node:
         self.staging = self._spawn_staging()
         self.backups = spawn_backups(self)
         self.authenticator = make_authenticator(config, rng, clock.wall_ms)
-        self.profiles = make_profiles(config)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
         self.flow = FlowFront(self)
@@ -191,7 +191,7 @@ class Node:
             )
         )
         self.authenticator = make_authenticator(config, self.runtime.rng, self.clock.wall_ms)
-        self.profiles = make_profiles(config)
+        configure_roster(self.clients, config)
         for front in self.fronts:
             front.reload()
 
@@ -289,6 +289,7 @@ class Node:
             partition_addresses=self._partition_addresses,
             targets={},
             cursors=self.recovered.cursors,
+            clients=self.clients,
         )
         recovered = self.recovered
         cell = self.runtime.spawn(

@@ -54,6 +54,8 @@ def _front(node: "Node") -> Iterator[Sample]:
         connections = front.open_connections()
         paused_count += sum(1 for each in connections if each.gate.waits_for_a_destination())
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
+    for reason, count in node.clients.denials.counts.items():
+        yield Sample("sluicegate_clients_denied_total", count, (reason,))
     yield Sample("sluicegate_publishers_paused", paused_count)
     slow = [each for each in node.mqtt.open_connections() if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))

@@ -124,6 +124,7 @@ class ProtocolFront(ABC, Generic[C]):
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()
         for connection in self.open_connections():
+            connection.gate.tick(now_ms)
             connection.tick(now_ms)
 
     def _tick(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from messaging.queue_attributes import EXCLUSIVE, NON_EXCLUSIVE
+from messaging.queue_attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE
 from messaging.queue_config import QueueConfig, QueueDefinition
 from protocols.amqp.subscriptions import SubscriptionQueue
 
@@ -30,6 +30,8 @@ def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
     """Return the definition of the queue behind an AMQP subscription to a topic."""
     access_type = NON_EXCLUSIVE if wanted.is_shared else EXCLUSIVE
     config = _config(wanted.name, access_type) if wanted.durable else _temporary(wanted.name, access_type)
+    if wanted.user:
+        config = replace(config, owner=wanted.user, permission=NO_ACCESS)
     return QueueDefinition(replace(config, expires_unbound_s=wanted.expires_s), (wanted.topic,))
 
 

@@ -17,6 +17,8 @@ REFUSED_SPOOL_COUNT: Final = 8  # messages in the node's spool
 REFUSED_NOT_FOUND: Final = 9
 REFUSED_NO_MATCH: Final = 10  # nobody subscribes to the topic, and the VPN says that publishers are to know
 REFUSED_NOT_STORED: Final = 11  # admitted, and then the store could not write it
+REFUSED_PUBLISH_ACL: Final = 12  # the client's ACL profile keeps it from publishing to the topic
+REFUSED_GUARANTEED_SEND: Final = 13  # its client profile lets it publish direct messages only
 
 REFUSAL_TEXTS: Final = (
     "",
@@ -31,6 +33,8 @@ REFUSAL_TEXTS: Final = (
     "400 Queue Not Found",
     "503 No Subscription Match",
     "503 Spool Over Quota: the message could not be stored",
+    "403 Publish ACL Denied: the client may not publish to this topic",
+    "403 Permission Denied: the client profile does not allow to send guaranteed messages",
 )
 REFUSAL_COUNTERS: Final = (
     "",
@@ -45,6 +49,8 @@ REFUSAL_COUNTERS: Final = (
     "queue_not_found",
     "no_subscription_match",
     "spool_to_disk_failed",
+    "publish_acl_denied",
+    "guaranteed_send_denied",
 )
 
 REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher

@@ -1,12 +1,14 @@
 """When one client is not read from: TCP's window then holds it back, and nobody else.
 
 A publisher stops being read while a destination it feeds is over its high mark, while a request of it waits for another
-actor, or while too many of its publishes are unanswered.
+actor, while too many of its publishes are unanswered, or while it is ahead of the rate that its profile allows.
 """
 
 from typing import Final
 
+from actors.data_messages import Resume
 from messaging.address import Address
+from messaging.client_rights import ClientRights
 from messaging.pressure import Pressure
 from protocols.transports import ByteTransport
 
@@ -22,11 +24,26 @@ class ReadingGate:
         self._waits_for: list[Pressure] = []
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
+        self._rights: ClientRights | None = None
+        self._ahead = False  # of its rate
         self.stopped = False  # the client is not read from
 
     def attach(self, transport: ByteTransport | None) -> None:
         """Take the transport, or let go of it."""
         self._transport = transport
+
+    def limit(self, rights: ClientRights) -> None:
+        """Hold the client to the rate of its profile."""
+        self._rights = rights
+
+    def tick(self, now_ms: int) -> None:
+        """Bring time, which a client ahead of its rate waits for."""
+        rights = self._rights
+        if rights is not None:
+            rights.refill(now_ms)
+            if self._ahead and not rights.is_ahead():
+                self._ahead = False
+                self._address.post(Resume())  # there may be somebody who waits for this word
 
     def busy(self, busy: bool) -> None:
         """Note that a request is being carried out, or is done."""
@@ -40,6 +57,9 @@ class ReadingGate:
                 pressure.wait(self._address)
                 self._waits_for.append(pressure)
         pressures.clear()
+        rights = self._rights
+        if rights is not None and rights.is_ahead():
+            self._ahead = True
         self.answered(unanswered_count)
 
     def answered(self, unanswered_count: int) -> None:
@@ -57,7 +77,7 @@ class ReadingGate:
         return len(self._waits_for) > 0
 
     def _decide(self) -> None:
-        stop = self._busy or self._too_many_unanswered or len(self._waits_for) > 0
+        stop = self._busy or self._too_many_unanswered or self._ahead or len(self._waits_for) > 0
         if stop == self.stopped:
             return
         self.stopped = stop

@@ -222,6 +222,10 @@ class AmqpClient:
                 return heard
             self._heard.append(heard)
 
+    async def heard(self) -> Heard:
+        """Return the next frame, of whatever kind."""
+        return self._heard.popleft() if self._heard else await self._read()
+
     async def deliveries(self, count: int) -> list[Received]:
         """Return the next deliveries."""
         return [await self.awaited(Received) for _ in range(count)]

@@ -94,6 +94,12 @@ class RunningBroker(Clients):
             while len(await self.node.queues.ask(ListQueues())) > queues or self.node.mqtt.sessions_count > sessions:
                 await asyncio.sleep(0.01)
 
+    async def node_lets_go_of(self, user: str) -> None:
+        """Wait until a user has no connection left."""
+        async with asyncio.timeout(DEADLINE_S):
+            while self.node.clients.connected_count(user):
+                await asyncio.sleep(0.01)
+
     async def start(self) -> None:
         self._node = Node(self.config, store=open_store(self.config), clock=self.clock, rng=random.Random(1))
         await self._node.start()

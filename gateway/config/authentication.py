@@ -8,10 +8,11 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.listeners import is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
-from protocols.client_profiles import DEFAULT_PROFILE
+from messaging.client_roster import DEFAULT, ClientUsername
 
 ARGON2_PREFIX: Final = "$argon2"
 PASSWORD_FILE_BYTES_MAX: Final = 4096
@@ -29,17 +30,6 @@ def _anonymous(value: object) -> object:
 AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anonymous)]
 
 
-class ClientProfile(Section):
-    """What the clients of one kind have in common. That named `default` is for everybody who has no other."""
-
-    name: str = Field(min_length=1, max_length=32)
-    dto_local_priority: Literal["P1", "P2", "P3", "P4", "DA"] = Field(
-        default="P1", description="who gets messages that are delivered to one: P1 first; DA gets them always"
-    )
-    # Solace: false. There an administrator writes a profile before anybody can do anything.
-    allow_shared_subscriptions_enabled: bool = Field(default=True, description="may join shared subscriptions")
-
-
 class User(Section):
     """One account. In the file the password is an argon2 hash (`sluicegate hash-password`), or another file's name.
 
@@ -53,7 +43,9 @@ class User(Section):
     password_file: Path | None = Field(
         default=None, description="file whose first line is an argon2 hash or a plain password"
     )
-    client_profile: str = Field(default=DEFAULT_PROFILE, max_length=32, description="one of `client_profiles`")
+    enabled: bool = Field(default=True, description="whether its clients may connect")
+    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of `client_profiles`")
+    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of `acl_profiles`")
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:
@@ -67,6 +59,10 @@ class User(Section):
             if not 1 <= size <= PASSWORD_FILE_BYTES_MAX:
                 raise ValueError(f"password_file has {size} bytes, not 1 to {PASSWORD_FILE_BYTES_MAX}")
         return self
+
+    def username(self) -> ClientUsername:
+        """Return the account without its secret."""
+        return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
 
     def secret(self) -> str:
         """Return the hash or the plain password, read from its file if it is in one. Raises OSError."""
@@ -88,30 +84,33 @@ class Authentication(Section):
         default=ON_LOOPBACK, description="true, false, or on-loopback: only where nobody else can connect"
     )
     users: tuple[User, ...] = ()
-    client_profiles: tuple[ClientProfile, ...] = ()
+    client_profiles: tuple[ClientProfileSettings, ...] = ()
+    acl_profiles: tuple[AclProfileSettings, ...] = ()
     oauth: OAuth = OAuth()
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        names = [user.name for user in self.users]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"users: the name {name!r} stands there {names.count(name)} times")
-        return self
-
-    @model_validator(mode="after")
-    def _check_profiles(self) -> Self:
-        names = [profile.name for profile in self.client_profiles]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"client_profiles: the name {name!r} stands there {names.count(name)} times")
+        clients = _unique("client_profiles", [each.name for each in self.client_profiles])
+        acls = _unique("acl_profiles", [each.name for each in self.acl_profiles])
+        _unique("users", [user.name for user in self.users])
         for user in self.users:
-            if user.client_profile not in (DEFAULT_PROFILE, *names):
-                allowed = ", ".join([DEFAULT_PROFILE, *[name for name in names if name != DEFAULT_PROFILE]])
-                reason = f"there is no client profile {user.client_profile!r}; allowed: {allowed}"
-                raise ValueError(f"users: {user.name!r}: {reason}")
+            _check_reference(user.name, "client profile", user.client_profile, clients)
+            _check_reference(user.name, "ACL profile", user.acl_profile, acls)
         return self
 
     def anonymous_allowed_on(self, host: str) -> bool:
         """Tell whether clients of a listener on this address may connect without a user name."""
         return is_loopback(host) if self.allow_anonymous == ON_LOOPBACK else self.allow_anonymous is True
+
+
+def _unique(what: str, names: list[str]) -> list[str]:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{what}: the name {name!r} stands there {names.count(name)} times")
+    return names
+
+
+def _check_reference(user: str, what: str, name: str, names: list[str]) -> None:
+    if name not in (DEFAULT, *names):
+        allowed = ", ".join([DEFAULT, *[each for each in names if each != DEFAULT]])
+        raise ValueError(f"users: {user!r}: there is no {what} {name!r}; allowed: {allowed}")

@@ -9,7 +9,7 @@ from gateway.config.model import Config
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
     "amqp",  # for the next connection
-    "authentication",  # for the next CONNECT; open connections stay
+    "authentication",  # for the next CONNECT; open connections stay, and go by changed profiles
     "backpressure",
     "events",
     "flow",  # for the next connection

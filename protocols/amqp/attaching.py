@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from actors.directory_messages import FindQueue, QueueHandle
+from messaging.client_rights import ClientDenied
 from messaging.events import CLIENT_FLOW_OPENED
 from messaging.topics import queue_topic
 from protocols.amqp import conditions
@@ -42,6 +43,13 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
             raise AddressRefused(conditions.NOT_ALLOWED, f"{target.address!r} is a subscription, to receive from only")
         node = None if target.address is None else resolve(target.address, target.capabilities)
         destination = None if node is None else await find_destination(connection, node)
+        rights = connection.identity.rights
+        rights.check_publisher_flow(len(connection.sides.publishing.links))
+        if destination is not None:
+            rights.check_publish(destination.topic)
+    except ClientDenied as denied:
+        sessions.refuse(session, link, AmqpError(conditions.condition_of(denied), denied.text))
+        return
     except AddressRefused as refusal:
         sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
         return
@@ -83,13 +91,14 @@ async def _attach_to_a_new_node(
 async def _remember(connection: "AmqpConnection", publishing: PublishingLink, target: Target, granted: Target) -> None:
     """Find out what is known of the link's deliveries, and what of the target's time is granted (2.6.13, 3.5.6)."""
     link = publishing.link
-    name = (connection.client, connection.user, link.name)
+    name = (connection.client, connection.identity.user, link.name)
     credit = connection.services.limits.link_credit
     now_ms = connection.runtime.clock.now_ms()
     remembered, is_known = connection.services.remembered.attach(name, target, credit=credit, now_ms=now_ms)
     if remembered is None:
         return
     publishing.remembered = remembered
+    remembered.publisher.rights = connection.identity.rights
     publishing.attached_count = remembered.attached_count
     link.keeps_tags = True
     granted.expiry_policy = remembered.expiry_policy
@@ -109,6 +118,7 @@ def _attach_coordinator(
     if target.capabilities and not any(each in TRANSACTION_CAPABILITIES for each in target.capabilities):
         text = f"transactions with {', '.join(target.capabilities)} only; here is {', '.join(TRANSACTION_CAPABILITIES)}"
         raise AddressRefused(conditions.NOT_IMPLEMENTED, text)
+    connection.identity.rights.check_transaction()
     granted = Coordinator(list(TRANSACTION_CAPABILITIES))
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.sides.transacting.attached(session, link)

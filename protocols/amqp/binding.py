@@ -14,6 +14,7 @@ from actors.messages import (
     UnbindFlow,
 )
 from messaging.address import Address
+from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
@@ -27,6 +28,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.subscriptions import (
     GLOBAL,
     SHARED,
+    check_rights,
     end_look_up,
     leave_subscription,
     look_up,
@@ -80,8 +82,12 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
         elif source.distribution_mode == COPY:
             await _browse(connection, session, link, source, await find_queue(connection, node.name))
         else:
-            queue = await find_queue(connection, node.name, consumer=connection.user)
+            queue = await find_queue(connection, node.name, consumer=connection.identity.user)
             await _consume(connection, session, link, source, queue)
+    except ClientDenied as denied:
+        nodes.detached(link, closed=True)
+        error = AmqpError(conditions.condition_of(denied), denied.text)
+        connection.engine.sessions.refuse(session, link, error)
     except AddressRefused as refusal:
         nodes.detached(link, closed=True)
         connection.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
@@ -102,6 +108,7 @@ async def _new_node(connection: "AmqpConnection", session: Session, link: Outgoi
 async def _consume(
     connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
 ) -> None:
+    connection.identity.rights.check_flow(connection.sides.flow_count())
     chosen = read_filters(source.filters, CONSUMER_FILTERS, connection.services.selectors)
     consuming = _consuming_link(connection, session, link, queue)
     consuming.selector = chosen.selector
@@ -114,6 +121,7 @@ async def _browse(
     connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, queue: QueueHandle
 ) -> None:
     """Show the client a queue: copies go out settled, whatever it asked for."""
+    connection.identity.rights.check_flow(connection.sides.flow_count())
     chosen = read_filters(source.filters, BROWSER_FILTERS, connection.services.selectors)
     if link.state != PENDING or connection.is_released:
         return  # the client went meanwhile
@@ -127,7 +135,7 @@ async def _browse(
         browsing.flow_id,
         connection.client,
         PROTOCOL,
-        connection.user,
+        connection.identity.user,
         connection.cell.inbox,
         window=0,
         partition_number=chosen.partition,
@@ -148,6 +156,7 @@ async def _subscribe(
 ) -> None:
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
     wanted = wanted_queue(connection, link, source, topic)
+    check_rights(connection, link, wanted)
     queue = await subscription_queue(connection, link, wanted)
     consuming = _consuming_link(connection, session, link, queue)
     consuming.is_subscription = True
@@ -205,7 +214,7 @@ async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted:
     request = BindFlow(
         consuming.flow_id,
         connection.client,
-        connection.user,
+        connection.identity.user,
         connection.cell.inbox,
         consuming.window,
         PROTOCOL,

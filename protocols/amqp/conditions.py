@@ -2,6 +2,15 @@
 
 from typing import Final
 
+from messaging.client_rights import (
+    EGRESS_FLOWS,
+    ENDPOINT_COUNT,
+    INGRESS_FLOWS,
+    SUBSCRIPTION_COUNT,
+    TOO_MANY_CONNECTIONS,
+    ClientDenied,
+)
+
 INTERNAL_ERROR: Final = "amqp:internal-error"
 NOT_FOUND: Final = "amqp:not-found"
 UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
@@ -32,3 +41,10 @@ STOLEN: Final = "amqp:link:stolen"
 UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
+
+_LIMITS: Final = frozenset({EGRESS_FLOWS, ENDPOINT_COUNT, INGRESS_FLOWS, SUBSCRIPTION_COUNT, TOO_MANY_CONNECTIONS})
+
+
+def condition_of(denied: ClientDenied) -> str:
+    """Return the condition under which a client hears that its profiles deny something."""
+    return RESOURCE_LIMIT_EXCEEDED if denied.reason in _LIMITS else UNAUTHORIZED_ACCESS

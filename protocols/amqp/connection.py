@@ -13,6 +13,7 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
 from actors.messages import FlowGone, FlowState
+from messaging.client_rights import NOT_AUTHENTICATED
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind
 from protocols.amqp import conditions
 from protocols.amqp.attaching import attach_publisher
@@ -43,7 +44,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.sides import Sides
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.authentication import Principal
+from protocols.identity import Identity
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
@@ -60,9 +61,8 @@ class AmqpConnection:
         self.services = services
         self.peer: PeerInfo | None = None
         self.client = ""  # the container id, from open on
-        self.user = ""  # empty: anonymous
+        self.identity = Identity(services.clients, cell.runtime.clock)
         self.number = cell.runtime.next_urn()
-        self._valid_until_ms = 0  # wall clock; 0: for ever
         self.sasl: AmqpSasl | None = None  # None until the transport is there, and when the client is in
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
@@ -104,8 +104,7 @@ class AmqpConnection:
         self._handle(self.engine.tick(now_ms))
         self.services.registry.temporary_nodes.look_after(self)
         self.sides.tick(now_ms)
-        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
-            self._valid_until_ms = 0
+        if self.identity.is_over() and not self.is_released:
             self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
 
     def closed(self, error: Exception | None) -> None:
@@ -113,6 +112,7 @@ class AmqpConnection:
         self._transport = None
         self.gate.attach(None)
         self._release()
+        self.identity.leave()
         self.cell.stop()
 
     def writing_paused(self) -> None:
@@ -160,6 +160,8 @@ class AmqpConnection:
     def _handle_rare(self, event: AmqpEvent) -> None:
         if isinstance(event, AttachReceived):
             link = event.link
+            if self.is_released:
+                return  # it was sent before the client has heard that its connection ends
             if isinstance(link, IncomingLink):
                 self.carry_out(attach_publisher(self, event.session, link))
             else:
@@ -264,15 +266,14 @@ class AmqpConnection:
 
     # --- who it is ---
 
-    def authenticated(self, principal: Principal) -> None:
-        """Note who the client is, and for how long it is let in."""
-        self.user = principal.user_name
-        self._valid_until_ms = principal.valid_until_ms
-
     def refuse(self, why: str) -> None:
         """Count and log that somebody is not let in. The client does not hear why."""
-        self._counters.count(self._counters.refused, "not_authorized")
+        self.count_refused(NOT_AUTHENTICATED)
         log.info("client at %s is not let in: %s", self.peer_name(), why)
+
+    def count_refused(self, reason: str) -> None:
+        """Count a connection that is not let in."""
+        self._counters.count(self._counters.refused, reason)
 
     def challenge(self, data: bytes) -> None:
         """Send a SASL challenge, and go on with what came meanwhile."""

@@ -66,7 +66,7 @@ class Containers:
     def attach(self, connection: "AmqpConnection", session: "Session", link: Link) -> None:
         """Note a link that the client attaches; one that was attached under the same name is stolen from there."""
         number = 0 if connection.client else connection.number
-        key = (connection.client, connection.user, number, isinstance(link, IncomingLink), link.name)
+        key = (connection.client, connection.identity.user, number, isinstance(link, IncomingLink), link.name)
         former = self._places.get(key)
         if former is not None:
             error = AmqpError(conditions.STOLEN, "the link was attached again")

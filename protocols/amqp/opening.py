@@ -6,7 +6,8 @@ gets an open that says that a close follows, and then the close: the pair that c
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.amqp.conditions import INVALID_FIELD
+from messaging.client_rights import ClientDenied
+from protocols.amqp.conditions import INVALID_FIELD, condition_of
 from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.performatives import Open
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
@@ -25,14 +26,26 @@ def answer_open(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
     containers = services.registry.containers
     is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(peer.container_id)
     containers.opened(connection)
+    denied = None if is_taken else _denial(connection, peer)
     about: list[tuple[AmqpValue, AmqpValue]] = [
         (Symbol("product"), "sluicegate"),
         (Symbol("version"), services.version),
     ]
-    if is_taken:
+    if is_taken or denied is not None:
         about.append((Symbol(ESTABLISHMENT_FAILED), True))
     connection.engine.open(Open(services.container_id, offered=CAPABILITIES, properties=AmqpMap(about)))
     if not is_taken:
-        return None
+        return denied
     field = AmqpMap([(Symbol("invalid-field"), Symbol("container-id"))])
     return AmqpError(INVALID_FIELD, f"container {peer.container_id!r} is connected already", field)
+
+
+def _denial(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
+    """Give the client its place among those that are connected, or return why it has none."""
+    assert connection.peer is not None, "the transport comes before its bytes"
+    try:
+        connection.gate.limit(connection.identity.admit(peer.container_id, connection.peer.host))
+    except ClientDenied as denied:
+        connection.count_refused(denied.reason)
+        return AmqpError(condition_of(denied), denied.text)
+    return None

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final, final
 from actors.publishing import Publisher, PublishResult
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from messaging.client_rights import ClientDenied
 from messaging.headers import Headers
 from messaging.refusals import (
     ADMITTED,
     REFUSAL_TEXTS,
+    REFUSED_GUARANTEED_SEND,
     REFUSED_MESSAGE_TOO_LARGE,
     REFUSED_NOT_FOUND,
+    REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
 )
 from protocols.amqp import conditions
@@ -40,6 +43,8 @@ _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_MESSAGE_TOO_LARGE: conditions.MESSAGE_SIZE_EXCEEDED,
     REFUSED_SHUT_DOWN: conditions.NOT_ALLOWED,
     REFUSED_NOT_FOUND: conditions.NOT_FOUND,
+    REFUSED_PUBLISH_ACL: conditions.UNAUTHORIZED_ACCESS,
+    REFUSED_GUARANTEED_SEND: conditions.UNAUTHORIZED_ACCESS,
 }
 
 
@@ -252,11 +257,21 @@ class PublishingSide:
                 state = destination
                 transaction.fail("a message in it was rejected")
             else:
-                refusal = transaction.publish(destination.topic, message)
-                if refusal:
-                    state = rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal)
+                state = self._take_in(transaction, destination.topic, message)
             self._settle(publishing, [delivery_id], state, event.settled)
         self._top_up(publishing)
+
+    def _take_in(self, transaction: Transaction, topic: str, message: MessageIn) -> DeliveryState:
+        """Leave a message with a transaction; return its outcome."""
+        rights = self.publisher.rights
+        try:
+            if rights is not None:
+                rights.check_publish(topic, guaranteed=True)
+        except ClientDenied as denied:
+            transaction.fail(denied.text)
+            return rejected(conditions.condition_of(denied), denied.text)
+        refusal = transaction.publish(topic, message)
+        return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal) if refusal else transaction.accepted_state
 
     def turn_down(self, event: DeliveriesReceived, state: DeliveryState) -> None:
         """Answer the deliveries of one event with an outcome that they all have."""

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from messaging.client_rights import NOT_AUTHENTICATED
 from protocols.amqp.events import SaslInitReceived
 from protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK
 from protocols.authentication import AuthenticationFailed, Challenge, Proven
@@ -48,9 +49,13 @@ class AmqpSasl:
         if isinstance(answer, Challenge):
             self._connection.challenge(answer.data)
         else:
-            self._connection.authenticated(answer.principal)
+            self._connection.identity.authenticated(answer.principal)
             self._connection.sasl_outcome(SASL_OK, answer.data or None)
 
     def _fail(self, text: str) -> None:
+        services = self._connection.services
+        services.clients.denials.deny(
+            NOT_AUTHENTICATED, "", f"401 Unauthorized: AMQP client at {self._connection.peer_name()}: {text}"
+        )
         self._connection.refuse(text)
         self._connection.sasl_outcome(SASL_AUTH, None)

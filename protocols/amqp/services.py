@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
@@ -29,6 +30,7 @@ class AmqpServices:
     queues: ActorCell
     spool: Address
     authenticator: Authenticator
+    clients: ClientRoster
     limits: AmqpLimits
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together

@@ -60,11 +60,13 @@ class Sides:
         if publishing is None:
             connection = self._connection
             services, address = connection.services, connection.cell.inbox
+            publisher = Publisher(
+                space=services.space, spool=services.spool, address=address, rng=connection.runtime.rng
+            )
+            publisher.rights = connection.identity.admitted()
             publishing = PublishingSide(
                 sessions=connection.engine.sessions,
-                publisher=Publisher(
-                    space=services.space, spool=services.spool, address=address, rng=connection.runtime.rng
-                ),
+                publisher=publisher,
                 address=address,
                 client=connection.client,
                 credit=services.limits.link_credit,
@@ -81,6 +83,17 @@ class Sides:
         if transacting is None:
             transacting = self._transacting = TransactingSide(self._connection)
         return transacting
+
+    def flow_count(self) -> int:
+        """Return how many flows on queues the client has, those of its subscriptions and its looks among them."""
+        consuming = 0 if self._consuming is None else len(self._consuming.by_link)
+        return consuming + (0 if self._browsing is None else len(self._browsing.by_link))
+
+    def subscription_count(self) -> int:
+        """Return how many subscriptions to topics the client has a link for."""
+        return (
+            0 if self._consuming is None else sum([each.is_subscription for each in self._consuming.by_link.values()])
+        )
 
     def is_coordinator(self, link: IncomingLink) -> bool:
         """Return whether transactions are declared and discharged on a link."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, UpdateQueue
 from messaging.queue_config import QueueInvalid
-from messaging.topics import TopicError
+from messaging.topics import TopicError, parse_queue_subscription, syntax_of
 from protocols.amqp import conditions
 from protocols.amqp.addresses import AddressRefused, is_durable_form
 from protocols.amqp.link import OutgoingLink
@@ -47,6 +47,7 @@ class SubscriptionQueue:
     is_shared: bool
     is_kept: bool  # while no link is attached; it ends when the last one is closed
     expires_s: int  # of that time without a link; 0: never
+    user: str  # who alone may have it; empty: anybody
 
 
 @final
@@ -95,7 +96,8 @@ def wanted_queue(connection: "AmqpConnection", link: OutgoingLink, source: Sourc
             name += _VOLATILE
     else:
         name = f"{_PREFIX}{connection.runtime.next_urn()}"
-    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s)
+    user = "" if is_shared and GLOBAL in source.capabilities else connection.identity.user
+    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user)
 
 
 def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: list[str]) -> str:
@@ -104,8 +106,27 @@ def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: lis
     if not is_global and not connection.client:
         raise AddressRefused(conditions.INVALID_FIELD, "a subscription with a name needs a container id")
     owner = _EVERYBODY if is_global else quote(connection.client, safe="")
-    name = link.name.partition(_LINK_NAME_END)[0] if is_shared else link.name
+    name = _share_name(link) if is_shared else link.name
     return f"{_PREFIX}{owner}/{quote(name, safe='')}"
+
+
+def _share_name(link: OutgoingLink) -> str:
+    return link.name.partition(_LINK_NAME_END)[0]
+
+
+def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: SubscriptionQueue) -> None:
+    """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic."""
+    rights = connection.identity.rights
+    try:
+        _, topic_filter = parse_queue_subscription(wanted.topic, syntax_of(wanted.topic))
+    except TopicError as error:
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
+    rights.check_subscription(topic_filter, connection.sides.subscription_count())
+    if wanted.is_shared:
+        rights.check_share(_share_name(link))
+    if wanted.is_kept:
+        rights.check_endpoint()
+    rights.check_flow(connection.sides.flow_count())
 
 
 async def subscription_queue(
@@ -114,7 +135,7 @@ async def subscription_queue(
     """Make or find the queue behind a subscription, of which the link is one from now on. Raises AddressRefused."""
     subscriptions = connection.services.registry.subscriptions
     others = subscriptions.others(wanted.name, link)
-    if not wanted.is_shared and any(other.user != connection.user for other in others):
+    if not wanted.is_shared and any(other.identity.user != connection.identity.user for other in others):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} is another user's")
     subscriptions.enter(wanted.name, link, connection)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from actors.directory_messages import DeclareQueue, DeleteQueue, QueueHandle, QueuesExhausted
 from messaging.admission import QueueGate
+from messaging.client_rights import ClientDenied
 from messaging.queue_attributes import SECONDS_MAX
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressRefused, Node
@@ -159,9 +160,11 @@ class TemporaryNodes:
 async def _declared_queue(connection: "AmqpConnection") -> QueueHandle:
     """Make a temporary queue that lives as long as we say, with or without a consumer."""
     asked: dict[str, object] = {"expires_unbound_s": SECONDS_MAX}
-    request = DeclareQueue(asked, durable=False, client=connection.client, user=connection.user)
+    request = DeclareQueue(asked, durable=False, client=connection.client, user=connection.identity.user)
     try:
         queue: QueueHandle = await connection.services.queues.ask(request)
+    except ClientDenied as denied:
+        raise AddressRefused(conditions.condition_of(denied), denied.text) from None
     except QueuesExhausted as error:
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(error)) from None
     return queue

@@ -13,6 +13,7 @@ from actors.messages import (
     UnbindFlow,
 )
 from messaging.address import Address
+from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
@@ -43,6 +44,11 @@ _FOR_NOW: Final = frozenset({codes.DISABLED, codes.TOO_MANY, codes.IN_USE})
 async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
     """Answer OPEN_PUB."""
     named: NamedPublisher | None = None
+    try:
+        connection.identity.rights.check_publisher_flow(len(connection.publishing.flows))
+    except ClientDenied as denied:
+        connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, denied.text, None)
+        return
     if asked.name:
         try:
             named = await connection.services.publishers.ask(ClaimPublisher(asked.name, connection.cell))
@@ -88,7 +94,12 @@ def _shown(flow: PublisherFlow) -> str:
 async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
     """Answer BIND."""
     services = connection.services
-    handle: QueueHandle | None = await services.queues.ask(FindQueue(asked.name, connection.user))
+    handle: QueueHandle | None = None
+    try:
+        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.user))
+    except ClientDenied as denied:
+        connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, denied.text, None)
+        return
     if handle is None:
         text = f"there is no queue {asked.name!r}"
         connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_FOUND, text, None)
@@ -112,13 +123,14 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
     request = BindFlow(
         flow.urn,
         connection.client,
-        connection.user,
+        connection.identity.user,
         connection.cell.inbox,
         window,
         PROTOCOL,
         acknowledges=acknowledges,
     )
     try:
+        connection.identity.check_bind(len(connection.consuming.flows) - 1)
         await handle.cell.ask(request)
     except BindRefused as refusal:
         connection.consuming.remove(flow)

@@ -25,6 +25,8 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
 from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
 from messaging import cursors, staging
+from messaging.batch import MessageBatch
+from messaging.client_rights import ClientDenied
 from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, READ_ONLY
@@ -251,6 +253,7 @@ async def _answer_staging(connection: "FlowConnection", asked: StageRows | Commi
     directory = connection.services.staging
     if isinstance(asked, StageRows):
         batches = batches_of(asked, connection.client, connection.runtime.clock.wall_ms())
+        _check_rights(connection, batches)
         staged: Staged = await directory.ask(Stage(asked.transaction, asked.part, asked.attempt, batches))
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):
@@ -258,6 +261,17 @@ async def _answer_staging(connection: "FlowConnection", asked: StageRows | Commi
         return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
     is_gone: bool = await directory.ask(AbortStaged(asked.transaction))
     return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)
+
+
+def _check_rights(connection: "FlowConnection", batches: list[MessageBatch]) -> None:
+    """Raise RequestRefused unless the client may publish all of this, which happens when it commits."""
+    rights = connection.identity.rights
+    try:
+        for batch in batches:
+            for topic in {batch.topic} if batch.topics is None else set(batch.topics):
+                rights.check_publish(topic, guaranteed=True)
+    except ClientDenied as denied:
+        raise RequestRefused(codes.NOT_PERMITTED, denied.text) from None
 
 
 # --- what both need ---
@@ -269,8 +283,8 @@ async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueH
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
     config = handle.core.config
-    if not permits(config, connection.user, needed):
-        raise RequestRefused(codes.PERMISSION_DENIED, denial(config, connection.user, needed))
+    if not permits(config, connection.identity.user, needed):
+        raise RequestRefused(codes.PERMISSION_DENIED, denial(config, connection.identity.user, needed))
     return handle
 
 

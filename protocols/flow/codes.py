@@ -48,6 +48,7 @@ NOT_STORED: Final = 0x0507
 TOPIC_INVALID: Final = 0x0508
 LOW_PRIORITY: Final = 0x0509
 NOT_PUBLISHED: Final = 0x050A  # a transaction: some queue would not take its part of it
+NOT_PERMITTED: Final = 0x050B  # the client's profiles keep it from publishing there, or guaranteed messages
 
 # 0x06: a consumer's flow, in FLOW_STATE.
 REVOKED: Final = 0x0601  # the queue is gone, or a right to it
@@ -85,5 +86,6 @@ NAMES: Final[dict[int, str]] = {
     TOPIC_INVALID: "topic invalid",
     LOW_PRIORITY: "low priority",
     NOT_PUBLISHED: "not published",
+    NOT_PERMITTED: "not permitted",
     REVOKED: "revoked",
 }

@@ -14,6 +14,7 @@ from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
+from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
@@ -33,6 +34,7 @@ from protocols.flow.services import FlowServices
 from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from protocols.flow.settle_frames import Credit, Settle
 from protocols.flow.turns import CLOSED, OPEN
+from protocols.identity import Identity
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import SaslDialogue
 from protocols.transports import ByteTransport, PeerInfo
@@ -51,7 +53,7 @@ class FlowConnection:
         self.runtime = cell.runtime
         self.services = services
         self.client = ""  # its name, from HELLO on
-        self.user = ""  # empty: anonymous
+        self.identity = Identity(services.clients, cell.runtime.clock)
         self.ids = FlowIds()
         self.engine = FlowEngine(
             is_gateway=True,
@@ -78,7 +80,6 @@ class FlowConnection:
         self._flush_asked = False
         self._is_full = False  # the socket takes no more
         self._unread_bytes = 0  # of answers since then
-        self._valid_until_ms = 0  # wall clock, of the token that was shown; 0: for ever
         self._is_known = False  # it has shown who it is
         self._is_released = False  # every flow was let go of
 
@@ -104,8 +105,7 @@ class FlowConnection:
         if self.gate.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
-        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
-            self._valid_until_ms = 0
+        if self.identity.is_over() and not self._is_released:
             self._fail(codes.NOT_AUTHENTICATED, "the token has expired")
 
     def closed(self, error: Exception | None) -> None:
@@ -113,6 +113,7 @@ class FlowConnection:
         self._transport = None
         self.gate.attach(None)
         self._release()
+        self.identity.leave()
         self.cell.stop()
 
     def writing_paused(self) -> None:
@@ -263,16 +264,26 @@ class FlowConnection:
         self._handle(self.engine.auth_answer(answer, self._clock.wall_ms()))
 
     def authenticated(self, principal: Principal) -> None:
-        """Note who the client is."""
-        self.user = principal.user_name
-        self._valid_until_ms = principal.valid_until_ms
+        """Note who the client is, and give it its place. Raises ClientDenied."""
+        assert self._peer is not None, "the transport comes before its bytes"
+        self.identity.authenticated(principal)
+        rights = self.identity.admit(self.client, self._peer.host)
+        self.publishing.publisher.rights = rights
+        self.gate.limit(rights)
         self._is_known = True
         self.tell(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
     def not_authenticated(self, why: str) -> None:
         """Count and log that somebody is not let in. The client does not hear why."""
-        self._counters.count(self._counters.refused, "not_authorized")
-        log.info("client %r at %s is not let in: %s", self.client, self.peer_name(), why)
+        text = f"401 Unauthorized: flow client at {self.peer_name()}: {why}"
+        self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+        self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
+
+    def not_admitted(self, denied: ClientDenied) -> None:
+        """End the connection of a client that is who it says, and may not come in."""
+        self._counters.count(self._counters.refused, denied.reason)
+        is_limit = denied.reason == TOO_MANY_CONNECTIONS
+        self._fail(codes.LIMIT_EXCEEDED if is_limit else codes.NOT_AUTHENTICATED, denied.text)
 
     def peer_name(self) -> str:
         """Return where the client is, for logs."""

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from protocols.authentication import AuthenticationFailed, Challenge, Proven
+from messaging.client_rights import ClientDenied
+from protocols.authentication import AuthenticationFailed, Challenge
 from protocols.flow.limits import KEEP_ALIVE_MS_MIN
 from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Hello, Welcome
 
@@ -38,11 +39,12 @@ async def authenticate(connection: "FlowConnection", said: Auth) -> None:
         connection.not_authenticated(str(failure))
         connection.auth_answer(AuthAnswer(AUTH_FAILED, None))
         return
-    connection.auth_answer(_answer_of(connection, step))
-
-
-def _answer_of(connection: "FlowConnection", step: Challenge | Proven) -> AuthAnswer:
     if isinstance(step, Challenge):
-        return AuthAnswer(AUTH_CHALLENGE, step.data)
-    connection.authenticated(step.principal)
-    return AuthAnswer(AUTH_DONE, step.data or None)
+        connection.auth_answer(AuthAnswer(AUTH_CHALLENGE, step.data))
+        return
+    try:
+        connection.authenticated(step.principal)
+    except ClientDenied as denied:
+        connection.not_admitted(denied)
+        return
+    connection.auth_answer(AuthAnswer(AUTH_DONE, step.data or None))

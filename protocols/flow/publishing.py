@@ -17,10 +17,12 @@ from messaging.partitioning import key_hash
 from messaging.publication import Publication
 from messaging.refusals import (
     ADMITTED,
+    REFUSED_GUARANTEED_SEND,
     REFUSED_LOW_PRIORITY,
     REFUSED_MESSAGE_TOO_LARGE,
     REFUSED_NO_MATCH,
     REFUSED_NOT_FOUND,
+    REFUSED_PUBLISH_ACL,
     REFUSED_QUEUE_COUNT,
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
@@ -46,6 +48,8 @@ _CODES: Final[dict[int, int]] = {
     REFUSED_NOT_FOUND: codes.QUEUE_NOT_FOUND,
     REFUSED_SHUT_DOWN: codes.QUEUE_DISABLED,
     REFUSED_NO_MATCH: codes.NOBODY_SUBSCRIBES,
+    REFUSED_PUBLISH_ACL: codes.NOT_PERMITTED,
+    REFUSED_GUARANTEED_SEND: codes.NOT_PERMITTED,
 }
 
 

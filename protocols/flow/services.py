@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
 from messaging.routing import TopicSpace
 from protocols.authentication import Authenticator
@@ -25,6 +26,7 @@ class FlowServices:
     incarnation: int  # of the spool
     spool: Address
     authenticator: Authenticator
+    clients: ClientRoster
     limits: FlowLimits
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together

@@ -11,6 +11,7 @@ from actors.data_messages import Confirmed, Refused, Resume
 from actors.futures import LoopFuture
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
+from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from protocols.authentication import Principal
 from protocols.http.consuming import end_flow, read_flow, read_queue, settle
 from protocols.http.cross_origin import CrossOrigin
@@ -18,13 +19,21 @@ from protocols.http.delivery_forms import FLOW_PREFIX
 from protocols.http.destinations import QUEUE_PREFIX
 from protocols.http.engine import HttpStream, Receive, Send
 from protocols.http.posting import post
-from protocols.http.problems import INTERNAL, METHOD_NOT_ALLOWED, REQUEST_TIMEOUT, UNAUTHORIZED, HttpProblem
+from protocols.http.problems import (
+    INTERNAL,
+    METHOD_NOT_ALLOWED,
+    REQUEST_TIMEOUT,
+    UNAUTHORIZED,
+    HttpProblem,
+    refusal_problem,
+)
 from protocols.http.publishing import PublishingSide, Run
 from protocols.http.readers import FlowReader
 from protocols.http.replies import ReplyBox
 from protocols.http.requests import NO_CONTENT, ClientLeft, Request
 from protocols.http.services import HttpServices
 from protocols.http.sign_in import SignIn
+from protocols.identity import Identity
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
 
@@ -50,6 +59,7 @@ class HttpConnection:
         self.gate = ReadingGate(cell.inbox)
         self.client = cell.name  # the origin of what it publishes
         self._cell = cell
+        self.identity = Identity(services.clients, cell.runtime.clock)
         self._publishing = PublishingSide(
             Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng)
         )
@@ -97,6 +107,7 @@ class HttpConnection:
         self._publishing.end()
         self.replies.end()
         self._let_on()
+        self.identity.leave()
         self._cell.stop()
 
     def writing_paused(self) -> None:
@@ -172,12 +183,27 @@ class HttpConnection:
     async def _principal(self, request: Request) -> Principal:
         assert self._sign_in is not None, "the transport comes before its requests"
         try:
-            return await self._sign_in.principal(request.header("authorization"))
+            principal = await self._sign_in.principal(request.header("authorization"))
         except HttpProblem as problem:
             if problem.status == UNAUTHORIZED:
-                self._counters.count(self._counters.refused, "not_authorized")
-                log.info("client at %s is not let in: %s", self._peer_name, problem.detail)
+                text = f"401 Unauthorized: HTTP client at {self._peer_name}: {problem.detail}"
+                self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+                self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
             raise
+        if self.identity.admitted() is None or self.identity.user != principal.user_name:
+            self._admit(principal)
+        return principal
+
+    def _admit(self, principal: Principal) -> None:
+        """Give the client its place, or another one when it has become somebody else. Raises HttpProblem."""
+        self.identity.authenticated(principal)
+        try:
+            rights = self.identity.admit(self.client, self.peer_host)
+        except ClientDenied as denied:
+            self._counters.count(self._counters.refused, denied.reason)
+            raise refusal_problem(denied.text, "") from None
+        self._publishing.publisher.rights = rights
+        self.gate.limit(rights)
 
     def reads(self, reader: FlowReader | None) -> None:
         """Note what the present request reads messages with: it ends with the connection, and when the node stops."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from messaging.client_rights import ClientDenied
 from messaging.settlement import OUTCOMES
 from protocols.authentication import Principal
 from protocols.http.browsing import browse, selector_of
@@ -23,7 +24,7 @@ from protocols.http.delivery_forms import (
 from protocols.http.destinations import queue_of_path
 from protocols.http.flow import FlowTerms, HttpFlow
 from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
-from protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem
+from protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
 from protocols.http.queries import Query
 from protocols.http.readers import Poll, Stream
 from protocols.http.requests import NO_CONTENT, OK, ClientLeft, Request
@@ -122,6 +123,10 @@ async def _bind(
     connection: "HttpConnection", request: Request, query: Query, queue_name: str, principal: Principal
 ) -> HttpFlow:
     services = connection.services
+    try:
+        connection.identity.rights.check_flow(0)  # how many there may be, `HttpFlows` says
+    except ClientDenied as denied:
+        raise refusal_problem(denied.text, "") from None
     limits = services.limits
     lock_s = query.number("lock_s", limits.lock_ms // 1000, 1, limits.lock_ms_max // 1000)
     terms = FlowTerms(

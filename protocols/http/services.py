@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.client_roster import ClientRoster
 from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
@@ -26,6 +27,7 @@ class HttpServices:
     selectors: Selectors
     spool: Address
     authenticator: Authenticator
+    clients: ClientRoster
     limits: HttpLimits
     counters: ProtocolCounters
     engine: HttpEngine

@@ -6,6 +6,7 @@ re-authentication, which may not make somebody else of the client.
 
 from typing import TYPE_CHECKING
 
+from messaging.client_rights import NOT_AUTHENTICATED
 from protocols.authentication import AuthenticationFailed, Exchange, Principal, Proven
 from protocols.mqtt.connecting import connect
 from protocols.mqtt.events import AuthReceived, ConnectReceived
@@ -71,14 +72,17 @@ class Authenticating:
         elif self._principal is None or proven.principal.user_name != self._principal.user_name:
             self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
         else:
-            connection.authenticated(proven.principal)
+            connection.identity.authenticated(proven.principal)
             connection.engine.auth(SUCCESS, self._method, proven.data)
 
     def _fail(self, reason_code: int, text: str) -> None:
         """Refuse the CONNECT, or end the connection [4.12.1-2]. Why stays with us."""
         connection = self._connection
         if self._connect is not None:
+            connection.services.clients.denials.deny(
+                NOT_AUTHENTICATED, self._connect.client_id, f"401 Unauthorized: MQTT client at {connection.peer_name()}"
+            )
             connection.engine.refuse(reason_code)
-            connection.refuse(text)
+            connection.refuse(NOT_AUTHENTICATED, text)
         else:
             connection.end(reason_code, "re-authentication failed")

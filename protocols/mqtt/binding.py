@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences
+from messaging.client_rights import ClientDenied
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
@@ -29,12 +30,14 @@ async def resume_flows(connection: "MqttConnection", session: Session) -> None:
             if handle is not None:
                 await bind_flow(connection, handle, extra, is_named_queue=False)
     for extra in session.queues.values():
-        handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.user))
-        if handle is not None:
-            try:
+        try:
+            handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.user))
+            if handle is not None:
                 await bind_flow(connection, handle, extra, is_named_queue=True)
-            except BindRefused as refusal:
-                _not_bound(connection, extra, refusal)
+        except ClientDenied as denied:
+            _not_bound(connection, extra, BindRefused(PERMISSION_DENIED, denied.text))
+        except BindRefused as refusal:
+            _not_bound(connection, extra, refusal)
 
 
 async def bind_flow(
@@ -45,6 +48,8 @@ async def bind_flow(
     if attached is None:
         return  # the connection ended meanwhile
     delivering = attached.delivering
+    if is_named_queue:
+        connection.identity.check_bind(sum([each.is_named_queue for each in delivering.flows.values()]))
     ids = None if is_named_queue else attached.session.ids if extra is None else extra.ids
     if ids is not None:
         await _match_ids(delivering, handle, ids)
@@ -57,7 +62,7 @@ async def bind_flow(
             BindFlow(
                 flow_id,
                 attached.session.client_id,
-                connection.user,
+                connection.identity.user,
                 connection.cell.inbox,
                 delivering.window,
                 selector=None if extra is None else extra.selector,

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from actors.publishing import Publisher
+from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from messaging.credit import CreditWindow
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
 from protocols.authentication import ANONYMOUS, Principal, Proven
@@ -15,11 +16,14 @@ from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
 from protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
+    DENIAL_CODES,
     NOT_AUTHORIZED,
     TOPIC_NAME_INVALID,
+    name_of,
 )
 from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
+from protocols.mqtt.subscribing import revoke_denied
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -28,22 +32,36 @@ ASSIGNED_PREFIX: Final = "auto-"
 LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
+class ConnectRefused(Exception):
+    """A CONNECT is answered with a reason code, and the connection ends. `counter` is what it counts as."""
+
+    def __init__(self, reason_code: int, text: str, counter: str = "") -> None:
+        super().__init__(text)
+        self.reason_code = reason_code
+        self.counter = counter or name_of(reason_code).replace(" ", "_")
+
+
 async def connect(connection: "MqttConnection", event: ConnectReceived, proven: Proven | None = None) -> None:
     """Answer CONNECT, and with a success bring the session to this connection.
 
     `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
     """
-    refusal = await _refusal(connection, event, proven)
-    if refusal is not None:
-        code, text = refusal
-        connection.engine.refuse(code, text)
-        connection.refuse(text)
-        return
-    services = connection.services
     client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.runtime.rng.getrandbits(64):016x}"
+    services = connection.services
     expiry_s = min(event.session_expiry_s, services.session_expiry_s_max)
-    claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell)
-    claimed: SessionClaimed = await connection.directory.ask(claim)
+    try:
+        await _check(connection, event, client_id, proven)
+        user = connection.identity.user
+        claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
+        claimed: SessionClaimed = await connection.directory.ask(claim)
+    except ConnectRefused as refusal:
+        connection.engine.refuse(refusal.reason_code, str(refusal))
+        connection.refuse(refusal.counter, str(refusal))
+        return
+    except ClientDenied as denied:
+        connection.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
+        connection.refuse(denied.reason, denied.text)
+        return
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
         connection.give_back(claimed.session, event.will)
@@ -52,28 +70,40 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     session = claimed.session
     attached = connection.attached = _attach(connection, event, session)
     _tell_connected(connection, event, session, claimed.present)
+    if claimed.present:
+        await revoke_denied(connection, session)
     if session.is_durable:
         await attached.writes.store_session(attached.will)
     await resume_flows(connection, session)
 
 
-async def _refusal(
-    connection: "MqttConnection", event: ConnectReceived, proven: Proven | None
-) -> tuple[int, str] | None:
-    """Return reason code and text when the client may not come in."""
+async def _check(connection: "MqttConnection", event: ConnectReceived, client_id: str, proven: Proven | None) -> None:
+    """Find out who the client is, and give it its place. Raises ConnectRefused and ClientDenied."""
     if not event.client_id and not connection.services.allows_no_client_id:
-        return CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here"
+        raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, "a client identifier is wanted here")
     if not event.client_id and event.level < 5 and (event.level == 3 or not event.clean_start):
-        return CLIENT_IDENTIFIER_NOT_VALID, "a client that keeps its session needs a client identifier [311:3.1.3-8]"
+        text = "a client that keeps its session needs a client identifier [311:3.1.3-8]"
+        raise ConnectRefused(CLIENT_IDENTIFIER_NOT_VALID, text)
     principal = await _principal(connection, event) if proven is None else proven.principal
     if principal is None:
+        connection.services.clients.denials.deny(NOT_AUTHENTICATED, client_id, _who(connection, event))
         if event.user_name is None:
-            return NOT_AUTHORIZED, "this listener wants a user name"
-        return BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong"
-    connection.authenticated(principal)
-    if event.will is not None and event.will.topic.startswith(RESERVED_PREFIXES):
-        return TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server"
-    return None
+            raise ConnectRefused(NOT_AUTHORIZED, "this listener wants a user name", NOT_AUTHENTICATED)
+        raise ConnectRefused(BAD_USER_NAME_OR_PASSWORD, "user name or password is wrong", NOT_AUTHENTICATED)
+    identity = connection.identity
+    identity.authenticated(principal)
+    assert connection.peer is not None
+    rights = identity.admit(client_id, connection.peer.host, takes_over=True)
+    connection.gate.limit(rights)
+    if event.will is not None:
+        if event.will.topic.startswith(RESERVED_PREFIXES):
+            raise ConnectRefused(TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server")
+        rights.check_publish(event.will.topic, guaranteed=event.will.qos > 0)
+
+
+def _who(connection: "MqttConnection", event: ConnectReceived) -> str:
+    name = "without a user name" if event.user_name is None else f"as user {event.user_name[:80]!r}"
+    return f"401 Unauthorized: MQTT client at {connection.peer_name()} {name}"
 
 
 async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Principal | None:
@@ -122,6 +152,7 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
     publisher = Publisher(
         space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
     )
+    publisher.rights = connection.identity.rights
     publishing = PublishingSide(
         engine=connection.engine,
         level=event.level,
@@ -148,7 +179,7 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
     wall_ms = connection.runtime.clock.wall_ms()
     delivering.retained.resend(wall_ms)
     delivering.retained.go_on(wall_ms)
-    services.space.prioritise(session.subscriber, services.profiles.of(connection.user).dto_local_priority)
+    services.space.prioritise(session.subscriber, connection.identity.rights.profile.dto_local_priority)
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
     return AttachedSession(

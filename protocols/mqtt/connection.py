@@ -16,7 +16,7 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
-from protocols.authentication import Principal
+from protocols.identity import Identity
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
@@ -66,8 +66,7 @@ class MqttConnection:
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.peer: PeerInfo | None = None
         self.level = 0
-        self.user = ""  # from the accepted CONNECT on; empty: anonymous
-        self._valid_until_ms = 0  # wall clock; 0: for ever
+        self.identity = Identity(services.clients, cell.runtime.clock)
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.gate = ReadingGate(cell.inbox)
         self._clock = cell.runtime.clock
@@ -100,7 +99,7 @@ class MqttConnection:
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
-        if self._valid_until_ms and self._clock.wall_ms() > self._valid_until_ms:
+        if self.identity.is_over():
             self.end(NOT_AUTHORIZED, "the token has expired")
         if self.gate.stopped:
             self.engine.alive(now_ms)
@@ -119,6 +118,7 @@ class MqttConnection:
         if self.attached is not None:
             self.attached.writes.abandon()
         self._release(with_will=True)
+        self.identity.leave()
         self.cell.stop()
 
     def writing_paused(self) -> None:
@@ -387,11 +387,6 @@ class MqttConnection:
 
     # --- the end ---
 
-    def authenticated(self, principal: Principal) -> None:
-        """Note who the client is, and for how long it is let in."""
-        self.user = principal.user_name
-        self._valid_until_ms = principal.valid_until_ms
-
     def end(self, reason_code: int, text: str) -> None:
         """End the connection on our initiative, unless it is ending. The will is due."""
         if not self._closing:
@@ -404,10 +399,10 @@ class MqttConnection:
         self.engine.disconnect(SERVER_SHUTTING_DOWN, "the gateway is shutting down")
         self._close_abnormally()
 
-    def refuse(self, reason: str) -> None:
+    def refuse(self, reason: str, text: str) -> None:
         """Close after a CONNECT that the engine has refused."""
         self._counters.count(self._counters.refused, reason)
-        log.info("connection of %s refused: %s", self.peer_name(), reason)
+        log.info("connection of %s refused: %s", self.peer_name(), text)
         self._close()
 
     def fail(self) -> None:

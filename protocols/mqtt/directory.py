@@ -20,8 +20,10 @@ from actors.publishing import Publisher
 from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from actors.runtime import TimerHandle
 from actors.tasks import run
+from messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
+from messaging.permissions import ANONYMOUS
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
 from protocols.mqtt.services import MqttServices
@@ -113,6 +115,10 @@ class SessionDirectory(LoopActor):
     async def _serve(self, message: ClaimSession) -> SessionClaimed:
         client_id = message.client_id
         entry = self._entries.get(client_id)
+        if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
+            text = f"403 Client Name Already In Use: the session {client_id!r} is another user's"
+            self._services.clients.denials.deny(SESSION_OF_ANOTHER, client_id, text)
+            raise ClientDenied(SESSION_OF_ANOTHER, text)
         if entry is not None and entry.connection is not None:
             await self._take_over(entry, message)
             entry = self._entries.get(client_id)
@@ -128,6 +134,7 @@ class SessionDirectory(LoopActor):
         entry.will = None  # the client is back before its delay was over [3.1.3-9]
         session = entry.session
         session.expiry_s = message.expiry_s
+        session.user = message.user
         entry.connection = message.connection
         entry.released = LoopFuture()
         return SessionClaimed(session, present)

@@ -9,12 +9,16 @@ from protocols.mqtt.will import Will
 
 @dataclass(slots=True)
 class ClaimSession:
-    """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own."""
+    """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own.
+
+    Raises ClientDenied when the session is another user's.
+    """
 
     client_id: str
     clean_start: bool
     expiry_s: int
     connection: ActorCell
+    user: str  # empty: anonymous
 
 
 @dataclass(slots=True)

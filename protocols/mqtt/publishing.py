@@ -9,9 +9,11 @@ from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.refusals import (
     ADMITTED,
+    REFUSED_GUARANTEED_SEND,
     REFUSED_NO_MATCH,
     REFUSED_NOT_FOUND,
     REFUSED_NOT_STORED,
+    REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
     refusal_text,
 )
@@ -36,6 +38,8 @@ REASON_CODES: Final = {
     REFUSED_SHUT_DOWN: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_NOT_FOUND: NO_MATCHING_SUBSCRIBERS,
     REFUSED_NO_MATCH: UNSPECIFIED_ERROR,
+    REFUSED_PUBLISH_ACL: NOT_AUTHORIZED,
+    REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
 RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
@@ -171,7 +175,7 @@ class PublishingSide:
             for row, packet_id in enumerate(_each(packet_ids)):
                 self._publish_guaranteed(batch.select([row]), [(packet_id, packet_id)])
             return
-        _note(result, self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending))
+        self._note(result, self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending))
 
     def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
         """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
@@ -197,7 +201,7 @@ class PublishingSide:
                 self._publish_new(batch.select([row]), [(packet_id, packet_id)])
             return
         entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, result.confirmations_pending)
-        _note(result, entry)
+        self._note(result, entry)
         publication = result.publication
         if self._session.is_durable and publication is not None:
             # One commit for both. The message without its ids would come twice after a crash, the ids without it never.
@@ -225,6 +229,17 @@ class PublishingSide:
         else:
             self.confirmed(token)
 
+    def _note(self, result: PublishResult, entry: Unanswered) -> None:
+        """Keep what the publisher is to be told."""
+        if result.refusal != ADMITTED:
+            code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
+            if code == NOT_AUTHORIZED and self._level < 5:
+                return  # it is acknowledged, and its message dropped: it may not publish there [311:3.3.5-2]
+            entry.reason_code = code
+            entry.reason_text = result.reason()
+        elif not (result.routed or result.confirmations_pending):
+            entry.reason_code = NO_MATCHING_SUBSCRIBERS
+
     def _free_ids(self, entry: Unanswered) -> None:
         """A refused publish was not received; its ids are free again [4.3.3-9]."""
         if entry.qos == EXACTLY_ONCE:
@@ -240,15 +255,6 @@ class PublishingSide:
         if self._level == 5:
             entry.reason_code = reason_code
         self.answer()
-
-
-def _note(result: PublishResult, entry: Unanswered) -> None:
-    """Keep what the publisher is to be told."""
-    if result.refusal != ADMITTED:
-        entry.reason_code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
-        entry.reason_text = result.reason()
-    elif not (result.routed or result.confirmations_pending):
-        entry.reason_code = NO_MATCHING_SUBSCRIBERS
 
 
 def _is_reserved(batch: MessageBatch) -> bool:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from messaging.client_rights import EGRESS_FLOWS, ENDPOINT_COUNT, SUBSCRIPTION_COUNT, TOO_MANY_CONNECTIONS
+
 SUCCESS: Final = 0x00  # also: normal disconnection, granted QoS 0
 GRANTED_QOS_1: Final = 0x01
 GRANTED_QOS_2: Final = 0x02
@@ -123,6 +125,14 @@ CONNACK_3X: Final[dict[int, int]] = {
     USE_ANOTHER_SERVER: 3,
     SERVER_MOVED: 3,
     CONNECTION_RATE_EXCEEDED: 3,
+}
+
+# What the client is told when its profiles deny something; for what is not here NOT_AUTHORIZED.
+DENIAL_CODES: Final[dict[str, int]] = {
+    TOO_MANY_CONNECTIONS: QUOTA_EXCEEDED,
+    SUBSCRIPTION_COUNT: QUOTA_EXCEEDED,
+    EGRESS_FLOWS: QUOTA_EXCEEDED,
+    ENDPOINT_COUNT: QUOTA_EXCEEDED,
 }
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from actors.cell import ActorCell
 from actors.runtime import Runtime
 from messaging.address import Address
+from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
 from messaging.queue_config import QueueDefinition
 from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
-from protocols.client_profiles import ClientProfiles
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.limits import MqttLimits
 
@@ -26,7 +26,7 @@ class MqttServices:
     queues: ActorCell
     spool: Address
     authenticator: Authenticator
-    profiles: ClientProfiles
+    clients: ClientRoster
     limits: MqttLimits
     selectors: Selectors
     credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together

@@ -111,6 +111,7 @@ class Session:
     def __init__(self, client_id: str, *, expiry_s: int) -> None:
         self.client_id = client_id
         self.expiry_s = expiry_s
+        self.user = ""  # whose it is: nobody else may have it; empty: anybody's
         self.subscriber = Subscriber(client_id)
         self.table = SubscriptionTable()
         self.shares: dict[str, ExtraSubscription] = {}  # by the whole `$share/...` text
@@ -154,6 +155,7 @@ class Session:
         return orjson.dumps(
             {
                 "expiry_s": self.expiry_s,
+                "user": self.user,
                 "closed_wall_ms": closed_wall_ms,
                 "subscriptions": subscriptions,
                 "extras": extras,
@@ -182,6 +184,7 @@ class StoredSession:
     ) -> None:
         row = orjson.loads(state)
         self.session = Session(client_id, expiry_s=row["expiry_s"])
+        self.session.user = row.get("user", "")  # earlier releases wrote none
         self.session.was_stored = True
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]

@@ -14,6 +14,7 @@ from actors.router_messages import (
     RemoveSubscription,
     SubscriptionAdded,
 )
+from messaging.client_rights import SUBSCRIBE_ACL, ClientDenied
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
@@ -25,6 +26,7 @@ from protocols.mqtt.binding import bind_flow
 from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.reason_codes import (
+    DENIAL_CODES,
     IMPLEMENTATION_SPECIFIC_ERROR,
     NO_SUBSCRIPTION_EXISTED,
     NOT_AUTHORIZED,
@@ -84,6 +86,9 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
         except _Refused as refusal:
             code, found = refusal.reason_code, None
             reasons.append(str(refusal))
+        except ClientDenied as denied:
+            code, found = DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), None
+            reasons.append(denied.text)
         if code >= UNSPECIFIED_ERROR and reasons:  # 3.x clients hear no reason, so the log has to tell it
             log.info("%s refused %r: %s", connection.peer_name(), request.filter_text, reasons[-1])
         if code == PROTOCOL_ERROR:
@@ -135,11 +140,14 @@ async def _subscribe(
     if queue_name is not None:
         return await _subscribe_queue(connection, session, request, asked, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
-    if request.qos > 0 and session.queue is None:
+    rights = connection.identity.rights
+    rights.check_subscription(topic_filter, _count(session) - (text in session.table.by_filter))
+    qos = request.qos if rights.may_keep_messages() else 0  # a server may grant less [3.8.4-8]
+    if qos > 0 and session.queue is None:
         await _make_queue(connection, session)
     granted = GrantedSubscription(
         topic_filter,
-        request.qos,
+        qos,
         request.no_local,
         request.retain_as_published,
         request.retain_handling,
@@ -153,14 +161,14 @@ async def _subscribe(
         AddSubscription(
             session.subscriber,
             topic_filter,
-            request.qos,
+            qos,
             retained_if_new=request.retain_handling <= SEND_IF_NEW,
             retained_if_known=request.retain_handling == SEND_ALWAYS,
             selector=asked.selector,
             priorities=asked.priorities,
         )
     )
-    return request.qos, None if added.retained is None else (granted, added.retained)
+    return qos, None if added.retained is None else (granted, added.retained)
 
 
 def _asked(connection: "MqttConnection", event: SubscribeReceived) -> _Asked:
@@ -200,19 +208,22 @@ async def _subscribe_shared(
 ) -> int:
     shared = parse_shared(request.filter_text, Syntax.MQTT)
     assert shared is not None, "the filter begins with the prefix"
-    if not connection.services.profiles.of(connection.user).allows_shared_subscriptions:
-        raise _Refused(NOT_AUTHORIZED, "403 Shared Subscription Permission Denied")
-    joined: GroupJoined = await connection.services.router.ask(
-        JoinGroup(session.subscriber, shared.share_name, shared.filter, request.qos, session.is_durable)
-    )
     known = session.shares.get(request.filter_text)
+    rights = connection.identity.rights
+    rights.check_share(shared.share_name)
+    rights.check_subscription(shared.filter, _count(session) - (known is not None))
+    qos = request.qos if rights.may_keep_messages() else 0  # a server may grant less [3.8.4-8]
+    joined: GroupJoined = await connection.services.router.ask(
+        JoinGroup(session.subscriber, shared.share_name, shared.filter, qos, session.is_durable)
+    )
     extra = _extra(request, identifier)
+    extra.qos = qos
     extra.queue_name = "" if joined.queue is None else joined.queue.name
     if known is not None:
         extra.continues(known)
     session.shares[request.filter_text] = extra
     await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
-    return request.qos
+    return qos
 
 
 async def _subscribe_queue(
@@ -224,7 +235,7 @@ async def _subscribe_queue(
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.user))
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.user))
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
     extra = _extra(request, asked.identifier)
@@ -296,6 +307,27 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
         if bound.extra is extra:
             bound.queue.post(UnbindFlow(flow_id, may_return=False))
             del flows[flow_id]
+
+
+async def revoke_denied(connection: "MqttConnection", session: Session) -> None:
+    """End the subscriptions of a resumed session that its client would not be granted any more."""
+    rights = connection.identity.rights
+    denied: list[str] = []
+    for text, granted in session.table.by_filter.items():
+        if not rights.may_subscribe(granted.topic_filter):
+            denied.append(text)
+    for text in session.shares:
+        shared = parse_shared(text, Syntax.MQTT)
+        if shared is not None and not (rights.may_share(shared.share_name) and rights.may_subscribe(shared.filter)):
+            denied.append(text)
+    for text in denied:
+        connection.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
+        await _unsubscribe(connection, session, text)
+
+
+def _count(session: Session) -> int:
+    """Return how many subscriptions to topics a session has."""
+    return len(session.table.by_filter) + len(session.shares)
 
 
 async def _stored(connection: "MqttConnection") -> None:

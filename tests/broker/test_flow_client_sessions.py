@@ -27,7 +27,7 @@ def url(broker: RunningBroker) -> str:
 
 def user_of(broker: RunningBroker) -> list[str]:
     """Return who is connected."""
-    return [each.user for each in broker.node.flow.open_connections()]
+    return [each.identity.user for each in broker.node.flow.open_connections()]
 
 
 @ACCOUNTS

@@ -41,5 +41,5 @@ async def test_a_certificate_is_a_name(tmp_path: Path) -> None:
         assert (await client.connect()).mechanisms[0] == "EXTERNAL"
         assert (await client.authenticate("EXTERNAL", b"somebody")).state == AUTH_FAILED
         assert (await client.authenticate("EXTERNAL", b"")).state == AUTH_DONE
-        assert [each.user for each in broker.node.flow.open_connections()] == ["localhost"]
+        assert [each.identity.user for each in broker.node.flow.open_connections()] == ["localhost"]
         await client.close()

@@ -274,7 +274,7 @@ async def test_only_users_publish_where_there_are_users(broker: RunningBroker) -
         assert {(each.status_code, each.text) for each in wrong} == {(401, wrong[0].text)}
         assert (await client.post("/a", auth=("anna", "secret"))).status_code == 200
         assert (await client.post("/a")).status_code == 401, "who was let in before does not count"
-    assert broker.node.http.counters.refused == {"not_authorized": 4}
+    assert broker.node.http.counters.refused == {"not_authenticated": 4}
 
 
 async def test_other_methods_are_told_what_there_is(broker: RunningBroker) -> None:

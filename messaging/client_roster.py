@@ -1,0 +1,121 @@
+"""The roster: which client usernames there are with which profiles, and who is connected under them.
+
+It lies on the loop, as gates and budgets do: the node gives it the names, connections ask it to be admitted and leave
+it when they end, the queue directory asks it before it makes a queue for a client. Who a client is has been proven
+before, by `protocols.authentication`.
+
+Invariants: the connections of a name and of a profile are counted exactly; what has no entry has the profiles of the
+name `default`, which exist always.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from messaging.acl_profile import AclProfile, permissive
+from messaging.client_profile import ClientProfile
+from messaging.client_rights import (
+    CONNECT_ACL,
+    ENDPOINT_COUNT,
+    ENDPOINT_CREATE,
+    TOO_MANY_CONNECTIONS,
+    USERNAME_SHUT_DOWN,
+    ClientDenied,
+    ClientRights,
+    Denials,
+)
+
+DEFAULT: Final = "default"
+
+
+@dataclass(frozen=True)
+class ClientUsername:
+    """A name under which clients connect, and what it stands for."""
+
+    name: str
+    enabled: bool = True
+    client_profile: str = DEFAULT
+    acl_profile: str = DEFAULT
+
+
+@final
+class ClientRoster:
+    """Everybody who is connected, and everybody who might be."""
+
+    def __init__(self) -> None:
+        self.denials = Denials()
+        self._usernames: dict[str, ClientUsername] = {}
+        self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
+        self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
+        self._connected: dict[str, dict[ClientRights, None]] = {}  # by username
+        self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
+
+    def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
+        """Go by these from now on, for those who are connected as well. Profiles that names refer to are among them."""
+        self._usernames = {each.name: each for each in usernames}
+        self._profiles = {DEFAULT: ClientProfile(name=DEFAULT)} | {each.name: each for each in profiles}
+        self._acls = {DEFAULT: permissive(DEFAULT)} | {each.name: each for each in acls}
+        self._profile_counts.clear()
+        for user, connected in self._connected.items():
+            username = self._username(user)
+            profile = self._profiles[username.client_profile]
+            for rights in connected:
+                rights.renew(profile, self._acls[username.acl_profile])
+            self._profile_counts[profile.name] = self._profile_counts.get(profile.name, 0) + len(connected)
+
+    def admit(self, user: str, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
+        """Let a client in, who has proven to be this user; empty: anonymous. `leave` lets it go. Raises ClientDenied.
+
+        `host` is the address it comes from. With `takes_over` it ends a connection that has the same client name, so
+        that one does not count.
+        """
+        username = self._username(user)
+        profile = self._profiles[username.client_profile]
+        acl = self._acls[username.acl_profile]
+        if not username.enabled:
+            self._refuse(USERNAME_SHUT_DOWN, client, f"403 Client Username Is Shutdown: {user!r}")
+        if not acl.connect.allows(host):
+            self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
+        ends = 1 if takes_over and any(each.client == client for each in self._connected.get(user, {})) else 0
+        count_max = profile.max_connection_count_per_client_username
+        if self.connected_count(user) - ends >= count_max:
+            text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
+            self._refuse(TOO_MANY_CONNECTIONS, client, text)
+        count = self._profile_counts.get(profile.name, 0)
+        if count - ends >= profile.max_connection_count:
+            text = f"503 Too Many Clients: profile {profile.name!r} allows {profile.max_connection_count} connections"
+            self._refuse(TOO_MANY_CONNECTIONS, client, text)
+        rights = ClientRights(user=user, client=client, profile=profile, acl=acl, denials=self.denials, now_ms=now_ms)
+        self._connected.setdefault(user, {})[rights] = None
+        self._profile_counts[profile.name] = count + 1
+        return rights
+
+    def leave(self, rights: ClientRights) -> None:
+        """Let a client go. It was admitted, and has not left yet."""
+        connected = self._connected[rights.user]
+        del connected[rights]
+        if not connected:
+            del self._connected[rights.user]
+        name = rights.profile.name
+        self._profile_counts[name] -= 1
+
+    def check_endpoint(self, user: str, client: str, owned_count: int) -> None:
+        """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count`."""
+        profile = self._profiles[self._username(user).client_profile]
+        if not profile.allow_guaranteed_endpoint_create_enabled:
+            text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
+            self._refuse(ENDPOINT_CREATE, client, text)
+        if owned_count >= profile.max_endpoint_count_per_client_username:
+            count_max = profile.max_endpoint_count_per_client_username
+            text = f"503 Max Endpoints Exceeded: user {user!r} owns the {count_max} queues that its profile allows"
+            self._refuse(ENDPOINT_COUNT, client, text)
+
+    def connected_count(self, user: str) -> int:
+        """Return how many connections a user has."""
+        return len(self._connected.get(user, {}))
+
+    def _username(self, user: str) -> ClientUsername:
+        return self._usernames.get(user) or ClientUsername(user)
+
+    def _refuse(self, reason: str, client: str, text: str) -> None:
+        self.denials.deny(reason, client, text)
+        raise ClientDenied(reason, text)

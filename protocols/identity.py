@@ -1,0 +1,65 @@
+"""Who one client is, and its place in the roster, from its proof to the end of its connection.
+
+How somebody proves who they are is `protocols.authentication`; what they may then do is `messaging.client_rights`.
+"""
+
+from typing import final
+
+from actors.clock import Clock
+from actors.messages import MAX_BIND_COUNT_EXCEEDED, PERMISSION_DENIED, BindRefused
+from messaging.client_rights import EGRESS_FLOWS, ClientDenied, ClientRights
+from messaging.client_roster import ClientRoster
+from protocols.authentication import Principal
+
+
+@final
+class Identity:
+    """The client of one connection. Whoever was admitted is let go with `leave`, whatever happened in between."""
+
+    def __init__(self, roster: ClientRoster, clock: Clock) -> None:
+        self.user = ""  # empty: anonymous, or not known yet
+        self._roster = roster
+        self._clock = clock
+        self._rights: ClientRights | None = None
+        self._valid_until_ms = 0  # wall clock; 0: for ever
+
+    @property
+    def rights(self) -> ClientRights:
+        """What the client may do; it was admitted."""
+        rights = self._rights
+        assert rights is not None, "nobody asks on behalf of a client that is not admitted"
+        return rights
+
+    def admitted(self) -> ClientRights | None:
+        """Return what the client may do, None before it is admitted."""
+        return self._rights
+
+    def authenticated(self, principal: Principal) -> None:
+        """Note who the client is, and for how long it is let in."""
+        self.user = principal.user_name
+        self._valid_until_ms = principal.valid_until_ms
+
+    def admit(self, client: str, host: str, *, takes_over: bool = False) -> ClientRights:
+        """Give the client its place in the roster, under its name. Raises ClientDenied."""
+        self.leave()
+        rights = self._roster.admit(self.user, client, host, self._clock.now_ms(), takes_over=takes_over)
+        self._rights = rights
+        return rights
+
+    def check_bind(self, count: int) -> None:
+        """Raise BindRefused, counted and told, unless the client, which has `count` flows, may have one more."""
+        try:
+            self.rights.check_flow(count)
+        except ClientDenied as denied:
+            code = MAX_BIND_COUNT_EXCEEDED if denied.reason == EGRESS_FLOWS else PERMISSION_DENIED
+            raise BindRefused(code, denied.text) from None
+
+    def is_over(self) -> bool:
+        """Return whether the client was let in for a time that has passed."""
+        return 0 < self._valid_until_ms < self._clock.wall_ms()
+
+    def leave(self) -> None:
+        """Give the place up, if there is one. Idempotent."""
+        rights, self._rights = self._rights, None
+        if rights is not None:
+            self._roster.leave(rights)

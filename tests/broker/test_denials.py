@@ -1,0 +1,186 @@
+"""What clients are denied, in each protocol: refused in the protocol's own code, counted, and told to operators.
+
+A table holds who is denied what; one test walks it over a real gateway. docs/security.md has the same table in words.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import pytest
+
+from gateway.audit import KINDS
+from messaging import client_rights as rights
+from named_queues import create
+from protocols.flow import codes
+from running_broker import RunningBroker
+from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+
+SECRET: Final = "correct-horse"
+USERS = pytest.mark.accounts(ada=SECRET, bob=SECRET, eve=SECRET, guest=SECRET)
+PROFILES = pytest.mark.settings(
+    # ada may use her own topics and one queue; bob comes from nowhere; eve has one connection; guest is shut down.
+    "authentication.client_profiles=[{name: one, max_connection_count_per_client_username: 1},"
+    " {name: direct, allow_guaranteed_msg_send_enabled: false, allow_guaranteed_msg_receive_enabled: false}]",
+    "authentication.acl_profiles=[{name: own,"
+    " publish_topic_exceptions: [{topic: hello}, {topic: 'data/$client-username/>'}],"
+    " subscribe_topic_exceptions: [{topic: 'data/$client-username/>'}]},"
+    " {name: nowhere, client_connect_exceptions: ['127.0.0.0/8'], publish_topic_default_action: allow}]",
+    "authentication.users.0.acl_profile=own",
+    "authentication.users.1.acl_profile=nowhere",
+    "authentication.users.2.client_profile=one",
+    "authentication.users.3.enabled=false",
+)
+PROTOCOLS: Final[dict[str, Callable[..., SpeakingClient]]] = {
+    "mqtt": Mqtt,
+    "amqp": Amqp,
+    "flow": FlowProtocol,
+    "http": Http,
+}
+
+
+class Case(NamedTuple):
+    """Who tries what, and how each protocol says no. A protocol that is not named has no such thing to ask."""
+
+    user: str
+    verb: str  # `connect`, or what is asked for when it is connected
+    what: str
+    reason: str  # under which it is counted
+    answers: dict[str, Answer]
+    password: str = SECRET
+
+
+CASES: Final[dict[str, Case]] = {
+    "a wrong password": Case(
+        *("ada", "connect", "", rights.NOT_AUTHENTICATED),
+        {"mqtt": 0x86, "amqp": "sasl-1", "flow": "auth-failed", "http": 401},
+        password="guess",
+    ),
+    "no user name": Case(
+        *("", "connect", "", rights.NOT_AUTHENTICATED),
+        {"mqtt": 0x87, "amqp": "sasl-1", "flow": "auth-failed", "http": 401},
+    ),
+    "a user that is shut down": Case(
+        *("guest", "connect", "", rights.USERNAME_SHUT_DOWN),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.NOT_AUTHENTICATED, "http": 403},
+    ),
+    "a forbidden address": Case(
+        *("bob", "connect", "", rights.CONNECT_ACL),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.NOT_AUTHENTICATED, "http": 403},
+    ),
+    "a forbidden topic": Case(
+        *("ada", "publish", "data/bob/x", rights.PUBLISH_ACL),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.NOT_PERMITTED, "http": 403},
+    ),
+    "a forbidden subscription": Case(
+        *("ada", "subscribe", "data/bob/x", rights.SUBSCRIBE_ACL),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access"},
+    ),
+    "a forbidden queue": Case(
+        *("ada", "bind", "closed", ""),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.PERMISSION_DENIED},
+    ),
+}
+
+
+def rows() -> list[tuple[str, str]]:
+    return [(name, protocol) for name, case in CASES.items() for protocol in case.answers]
+
+
+@USERS
+@PROFILES
+@pytest.mark.parametrize(("name", "protocol"), rows())
+async def test_who_is_denied_something_hears_it_in_the_protocols_words(
+    broker: RunningBroker, name: str, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/security.md: refused, counted, told; and no secret in what operators see."""
+    case = CASES[name]
+    await create(broker, "closed", permission="no-access")
+    client = PROTOCOLS[protocol](broker)
+    answer = await client.connect(case.user, case.password)
+    if case.verb != "connect":
+        assert answer == OK
+        answer = await getattr(client, case.verb)(case.what)
+    assert answer == case.answers[protocol]
+    await client.leave()
+
+    events = broker.node.runtime.events
+    if case.reason:
+        assert broker.node.clients.denials.counts == {case.reason: 1}
+        assert events.counts[KINDS[case.reason].name] == 1
+    else:
+        assert events.counts["CLIENT_CLIENT_BIND_FAILED"] == 1
+    if case.verb == "connect":
+        fronts = {front.name: front for front in broker.node.fronts}
+        assert fronts[protocol].counters.refused == {case.reason: 1}
+    told = [each[1].text() for each in events.recent(0, 1000)] + caplog.messages
+    assert not [line for line in told if SECRET in line or "guess" in line]
+
+
+OVER_THE_LIMIT: Final[dict[str, Answer]] = {
+    "mqtt": 0x97,
+    "amqp": "amqp:resource-limit-exceeded",
+    "flow": codes.LIMIT_EXCEEDED,
+    "http": 503,
+}
+
+
+@USERS
+@PROFILES
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_the_connections_of_a_user_are_counted_over_all_protocols(broker: RunningBroker, protocol: str) -> None:
+    """Solace 7.2: maxConnectionCountPerClientUsername."""
+    first = Mqtt(broker, "first")
+    assert await first.connect("eve", SECRET) == OK
+    late = PROTOCOLS[protocol](broker, "late")
+    assert await late.connect("eve", SECRET) == OVER_THE_LIMIT[protocol]
+    assert broker.node.clients.denials.counts == {rights.TOO_MANY_CONNECTIONS: 1}
+    await late.leave()
+    await first.leave()
+    await broker.node_lets_go_of("eve")
+
+    again = PROTOCOLS[protocol](broker, "again")
+    assert await again.connect("eve", SECRET) == OK
+    await again.leave()
+
+
+@USERS
+@PROFILES
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_what_is_permitted_is_done(broker: RunningBroker, protocol: str) -> None:
+    """The exceptions of an ACL profile, with the user's name in the place of the variable."""
+    await create(broker, "open", permission="consume")
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("ada", SECRET) == OK
+    assert await client.publish("data/ada/x") == OK
+    if protocol in ("mqtt", "amqp"):
+        assert await client.subscribe("data/ada/x") == OK
+    if protocol != "http":
+        assert await client.bind("open") == OK
+    assert broker.node.clients.denials.counts == {}
+    await client.leave()
+
+
+@pytest.mark.settings(
+    "authentication.client_profiles=[{name: default, allow_guaranteed_msg_send_enabled: false,"
+    " allow_guaranteed_msg_receive_enabled: false}]"
+)
+@pytest.mark.parametrize(
+    ("protocol", "sent", "bound"),
+    [
+        ("mqtt", 0x87, 0x87),
+        ("flow", codes.NOT_PERMITTED, codes.PERMISSION_DENIED),
+        ("http", 403, OK),
+    ],
+)
+async def test_guaranteed_messages_are_a_right_of_the_profile(
+    broker: RunningBroker, protocol: str, sent: Answer, bound: Answer
+) -> None:
+    """Solace 7.2: allowGuaranteedMsgSendEnabled, allowGuaranteedMsgReceiveEnabled."""
+    await create(broker, "open", permission="consume")
+    client = PROTOCOLS[protocol](broker)
+    if protocol != "http":
+        assert await client.connect("", "") == OK
+    assert await client.publish("a") == sent
+    if protocol != "http":
+        assert await client.bind("open") == bound
+    await client.leave()
