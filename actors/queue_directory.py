@@ -412,7 +412,7 @@ class QueueDirectory(LoopActor):
         if handle.kind in (NAMED, TEMPORARY):
             filters.append(queue_topic_filter(handle.name))
         if filters:
-            asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions))
+            asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions, handle.definition.selector))
             asked.then(lambda _: done())
         else:
             done()

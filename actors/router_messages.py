@@ -53,6 +53,7 @@ class SetQueueTopics:
     target: QueueTarget
     topic_filters: list[TopicFilter]
     exceptions: list[TopicFilter]
+    selector: str = ""  # what it takes of their messages; empty: everything
 
 
 @dataclass(slots=True)

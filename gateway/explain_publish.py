@@ -110,15 +110,20 @@ def _destinations(space: TopicSpace, message: Specimen) -> Iterator[DestinationV
             queues[found] = None
     for target in queues:
         matching = next(each.text for each in target.topic_filters if matches(each, message.topic))
-        yield _queue(target, "queue", target.name, matching, message)
+        view = _queue(target, "queue", target.name, matching, message)
+        yield view if target.selector is None or view.reason else replace(view, reason=_if_selected(target.selector))
     for subscriber, (qos, filter_text, selector) in best.items():
         if message.is_guaranteed and qos > 0 and subscriber.queue is not None:
             view = _queue(subscriber.queue, "client", subscriber.client, filter_text, message)
         else:
             view = _direct("client", subscriber.client, filter_text, subscriber.address is not None)
         if selector is not None and not view.reason:
-            view = replace(view, reason=f"if its selector selects the message: {selector.text}")
+            view = replace(view, reason=_if_selected(selector))
         yield view
+
+
+def _if_selected(selector: Selector) -> str:
+    return f"if its selector selects the message: {selector.text}"
 
 
 def _group(group: ShareGroup, message: Specimen) -> DestinationView:

@@ -32,7 +32,7 @@ def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
     config = _config(wanted.name, access_type) if wanted.durable else _temporary(wanted.name, access_type)
     if wanted.user:
         config = replace(config, owner=wanted.user, permission=NO_ACCESS)
-    return QueueDefinition(replace(config, expires_unbound_s=wanted.expires_s), (wanted.topic,))
+    return QueueDefinition(replace(config, expires_unbound_s=wanted.expires_s), (wanted.topic,), wanted.selector)
 
 
 def _config(name: str, access_type: str) -> QueueConfig:

@@ -118,11 +118,14 @@ class QueueDefinition:
 
     config: QueueConfig
     subscriptions: tuple[str, ...] = ()
+    selector: str = ""  # what of their messages it takes, of the broker's own queues; empty: everything
 
     def to_dict(self) -> dict[str, object]:
         """Return the form that `definition_from_dict` reads back."""
         values: dict[str, object] = dict(self.config.to_dict())
         values["subscriptions"] = list(self.subscriptions)
+        if self.selector:
+            values["selector"] = self.selector
         return values
 
 
@@ -244,10 +247,14 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
 def definition_from_dict(
     values: dict[str, object], *, reserved_name: bool = False, durable: bool = True
 ) -> QueueDefinition:
-    """Build a checked definition; `subscriptions` is a list of topics beside the attributes."""
-    attributes = {key: value for key, value in values.items() if key != "subscriptions"}
+    """Build a checked definition; `subscriptions` is a list of topics beside the attributes.
+
+    So is `selector`, a text that was compiled before, of the broker's own queues: with `reserved_name` only.
+    """
+    beside = ("subscriptions", "selector") if reserved_name else ("subscriptions",)
+    attributes = {key: value for key, value in values.items() if key not in beside}
     config = config_from_dict(attributes, reserved_name=reserved_name, durable=durable)
-    return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])))
+    return QueueDefinition(config, _subscriptions(values.get("subscriptions", [])), str(values.get("selector", "")))
 
 
 def changed(definition: QueueDefinition, changes: dict[str, object], *, durable: bool = True) -> QueueDefinition:

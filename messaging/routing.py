@@ -53,6 +53,7 @@ class QueueTarget:
         self.slots: bytes | None = None  # of messaging.slots; None: the hash modulo the number of partitions
         self.key_source: KeySource | None = None  # of the keys that publishers did not give
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
+        self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
 
     def partition_of(self, key_hash: int) -> int:
         """Return the partition for a key hash."""
@@ -219,7 +220,7 @@ class Matches:
 
     def __init__(self) -> None:
         self.granted: dict[Subscriber, int] = {}  # by subscriptions without a selector
-        self.selecting: list[Subscription] = []
+        self.selecting: list[Subscription | QueueTarget] = []  # not among the others
         self.queues: dict[QueueTarget, None] = {}
         self.groups: dict[ShareGroup, None] = {}
 
@@ -264,18 +265,23 @@ class SelectingChoices(RouteChoices):
     def __init__(self, matches: Matches) -> None:
         super().__init__()
         self._matches = matches
-        self._asking: list[tuple[int, Subscription]] = []  # each with the bit of its selector
-        for subscription in matches.selecting:
-            assert subscription.selector is not None, "it selects"
-            self._asking.append((self.bit_of(subscription.selector), subscription))
+        self._asking: list[tuple[int, Subscription | QueueTarget]] = []  # each with the bit of its selector
+        for found in matches.selecting:
+            assert found.selector is not None, "it selects"
+            self._asking.append((self.bit_of(found.selector), found))
 
     def made(self, met: int) -> Route:
         """Return the route of messages that meet exactly these selectors."""
         granted = dict(self._matches.granted)
-        for bit, subscription in self._asking:
-            if met & bit and subscription.qos > granted.get(subscription.subscriber, -1):
-                granted[subscription.subscriber] = subscription.qos
-        return route_to(granted, self._matches.queues, self._matches.groups)
+        queues = dict(self._matches.queues)
+        for bit, found in self._asking:
+            if not met & bit:
+                continue
+            if isinstance(found, QueueTarget):
+                queues[found] = None
+            elif found.qos > granted.get(found.subscriber, -1):
+                granted[found.subscriber] = found.qos
+        return route_to(granted, queues, self._matches.groups)
 
 
 class TopicExpander:
@@ -329,6 +335,8 @@ class TopicSpace:
                 self.selects = True
             if topic_filter.is_everything():  # who subscribes to that looks on, and has no turns
                 destination.priorities = (DELIVER_ALWAYS,)
+        elif isinstance(destination, QueueTarget) and destination.selector is not None:
+            self.selects = True
         return self._index.add(topic_filter, key, destination)
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
@@ -390,8 +398,12 @@ class TopicSpace:
                 elif found.qos > matches.granted.get(found.subscriber, -1):
                     matches.granted[found.subscriber] = found.qos
             elif isinstance(found, QueueTarget):
-                if not found.excludes(topic):
+                if found.excludes(topic):
+                    continue
+                if found.selector is None:
                     matches.queues[found] = None
+                elif found not in matches.selecting:
+                    matches.selecting.append(found)
             else:
                 matches.groups[found] = None
         return matches

@@ -111,7 +111,7 @@ class _Node:
     def __init__(self, topic: str, matches: Matches) -> None:
         self.topic = topic
         self.matches = matches
-        self.selecting: list[tuple[int, int]] = []  # of each selecting subscription: its place there, its bit
+        self.selecting: list[tuple[int, int]] = []  # of each that selects: its place there, its bit
         self.forks: list[_Fork] = []
 
 
@@ -191,20 +191,25 @@ class _Walk:
         for subscriber, qos in matches.granted.items():
             leg.granted[subscriber] = max(qos, leg.granted.get(subscriber, -1))
         for place, bit in node.selecting:
-            subscription = matches.selecting[place]
-            if bit & self._met:
-                leg.granted[subscription.subscriber] = max(
-                    subscription.qos, leg.granted.get(subscription.subscriber, -1)
-                )
+            found = matches.selecting[place]
+            if not bit & self._met:
+                continue
+            if isinstance(found, QueueTarget):
+                self._deliver_to_queue(found, leg, spares=spares)
+            else:
+                leg.granted[found.subscriber] = max(found.qos, leg.granted.get(found.subscriber, -1))
         leg.groups.update(matches.groups)
         for target in matches.queues:
-            if target not in self._seen:
-                self._seen[target] = None
-                leg.queues[target] = None
-                if spares:
-                    self._spared[target] = None
+            self._deliver_to_queue(target, leg, spares=spares)
         if is_queue_topic(node.topic) and not matches.queues and not node.forks:
             (self._lost if spares else self._missing).append(queue_name_of(node.topic))
+
+    def _deliver_to_queue(self, target: QueueTarget, leg: _Leg, *, spares: bool) -> None:
+        if target not in self._seen:
+            self._seen[target] = None
+            leg.queues[target] = None
+            if spares:
+                self._spared[target] = None
 
 
 @final
@@ -303,9 +308,9 @@ class VirtualRoutes(TopicExpander):
     def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> _Node:
         assert depth <= HOPS_MAX, "no definition that was loaded forwards so far"
         node = _Node(topic, matches)
-        for place, subscription in enumerate(matches.selecting):
-            assert subscription.selector is not None, "it selects"
-            node.selecting.append((place, choices.bit_of(subscription.selector)))
+        for place, found_selecting in enumerate(matches.selecting):
+            assert found_selecting.selector is not None, "it selects"
+            node.selecting.append((place, choices.bit_of(found_selecting.selector)))
         if is_queue_topic(topic):
             name = queue_name_of(topic)
             found = self._of_queues.match(name)

@@ -20,9 +20,11 @@ from flow_client import FlowClient
 from gateway_process import GatewayProcess
 from messaging.headers import Headers
 from paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties
+from protocols.amqp.reply_addresses import JMS_REPLY_TO
 from protocols.flow.publish_frames import write_publish
 
 ANSWER_S: Final = 20
+TOPIC_ADDRESS: Final = "topic://"  # a plain name is a queue in AMQP
 FIELDS_OF_ITS_OWN: Final = frozenset({"body", "durable"})  # what even MQTT 3.1.1 can say
 
 
@@ -200,7 +202,7 @@ class Amqp:
         for name, its in (
             ("id", message.message_id),
             ("correlation_id", message.correlation),
-            ("reply_to", message.reply_to),
+            ("reply_to", message.reply_to and TOPIC_ADDRESS + message.reply_to),
             ("content_type", symbol(message.content_type)),
             ("content_encoding", symbol(message.content_encoding)),
             ("subject", message.subject),
@@ -230,14 +232,18 @@ class Amqp:
             ttl_s=round(message.ttl),
             message_id=message.id or "",
             correlation=message.correlation_id or "",
-            reply_to=message.reply_to or "",
+            reply_to=(message.reply_to or "").removeprefix(TOPIC_ADDRESS),
             content_type=_text(message.content_type),
             content_encoding=_text(message.content_encoding),
             subject=message.subject or "",
             created_ms=round((message.creation_time or 0) * 1000),
             key=message.group_id or "",
             group_sequence=message.group_sequence,
-            annotations={str(name): value for name, value in (message.annotations or {}).items()},
+            annotations={
+                str(name): value
+                for name, value in (message.annotations or {}).items()
+                if name != JMS_REPLY_TO  # of what kind `reply_to` is, which its form says too
+            },
             properties=dict(message.properties or {}),
         )
 

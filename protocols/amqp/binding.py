@@ -155,7 +155,7 @@ async def _subscribe(
     connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, topic: str
 ) -> None:
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
-    wanted = wanted_queue(connection, link, source, topic)
+    wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
     check_rights(connection, link, wanted)
     queue = await subscription_queue(connection, link, wanted)
     consuming = _consuming_link(connection, session, link, queue)

@@ -1,6 +1,6 @@
 """The filters of a source (3.5.8): read by their descriptors, for the keys they stand under are the client's own.
 
-    apache.org:selector-filter:string    a selector (docs/selectors.md), for links that consume or browse a queue
+    apache.org:selector-filter:string    a selector (docs/selectors.md), for every link that receives
     apache.org:no-local-filter:list      nothing that the link's own container has published, for subscriptions
     sluicegate:partition:uint            only this partition, for links that browse a queue
     sluicegate:start-sequence:ulong      only from this sequence on, in every partition, for links that browse a queue
@@ -27,7 +27,7 @@ _SELECTOR_KEY: Final = "jms-selector"  # some clients leave the descriptor out
 
 CONSUMER_FILTERS: Final = (SELECTOR,)
 BROWSER_FILTERS: Final = (SELECTOR, PARTITION, START_SEQUENCE)
-SUBSCRIPTION_FILTERS: Final = (NO_LOCAL,)
+SUBSCRIPTION_FILTERS: Final = (SELECTOR, NO_LOCAL)
 
 
 @final
@@ -72,6 +72,11 @@ def read_filters(filters: AmqpMap | None, known: tuple[str, ...], selectors: Sel
     for key, value in filters.pairs:
         found.take(key, value, known, selectors)
     return found
+
+
+def selector_filter(text: str) -> AmqpMap | None:
+    """Return the filters of a source whose only one is this selector; none where it is empty."""
+    return AmqpMap([(Symbol(_SELECTOR_KEY), Described(Symbol(SELECTOR), text))]) if text else None
 
 
 def _kind(key: AmqpValue, value: AmqpValue) -> str:

@@ -26,6 +26,7 @@ from protocols.amqp.decoding import decode, decode_list
 from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.errors import DecodeError
 from protocols.amqp.fields import Fields
+from protocols.amqp.reply_addresses import JMS_REPLY_TO, shared_reply_to
 from protocols.amqp.sections import DATA, NOWHERE, VALUE, Sections, find_sections
 from protocols.amqp.text_forms import json_form, text_form, user_value
 from protocols.amqp.values import TIMESTAMP, AmqpMap, AmqpValue, Scalar, Symbol
@@ -37,7 +38,13 @@ ENCODING_PROPERTY: Final = "content-encoding"
 GROUP_SEQUENCE_PROPERTY: Final = "JMSXGroupSeq"
 ANNOTATION_PREFIX: Final = "x-"  # of annotations that are for everybody (3.2.10)
 DELIVER_TO_ONE_ANNOTATION: Final = "x-opt-deliver-to-one"
-_UNDERSTOOD: Final = ("x-opt-delivery-time", "x-opt-delivery-delay", "x-opt-partition-key", DELIVER_TO_ONE_ANNOTATION)
+_UNDERSTOOD: Final = (
+    "x-opt-delivery-time",
+    "x-opt-delivery-delay",
+    "x-opt-partition-key",
+    DELIVER_TO_ONE_ANNOTATION,
+    JMS_REPLY_TO,
+)
 CONTENT_JSON: Final = "application/json"
 TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
@@ -84,9 +91,12 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     headers = Headers(dmq_eligible=True)  # AMQP has no way to say no
     beside: list[tuple[str, UserPropertyValue]] = []  # what becomes a user property only for other protocols
     durable = _read_header(data, sections, headers, wall_ms)
+    reply_kind: AmqpValue = None
     if sections.annotations_at != NOWHERE:
-        _read_annotations(data, sections.annotations_at, headers, beside, wall_ms)
-    to = None if sections.properties_at == NOWHERE else _read_properties(data, sections.properties_at, headers, beside)
+        reply_kind = _read_annotations(data, sections.annotations_at, headers, beside, wall_ms)
+    to: str | None = None
+    if sections.properties_at != NOWHERE:
+        to = _read_properties(data, sections.properties_at, headers, beside, reply_kind)
     if sections.application_at != NOWHERE:
         _read_application_properties(data, sections.application_at, headers)
     if beside:
@@ -166,7 +176,8 @@ def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int
 
 def _read_annotations(
     data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]], wall_ms: int
-) -> None:
+) -> AmqpValue:
+    """Take over the message annotations; return what they say of the kind of the reply address."""
     annotations, _ = decode(data, pos, len(data))
     if not isinstance(annotations, AmqpMap):
         raise DecodeError("message-annotations are no map")
@@ -183,10 +194,11 @@ def _read_annotations(
     for name, value in annotations.pairs:
         if isinstance(name, Symbol) and name.text.startswith(ANNOTATION_PREFIX) and name.text not in _UNDERSTOOD:
             beside.append((name.text, user_value(value)))
+    return annotations.symbol(JMS_REPLY_TO)
 
 
 def _read_properties(
-    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]]
+    data: bytes, pos: int, headers: Headers, beside: list[tuple[str, UserPropertyValue]], reply_kind: AmqpValue
 ) -> str | None:
     """Take over the properties section; return the address in it."""
     items, _ = decode_list(data, pos, len(data))
@@ -194,7 +206,9 @@ def _read_properties(
     message_id = fields.value(0)
     if message_id is not None:
         headers.message_id = text_form(message_id)
-    headers.reply_to = fields.text(4, "reply-to")
+    reply_to = fields.text(4, "reply-to")
+    if reply_to is not None:
+        headers.reply_to = shared_reply_to(reply_to, reply_kind)
     correlation = fields.value(5)
     if correlation is not None:
         headers.correlation = correlation if isinstance(correlation, bytes) else text_form(correlation).encode()

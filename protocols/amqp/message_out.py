@@ -22,6 +22,7 @@ from protocols.amqp.message_in import (
     body_bytes_of,
     native_sections,
 )
+from protocols.amqp.reply_addresses import JMS_REPLY_TO, reply_address
 from protocols.amqp.sections import (
     APPLICATION_PROPERTIES,
     HEADER,
@@ -88,12 +89,16 @@ def _address_section(topic: str) -> bytes:
 
 def _foreign_sections(payload: bytes, headers: Headers, topic: str) -> bytes:
     given = _Given(headers)
+    reply_to: str | None = None
+    if headers.reply_to is not None:
+        reply_to, kind = reply_address(headers.reply_to)
+        given.annotations.append((Symbol(JMS_REPLY_TO), kind))
     fields: list[AmqpValue] = [
         headers.message_id,
         None,
         topic,
         given.subject,
-        headers.reply_to,
+        reply_to,
         _correlation(headers.correlation),
         _ascii_symbol(headers.content_type),
         _ascii_symbol(given.content_encoding),
@@ -144,6 +149,8 @@ class _Given:
             self.content_encoding = value
         elif name == GROUP_SEQUENCE_PROPERTY and _sequence(value) >= 0:
             self.group_sequence = _sequence(value)
+        elif name == JMS_REPLY_TO:
+            pass  # of what kind the reply address is, is known, and written with it
         elif name.startswith(ANNOTATION_PREFIX) and name.isascii():
             self.annotations.append((Symbol(name), value))
         else:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import quote
 
-from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, UpdateQueue
+from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, QueuesExhausted, UpdateQueue
+from actors.queue_directory import StoreRefused
 from messaging.queue_config import QueueInvalid
 from messaging.topics import TopicError, parse_queue_subscription, syntax_of
 from protocols.amqp import conditions
 from protocols.amqp.addresses import AddressRefused, is_durable_form
+from protocols.amqp.filters import selector_filter
 from protocols.amqp.link import OutgoingLink
 from protocols.amqp.termini import (
     COPY,
@@ -48,6 +50,7 @@ class SubscriptionQueue:
     is_kept: bool  # while no link is attached; it ends when the last one is closed
     expires_s: int  # of that time without a link; 0: never
     user: str  # who alone may have it; empty: anybody
+    selector: str  # what of the topic's messages it takes; empty: everything
 
 
 @final
@@ -82,7 +85,9 @@ class Subscriptions:
         return name in self._links
 
 
-def wanted_queue(connection: "AmqpConnection", link: OutgoingLink, source: Source, topic: str) -> SubscriptionQueue:
+def wanted_queue(
+    connection: "AmqpConnection", link: OutgoingLink, source: Source, topic: str, selector: str
+) -> SubscriptionQueue:
     """Return what the queue behind a link has to be. Raises AddressRefused."""
     address = source.address or ""
     is_never = source.expiry_policy == NEVER or is_durable_form(address)
@@ -97,7 +102,7 @@ def wanted_queue(connection: "AmqpConnection", link: OutgoingLink, source: Sourc
     else:
         name = f"{_PREFIX}{connection.runtime.next_urn()}"
     user = "" if is_shared and GLOBAL in source.capabilities else connection.identity.user
-    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user)
+    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector)
 
 
 def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: list[str]) -> str:
@@ -140,9 +145,11 @@ async def subscription_queue(
     subscriptions.enter(wanted.name, link, connection)
     try:
         return await _queue(connection, wanted, is_in_use=bool(others))
-    except AddressRefused:
+    except (AddressRefused, StoreRefused, QueuesExhausted) as refusal:
         leave_subscription(connection, link, wanted.name, is_over=not wanted.is_kept)
-        raise
+        if isinstance(refusal, AddressRefused):
+            raise
+        raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
 
 
 async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_in_use: bool) -> QueueHandle:
@@ -156,11 +163,14 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
     present = found.definition
     is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
-    if present.subscriptions != definition.subscriptions or not is_same:
+    collects_the_same = present.subscriptions == definition.subscriptions and present.selector == definition.selector
+    if not (collects_the_same and is_same):
         if is_in_use:
-            text = f"the subscription is in use with the topic {present.subscriptions[0]!r}, or shared otherwise"
+            selecting = f" and the selector {present.selector!r:.80}" if present.selector else ""
+            topic = present.subscriptions[0]
+            text = f"the subscription is in use with the topic {topic!r}{selecting}, or shared otherwise"
             raise AddressRefused(conditions.ILLEGAL_STATE, text)
-        await queues.ask(DeleteQueue(wanted.name))  # JMS wants another topic to begin anew
+        await queues.ask(DeleteQueue(wanted.name))  # JMS wants another topic or selector to begin anew
         return await _queue(connection, wanted, is_in_use=False)
     if present.config.expires_unbound_s != wanted.expires_s:
         config = replace(present.config, expires_unbound_s=wanted.expires_s)
@@ -194,6 +204,7 @@ async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
         expiry_policy=LINK_DETACH if expires_s else NEVER,
         timeout_s=expires_s,
         distribution_mode=COPY,
+        filters=selector_filter(found.definition.selector),
         capabilities=["topic", *[each for each in (SHARED, GLOBAL) if each in link.attach.desired]],
     )
 

@@ -71,7 +71,7 @@ def batch(data: bytes) -> MessageBatch:
         "amqp.to = 'queue://orders'",
         "JMSDestination = 'queue://orders' AND AMQAddress = 'orders'",
         "JMSType = 'order' AND amqp.subject LIKE 'ord%'",
-        "JMSReplyTo = 'answers' AND amqp.reply_to = 'answers'",
+        "JMSReplyTo = '#q/answers' AND amqp.reply_to = '#q/answers'",
         "JMSCorrelationID = 'ID:AMQP_BINARY:FF01'",
         "amqp.content_type = 'text/plain' AND \"amqp.content-encoding\" = 'gzip'",
         f"JMSExpiration = {WALL_MS + 60_000} AND amqp.absolute_expiry_time = JMSExpiration",
