@@ -1,19 +1,13 @@
 """The node: everything put together, started in order and stopped in the opposite one."""
 
 import asyncio
-import gc
 import logging
 import random
-import signal
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import uvloop
-
 from actors.cell import ActorCell
-from actors.clock import Clock, SystemClock
+from actors.clock import Clock
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import (
     CreateQueue,
@@ -51,6 +45,7 @@ from gateway.node_port import NodeView
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import group_queue
 from gateway.recovery import Recovered, read_store, register_partitions
+from gateway.rest_points import RestPoints
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
@@ -80,9 +75,6 @@ log = logging.getLogger("sluicegate.node")
 STOP_S = 10  # how long clients may take to let go of their connections
 
 RESERVE_OF_SMALL_MAPS = 4  # of a map below 128 MiB, a quarter is kept for settling and deleting
-
-# Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows.
-GC_THRESHOLDS = (50_000, 20, 1_000)
 
 
 class Node:
@@ -136,6 +128,7 @@ class Node:
         self.flow = FlowFront(self)
         self.http = HttpFront(self)
         self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.rest = RestPoints(self)
         self.admin: AdminServer | None = None
 
     # --- start ---
@@ -159,6 +152,7 @@ class Node:
             await self._open_admin()
         for front in self.fronts:
             await front.start()
+        await self.rest.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -194,6 +188,7 @@ class Node:
         configure_roster(self.clients, config)
         for front in self.fronts:
             front.reload()
+        await self.rest.start()
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
@@ -207,6 +202,7 @@ class Node:
         self.ready = False
         self.queues.inbox.post(KeepQueues())
         self.following.end()
+        await self.rest.stop()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
         if self.admin is not None:
@@ -390,59 +386,3 @@ def open_store(config: Config) -> SpoolStore:
         raise CannotStart(text, advice="Another one: --data DIR.") from None
     except StorageError as error:
         raise CannotStart(str(error)) from None
-
-
-def run(config: Config, *, reload: Callable[[], Config]) -> int:
-    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
-
-    Raises CannotStart.
-    """
-    set_up_logging(config.log)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(config, reload))
-
-
-async def _serve(config: Config, reload: Callable[[], Config]) -> int:
-    store = open_store(config)
-    node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping.set)
-    loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
-    try:
-        await node.start()
-    except CannotStart:
-        store.close()
-        raise
-    _announce(node)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    node.failed.add_done_callback(lambda _: stopping.set())
-    await stopping.wait()
-    if node.failed.done():
-        log.error("the node cannot go on: %r", node.failed.result())
-        store.close()
-        return 1
-    await node.stop()
-    log.info("stopped")
-    return 0
-
-
-async def _reload(node: Node, reload: Callable[[], Config]) -> None:
-    try:
-        await node.reload(reload())
-    except Exception as error:  # a wrong file must not end a running node
-        log.error("the configuration was not taken over: %s", error)
-
-
-def _announce(node: Node) -> None:
-    """Print where to connect, and what to try."""
-    lines = ["Sluicegate is ready."]
-    endpoints = node.endpoints()
-    width = max([len(name) for name, _ in endpoints], default=0)
-    lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
-    lines += node.mqtt.things_to_try()
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()

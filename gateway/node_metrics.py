@@ -12,6 +12,7 @@ from actors.spool import SpoolActor
 from actors.staging_messages import StagingOverview
 from gateway.build import version
 from gateway.reader_views import cursor_view
+from gateway.rest_views import point_samples
 from gateway.views import Sample
 from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
@@ -43,6 +44,7 @@ def samples_of(
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
         *_backups(node),
+        *point_samples(list(node.rest.running.values())),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]

@@ -52,6 +52,7 @@ from gateway.ports import (
 )
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
+from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
@@ -253,6 +254,10 @@ class NodeView(NodePort):
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
         return [event_view(number, event) for number, event in self._node.runtime.events.recent(after, limit)]
+
+    async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
+        """Return every delivery point by name."""
+        return [point_view(point) for _, point in sorted(self._node.rest.running.items())]
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""

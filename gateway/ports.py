@@ -10,6 +10,7 @@ from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
+from gateway.rest_views import RestDeliveryPointView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
@@ -168,6 +169,9 @@ class NodePort(Protocol):
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
+
+    async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
+        """Return every delivery point that is enabled, by name."""
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

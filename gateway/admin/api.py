@@ -36,6 +36,7 @@ from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
+from gateway.rest_views import RestDeliveryPointsView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
@@ -82,6 +83,7 @@ ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
 KEY_EXPLANATION: Final = TypeAdapter(KeyExplanation)
+REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 HEALTH: Final = TypeAdapter(Health)
 TAKEN: Final = TypeAdapter(TakenView)
@@ -149,6 +151,10 @@ class AdminApi:
         """Where a partition key stands."""
         queue, key = (_text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
         return _json(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
+
+    async def rest_delivery_points(self, request: Request) -> Response:
+        """Every REST delivery point."""
+        return _json(REST_POINTS.dump_json(RestDeliveryPointsView(await self._node.list_rest_delivery_points())))
 
     async def smrp_subscriptions(self, request: Request) -> Response:
         """Who subscribes to what."""

@@ -9,6 +9,7 @@ from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, T
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
+from gateway.rest_views import RestDeliveryPointsView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.version import VERSION
@@ -43,6 +44,7 @@ VIEWS: Final = (
     RedriveView,
     PublishExplanation,
     KeyExplanation,
+    RestDeliveryPointsView,
     SmrpSubscriptionsView,
 )
 

@@ -165,6 +165,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
     Operation(
+        "rest_delivery_points",
+        "GET",
+        "/rest-delivery-points",
+        "REST delivery points: which are up, what holds them up, and what became of messages",
+        (Answer(200, "By name", "RestDeliveryPointsView"),),
+    ),
+    Operation(
         "smrp_subscriptions",
         "GET",
         "/smrp/subscriptions",

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView
+from gateway.rest_views import RestDeliveryPointsView
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
@@ -35,6 +36,7 @@ _REDRIVE: Final = TypeAdapter(RedriveView)
 _PUBLISH: Final = TypeAdapter(PublishExplanation)
 _KEY: Final = TypeAdapter(KeyExplanation)
 _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
+_REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 _BACKUP: Final = TypeAdapter(BackupView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
@@ -183,6 +185,10 @@ class AdminClient:
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
         """Return where a key of a queue stands."""
         return _read(_KEY, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
+
+    def rest_delivery_points(self) -> RestDeliveryPointsView:
+        """Return every REST delivery point."""
+        return _read(_REST_POINTS, self._ask("GET", "/rest-delivery-points"))
 
     def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `question` has the parameters of the operation."""

@@ -26,7 +26,7 @@ SetOption = Annotated[
 def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
     """Run the gateway in the foreground until it is told to stop."""
     loaded = loaded_config(config, data, settings)
-    from gateway.node import run  # late: every other command starts without the broker's code
+    from gateway.process import run  # late: every other command starts without the broker's code
 
     try:
         exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))

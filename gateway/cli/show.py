@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.rest_views import RestDeliveryPointsView
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionsView, SmrpSubscriptionView
 
 app = typer.Typer(help="Show the node's routing, in the form that Solace's brokers have.", no_args_is_help=True)
@@ -20,6 +21,29 @@ R - Redundancy Type (P=primary, B=backup, S=static, -=not applicable)
 """
 
 _VIEW = TypeAdapter(SmrpSubscriptionsView)
+_REST_POINTS = TypeAdapter(RestDeliveryPointsView)
+
+
+@app.command("rest-delivery-point")
+def rest_delivery_point(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show the REST delivery points: their queues and web servers, and why one is not up."""
+    view = AdminClient(url).rest_delivery_points()
+    if as_json:
+        print_json(_REST_POINTS.dump_python(view, mode="json"))
+        return
+    rows: list[tuple[object, ...]] = []
+    for point in view.rest_delivery_points:
+        for binding in point.queue_bindings:
+            rows.append((point.name, "queue", binding.queue, *_state(binding.up, binding.reason, binding.messages)))
+        for consumer in point.rest_consumers:
+            rows.append(
+                (point.name, "consumer", consumer.url, *_state(consumer.up, consumer.reason, consumer.requests))
+            )
+    print_table(("RDP", "Part", "Name", "State", "Reason", "Counts"), rows)
+
+
+def _state(up: bool, reason: str, counts: dict[str, int]) -> tuple[str, str, str]:
+    return "Up" if up else "Down", reason, ", ".join([f"{name} {count}" for name, count in sorted(counts.items())])
 
 
 @smrp.command("subscriptions")

@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from gateway.config.authentication import Authentication
 from gateway.config.listeners import Listeners
+from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.config.section import Section
 from gateway.config.sections import (
     Admin,
@@ -41,6 +42,7 @@ class Config(Section):
     amqp: Amqp = Amqp()
     flow: Flow = Flow()
     http: Http = Http()
+    rest_delivery_points: tuple[RestDeliveryPoint, ...] = ()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()
@@ -52,6 +54,14 @@ class Config(Section):
     events: Events = Events()
     metrics: Metrics = Metrics()
     log: Log = Log()
+
+    @model_validator(mode="after")
+    def _check_rest_delivery_points(self) -> Self:
+        names = [each.name for each in self.rest_delivery_points]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"rest_delivery_points: the name {name!r} stands there {names.count(name)} times")
+        return self
 
     @model_validator(mode="after")
     def _check_ports(self) -> Self:

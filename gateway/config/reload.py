@@ -19,6 +19,12 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "http.head_timeout_s",
     "http.max_body_size",
     "http.max_message_size",
+    "http.max_flows",
+    "http.max_flows_per_client",
+    "http.unsettled_max",
+    "http.lock_s",
+    "http.lock_s_max",
+    "http.wait_s_max",
     "listeners.mqtt.max_connections",
     "listeners.mqtt_tls.max_connections",
     "listeners.mqtt_websocket.max_connections",
@@ -36,6 +42,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
     "virtual_destinations",  # for the next message
+    "rest_delivery_points",  # those that differ begin anew
     "vpn.reject_msg_to_sender_on_no_subscription_match",
 )
 

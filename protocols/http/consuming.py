@@ -20,6 +20,7 @@ from protocols.http.delivery_forms import (
     delivery_headers,
     delivery_line,
     event,
+    settle_path,
 )
 from protocols.http.destinations import queue_of_path
 from protocols.http.flow import FlowTerms, HttpFlow
@@ -219,7 +220,8 @@ async def _read(
         await request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
     else:
         only = messages[0]
-        await request.answer(OK, only.payload(), [*delivery_headers(flow_id, only, wall_ms), *fields])
+        settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
+        await request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), settled_at, *fields])
 
 
 def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:

@@ -25,14 +25,13 @@ def settle_path(flow_id: str, message: HeldMessage) -> str:
     return f"{FLOW_PREFIX}{flow_id}/{message.number}"
 
 
-def delivery_headers(flow_id: str, message: HeldMessage, wall_ms: int) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a response whose body is the message."""
+def delivery_headers(message: HeldMessage, wall_ms: int) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response, or of a request to a REST consumer, whose body is the message."""
     headers = message.batch.headers_of(message.row)
     fields = response_headers(headers, wall_ms)
     if headers is not None and headers.dead is not None:
         for name, value in headers.dead.properties():
             append_field(fields, name, str(value))
-    append_field(fields, "sluicegate-settle", settle_path(flow_id, message))
     append_field(fields, "sluicegate-destination", name_of_topic(message.batch.topic_of(message.row)))
     append_field(fields, "sluicegate-partition", str(message.source.partition_number))
     append_field(fields, "sluicegate-sequence", str(message.sequence))

@@ -85,7 +85,7 @@ class HttpFlow:
             self._waiting = self.held.numbers_after(after)
         self._reader = reader
         self.use()
-        self._review()
+        self.review()
 
     def leave(self, reader: FlowReader) -> None:
         """Let go of a reader. What it has not taken goes back untouched."""
@@ -98,7 +98,7 @@ class HttpFlow:
                 self._give_up(message, RELEASED)
         self._waiting.clear()
         self.use()
-        self._review()
+        self.review()
 
     def take(self, count_max: int) -> list[HeldMessage]:
         """Return messages that have come, in the order they came in; they are shown to the worker now."""
@@ -131,13 +131,13 @@ class HttpFlow:
             unseen = set(self._waiting)
             for message in expired:
                 self._give_up(message, RELEASED if message.number in unseen else FAILED)
-            self._review()
+            self.review()
         if self._reader is not None:
             self._reader.tick(now_ms)
         elif now_ms - self._used_at_ms > self.terms.lock_ms > 0:
             self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
 
-    def _review(self) -> None:
+    def review(self) -> None:
         """Set the window to what the reader takes, and let partitions that wait know."""
         reader = self._reader
         count = self.held.count
@@ -166,7 +166,7 @@ class HttpFlow:
                 SettleDurably(Settle(source.flow_urn, source.epoch, message.ranges(), outcome), settlement)
             )
         self.use()
-        self._review()
+        self.review()
         for settlement in settlements:
             if not await settlement.done:
                 not_held.append(settlement.number)
@@ -187,6 +187,12 @@ class HttpFlow:
             source.partition.post(RenewLock(source.flow_urn, source.epoch, message.ranges()))
         self.use()
         return not_held
+
+    def settle_at_once(self, number: int, outcome: int) -> None:
+        """Settle a delivery, if it is held, without waiting for the store; `review` lets the queue go on."""
+        message = self.held.take(number)
+        if message is not None:
+            self._give_up(message, outcome)
 
     def _locked_until_ms(self) -> int:
         return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
@@ -230,7 +236,7 @@ class HttpFlow:
                 ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
                 self.window.give(count)
                 message.partition.post(Settle(self.urn, delivery.epoch, ranges, RELEASED))
-        self._review()
+        self.review()
         if is_wanted and self._reader is not None:
             self._reader.arrived()
 
@@ -264,7 +270,7 @@ class HttpFlow:
         for settlement in list(self._settlements.values()):
             if settlement.source.partition_number not in kept:
                 settlement.give_up()
-        self._review()
+        self.review()
         if self._reader is not None:
             self._reader.state_changed()
 
@@ -281,6 +287,7 @@ class HttpFlow:
         if self.end_reason:
             return
         self.end_reason = reason
+        self.held.take_others(set())
         self.window.close()
         for waiter in self.window.next_waiters():
             waiter.post(WAKE)

@@ -16,6 +16,7 @@ from gateway.ports import (
 )
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
+from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
@@ -258,6 +259,11 @@ class MemoryNode:
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         return [event for event in self.happened if event.number > after][-limit:]
+
+    async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
+        consumer = RestConsumerView("erp", "http://erp:8080", False, "connection refused", 0, 3, {"200": 4})
+        binding = QueueBindingView("orders", "/in", True, "", {"accepted": 4})
+        return [RestDeliveryPointView("billing", False, [consumer], [binding])]
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

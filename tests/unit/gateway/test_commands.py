@@ -303,3 +303,11 @@ def test_a_mistake_of_ours_is_one_line(
     assert "this is a mistake of ours: TypeError" in told
     assert "SLUICEGATE_TRACEBACK=1 shows where" in told
     assert "Traceback" not in told
+
+
+def test_delivery_points_are_shown_with_what_holds_them_up(shell: Shell) -> None:
+    """Solace 9.4: show rest-delivery-point."""
+    shown = shell.run("show", "rest-delivery-point")
+    assert "connection refused" in shown
+    assert "accepted 4" in shown
+    assert '"up":false' in shell.run("show", "rest-delivery-point", "--json")

@@ -1,0 +1,78 @@
+"""A node in a process of its own: its event loop, its signals, and what it prints when it is ready."""
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from actors.clock import SystemClock
+from gateway.config import Config
+from gateway.logs import set_up_logging
+from gateway.node import Node, open_store
+from gateway.start_errors import CannotStart
+
+log = logging.getLogger("sluicegate.node")
+
+# Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows.
+GC_THRESHOLDS = (50_000, 20, 1_000)
+
+
+def run(config: Config, *, reload: Callable[[], Config]) -> int:
+    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
+
+    Raises CannotStart.
+    """
+    set_up_logging(config.log)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(config, reload))
+
+
+async def _serve(config: Config, reload: Callable[[], Config]) -> int:
+    store = open_store(config)
+    node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
+    try:
+        await node.start()
+    except CannotStart:
+        store.close()
+        raise
+    _announce(node)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    node.failed.add_done_callback(lambda _: stopping.set())
+    await stopping.wait()
+    if node.failed.done():
+        log.error("the node cannot go on: %r", node.failed.result())
+        store.close()
+        return 1
+    await node.stop()
+    log.info("stopped")
+    return 0
+
+
+async def _reload(node: Node, reload: Callable[[], Config]) -> None:
+    try:
+        await node.reload(reload())
+    except Exception as error:  # a wrong file must not end a running node
+        log.error("the configuration was not taken over: %s", error)
+
+
+def _announce(node: Node) -> None:
+    """Print where to connect, and what to try."""
+    lines = ["Sluicegate is ready."]
+    endpoints = node.endpoints()
+    width = max([len(name) for name, _ in endpoints], default=0)
+    lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
+    lines += node.mqtt.things_to_try()
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,217 @@
+"""A queue binding of a REST delivery point: a flow on a queue, each of whose messages is pushed and then settled.
+
+Order is kept within a partition of a partitioned queue, and on any queue when there is one connection: one message of a
+lane is out at a time, and when it fails it comes again before those behind it. For that the binding takes nothing new,
+waits until nothing is on its way, and gives the failed message and all behind it back together.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from actors.cell import ActorCell
+from actors.directory_messages import FindQueue, QueueHandle
+from actors.futures import LoopFuture
+from actors.messages import BindFlow, BindRefused
+from actors.supervision import ONE_CONNECTION
+from messaging.address import Address
+from messaging.credit import CreditWindow
+from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP
+from messaging.settlement import FAILED, RELEASED
+from protocols.http.flow import FlowTerms, HttpFlow
+from protocols.http.flow_actor import HttpFlowActor
+from protocols.http.held import HeldMessage
+from protocols.http.readers import FlowReader
+from protocols.rest.lanes import Lanes
+from protocols.rest.settings import BindingSettings
+
+if TYPE_CHECKING:
+    from protocols.rest.point import RestDeliveryPoint
+
+log = logging.getLogger("sluicegate.rest")
+
+PROTOCOL: Final = "rest"
+REBIND_MS: Final = 3_000  # as other protocols do for their clients
+RETRY_DELAY_MS_MAX: Final = 60_000
+WINDOW_PER_CONNECTION: Final = 4  # so that a partition whose messages wait for each other leaves others some
+
+
+class QueueBinding(FlowReader):
+    """One queue of a delivery point."""
+
+    def __init__(self, point: "RestDeliveryPoint", settings: BindingSettings) -> None:
+        self.settings = settings
+        self.is_up = False
+        self.reason = "not tried yet"  # why it is not up
+        self.outcomes: dict[int, int] = {}  # messages settled, by outcome
+        self._point = point
+        self._runtime = point.runtime
+        self._window = WINDOW_PER_CONNECTION * point.connections_count
+        self._flow: HttpFlow | None = None  # None: the queue would not bind it, or has ended it
+        self._lanes = Lanes(keeps_order=True)
+        self._out_count = 0  # messages that are being pushed
+        self._closed_count = 0  # failures that are being given back: meanwhile nothing new is taken
+        self._barriers: dict[int, LoopFuture[None]] = {}  # by the number of a drain
+        self._timer: Any = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Bind, now and whenever the queue lets us again."""
+        self._timer = None
+        self._runtime.keep(self._runtime.loop.create_task(self._bind()))
+
+    def stop(self) -> None:
+        """Let go of the queue; what is being pushed is pushed again later, unless its answer comes in time."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._flow is not None:
+            self._flow.end("the delivery point stops")
+        self.is_up = False
+        self.reason = "stopped"
+
+    # --- the flow ---
+
+    async def _bind(self) -> None:
+        services, name = self._point.services, self.settings.queue
+        handle: QueueHandle | None = await services.queues.ask(FindQueue(name))
+        if self._is_stopped:
+            return
+        if handle is None:
+            self._not_bound(f"there is no queue {name!r}")
+            return
+        window: CreditWindow[Address] = CreditWindow(0, services.credit)
+        client = self._point.client
+        terms = FlowTerms(
+            "", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=self._window
+        )
+
+        def make(cell: ActorCell) -> Any:
+            return HttpFlowActor(cell, terms=terms, queue=handle.cell, window=window)
+
+        cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
+        flow: HttpFlow = cell.actor.flow
+        keeps_order = handle.definition.config.partition_count > 1 or self._point.connections_count == 1
+        self._lanes = Lanes(keeps_order=keeps_order)
+        self._flow = flow
+        flow.read(self, after=None)
+        try:
+            await handle.cell.ask(BindFlow(flow.urn, client, client, cell.inbox, window, PROTOCOL))
+        except BindRefused as refusal:
+            self._flow = None
+            flow.leave(self)
+            flow.gone("it was never bound")
+            self._not_bound(str(refusal))
+            return
+        if self._has_stopped():
+            flow.end("the delivery point stops")
+        elif self._flow is flow:
+            self.is_up = True
+            self.reason = ""
+            self._tell(VPN_QUEUE_BINDING_UP, "is up")
+
+    def _has_stopped(self) -> bool:
+        return self._is_stopped  # asked by a call: mypy would go by an older value
+
+    def _not_bound(self, reason: str) -> None:
+        if self.is_up or self.reason != reason:
+            self._tell(VPN_QUEUE_BINDING_DOWN, f"is down: {reason}")
+        self.is_up = False
+        self.reason = reason
+        self._timer = self._runtime.after(REBIND_MS, self.start)
+
+    def _tell(self, kind: Any, what: str) -> None:
+        self._runtime.events.emit(kind, f"queue binding {self._point.name}/{self.settings.queue} {what}")
+
+    # --- what the flow says ---
+
+    def limit(self, held_count: int, waiting_count: int) -> int:
+        """Return the window, and nothing while a failure is given back."""
+        return 0 if self._closed_count else self._window
+
+    def arrived(self) -> None:
+        """Take what came, and push what may be pushed."""
+        flow = self._flow
+        if flow is not None:
+            for message in flow.take(self._window):
+                self._lanes.add(message)
+            self.pump()
+
+    def drained(self, number: int) -> None:
+        """Nothing is on its way that was sent before."""
+        barrier = self._barriers.pop(number, None)
+        if barrier is not None:
+            barrier.set()
+
+    def ended(self, reason: str) -> None:
+        """Begin anew: what was held is the queue's."""
+        self._flow = None
+        barriers, self._barriers = self._barriers, {}
+        for barrier in barriers.values():
+            barrier.set()
+        if not self._is_stopped:
+            self._not_bound(reason)
+
+    # --- pushing ---
+
+    def pump(self) -> None:
+        """Push as many as there are connections; the rest waits in its lanes."""
+        flow = self._flow
+        while flow is not None and self._out_count < self._point.connections_count:
+            message = self._lanes.next()
+            if message is None:
+                return
+            if flow.held.get(message.number) is not message:  # its partition is somebody else's now
+                self._lanes.done(message)
+                continue
+            self._out_count += 1
+            self._runtime.keep(self._runtime.loop.create_task(self._push(flow, self._lanes, message)))
+
+    async def _push(self, flow: HttpFlow, lanes: Lanes, message: HeldMessage) -> None:
+        try:
+            outcome = await self._point.push(self, message)
+        except Exception:  # ours, and it must cost this message a try and nothing else
+            log.exception("queue binding %s/%s failed to push a message", self._point.name, self.settings.queue)
+            outcome = FAILED
+        self._out_count -= 1
+        if flow is self._flow and outcome == FAILED:
+            await self._wait(self._retry_delay_ms(message.delivery_count))
+            await self._give_back(flow, lanes, message)
+        else:  # of a flow that has ended it holds nothing any more
+            self._settle(flow, message, outcome)
+            flow.review()
+        lanes.done(message)
+        self.pump()
+
+    def _settle(self, flow: HttpFlow, message: HeldMessage, outcome: int) -> None:
+        if flow.held.get(message.number) is message:
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
+            flow.settle_at_once(message.number, outcome)
+
+    async def _give_back(self, flow: HttpFlow, lanes: Lanes, message: HeldMessage) -> None:
+        """Give back a message that failed and all that waits behind it, in one go, so that it comes first again."""
+        self._closed_count += 1
+        flow.review()
+        await self._barrier(flow)  # now all that was delivered is in its lane
+        rest = lanes.take_rest(message)
+        self._settle(flow, message, FAILED)
+        for behind in rest:
+            flow.settle_at_once(behind.number, RELEASED)
+        await self._barrier(flow)  # now the partition knows of all of them
+        self._closed_count -= 1
+        flow.review()
+
+    async def _barrier(self, flow: HttpFlow) -> None:
+        """Wait until everything that was on its way to or from the queue has arrived."""
+        if flow is self._flow:
+            barrier: LoopFuture[None] = LoopFuture()
+            self._barriers[flow.drain()] = barrier
+            await barrier
+
+    def _retry_delay_ms(self, tries_count: int) -> int:
+        first_ms = self._point.retry_delay_ms
+        return max(first_ms, min(first_ms << min(tries_count - 1, 16), RETRY_DELAY_MS_MAX))
+
+    async def _wait(self, delay_ms: int) -> None:
+        over: LoopFuture[None] = LoopFuture()
+        self._runtime.after(delay_ms, over.set)
+        await over

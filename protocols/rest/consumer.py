@@ -1,0 +1,152 @@
+"""A REST consumer: requests to one web server, and whether it can be reached.
+
+What an answer means for a message is `point`'s to say.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from typing import Any, Final
+
+from actors.runtime import Runtime
+from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP
+from protocols.rest.settings import ConsumerSettings
+
+log = logging.getLogger("sluicegate.rest")
+
+RETRY_DELAY_MS_MAX: Final = 60_000
+ANSWER_BYTES_MAX: Final = 1 << 20  # of a body: whoever answers with more is not read to its end
+USER_AGENT: Final = "sluicegate"
+
+
+class Unreachable(Exception):
+    """No request was made: there is no connection. The text says why."""
+
+
+class NoAnswer(Exception):
+    """A request was made, and what became of it is not known. The text says why."""
+
+
+class RestConsumer:
+    """One web server. `changed` is called when it can be reached, no more, or has a connection free."""
+
+    def __init__(
+        self, runtime: Runtime, settings: ConsumerSettings, *, point_name: str, changed: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.is_up = False
+        self.reason = "not tried yet"  # why it is not up
+        self.in_use_count = 0  # connections with a request
+        self.statuses: dict[str, int] = {}  # what requests ended with: a status code, or `no-answer`
+        self._runtime = runtime
+        self._name = f"{point_name}/{settings.name}"
+        self._changed = changed
+        self._session: Any = None  # an aiohttp.ClientSession
+        self._failures_count = 0  # since it was reached last
+        self._timer: Any = None
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Begin to look whether it can be reached."""
+        # Here and not above: aiohttp takes 15 MB, which nodes without a delivery point do without.
+        import aiohttp
+
+        settings = self.settings
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=settings.outgoing_connection_count, ssl=True if settings.tls is None else settings.tls
+            ),
+            timeout=aiohttp.ClientTimeout(total=settings.max_post_wait_ms / 1000),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": USER_AGENT},
+            auto_decompress=False,
+        )
+        self._look()
+
+    async def stop(self) -> None:
+        """Close its connections."""
+        self._is_stopped = True
+        self.is_up = False
+        self.reason = "stopped"
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._session is not None:
+            await self._session.close()
+
+    def has_room(self) -> bool:
+        """Return whether a request can be made now."""
+        return self.is_up and self.in_use_count < self.settings.outgoing_connection_count
+
+    async def push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, str, bytes]:
+        """Make a request; return status, Content-Type and body of the answer. Raises Unreachable and NoAnswer."""
+        self.in_use_count += 1
+        try:
+            return await self._push(path, headers, body)
+        finally:
+            self.in_use_count -= 1
+            self._changed()
+
+    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, str, bytes]:
+        import aiohttp
+        from yarl import URL
+
+        settings = self.settings
+        url = URL(settings.url() + path, encoded=True)
+        try:
+            async with self._session.request(
+                settings.http_method, url, data=body, headers=[*headers, *settings.headers], allow_redirects=False
+            ) as answer:
+                told = await answer.content.read(ANSWER_BYTES_MAX)
+        except aiohttp.ClientConnectorError as error:
+            self._down(str(error))
+            raise Unreachable(str(error)) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._count("no-answer")
+            raise NoAnswer(str(error) or f"no answer within {settings.max_post_wait_ms} ms") from None
+        self._count(str(answer.status))
+        return answer.status, answer.headers.get("Content-Type", ""), told
+
+    def _count(self, status: str) -> None:
+        self.statuses[status] = self.statuses.get(status, 0) + 1
+
+    # --- whether it can be reached ---
+
+    def _look(self) -> None:
+        self._timer = None
+        self._runtime.keep(self._runtime.loop.create_task(self._probe()))
+
+    async def _probe(self) -> None:
+        settings = self.settings
+        try:
+            async with asyncio.timeout(settings.max_post_wait_ms / 1000):
+                _, writer = await asyncio.open_connection(
+                    settings.remote_host,
+                    settings.remote_port,
+                    ssl=settings.tls,
+                )
+            writer.close()
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            self._down(str(error) or "no connection in time")
+            return
+        if not self._is_stopped:
+            self._failures_count = 0
+            self.is_up = True
+            self.reason = ""
+            self._runtime.events.emit(VPN_REST_CONSUMER_UP, f"REST consumer {self._name} is up")
+            self._changed()
+
+    def _down(self, reason: str) -> None:
+        if self._is_stopped or self._timer is not None:
+            return
+        if self.is_up or self._failures_count == 0:
+            self._runtime.events.emit(VPN_REST_CONSUMER_DOWN, f"REST consumer {self._name} is down: {reason}")
+        self.is_up = False
+        self.reason = reason
+        delay_ms = min(self.settings.retry_delay_ms << min(self._failures_count, 16), RETRY_DELAY_MS_MAX)
+        self._failures_count += 1
+        self._timer = self._runtime.after(max(delay_ms, self.settings.retry_delay_ms), self._look)
+        self._changed()
+
+    def __repr__(self) -> str:
+        return f"RestConsumer({self._name}, {'up' if self.is_up else self.reason})"

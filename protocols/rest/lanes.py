@@ -1,0 +1,69 @@
+"""In which order a queue binding may push what it holds: one message of a lane at a time.
+
+With order kept, a partition is a lane. Without, every message is a lane of its own.
+"""
+
+from collections import deque
+from typing import final
+
+from protocols.http.held import HeldMessage
+
+
+@final
+class Lanes:
+    """The messages of one flow that wait to be pushed.
+
+    Invariants: a lane is in `_open` when it has messages and none of it is out; messages of a lane come out in the
+    order they were added in.
+    """
+
+    def __init__(self, *, keeps_order: bool) -> None:
+        self._keeps_order = keeps_order
+        self._waiting: dict[int, deque[HeldMessage]] = {}  # by lane
+        self._out: set[int] = set()  # lanes of which one message is being pushed
+        self._open: deque[int] = deque()
+
+    def add(self, message: HeldMessage) -> None:
+        """Put a message behind those of its lane."""
+        lane = self._lane(message)
+        waiting = self._waiting.get(lane)
+        if waiting is None:
+            waiting = self._waiting[lane] = deque()
+        waiting.append(message)
+        if len(waiting) == 1 and lane not in self._out:
+            self._open.append(lane)
+
+    def next(self) -> HeldMessage | None:
+        """Take a message out of the lane that has waited longest; None when there is none to push."""
+        if not self._open:
+            return None
+        lane = self._open.popleft()
+        message = self._waiting[lane].popleft()
+        self._out.add(lane)
+        return message
+
+    def done(self, message: HeldMessage) -> None:
+        """Let the lane of a message that was taken out go on."""
+        lane = self._lane(message)
+        self._out.discard(lane)
+        if self._waiting.get(lane):
+            self._open.append(lane)
+        else:
+            self._waiting.pop(lane, None)
+
+    def take_rest(self, message: HeldMessage) -> list[HeldMessage]:
+        """Take out all that waits behind a message that was taken out; return it in order."""
+        waiting = self._waiting.get(self._lane(message))
+        rest = [] if waiting is None else list(waiting)
+        if waiting is not None:
+            waiting.clear()
+        return rest
+
+    def _lane(self, message: HeldMessage) -> int:
+        return message.source.partition_number if self._keeps_order else message.number
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        assert sorted(self._open) == sorted(
+            lane for lane, waiting in self._waiting.items() if waiting and lane not in self._out
+        )

@@ -1,0 +1,115 @@
+"""A REST delivery point: the messages of its queues go to whichever of its REST consumers has a connection free.
+
+2xx is *accepted*; a status that the consumer says not to retry is *rejected*; anything else, and no answer, has
+*failed*. While no consumer can be reached messages wait, and it counts as no try.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from actors.cell import ActorCell
+from actors.futures import LoopFuture
+from actors.runtime import Runtime
+from messaging.address import Address
+from messaging.credit import CreditPool
+from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from protocols.http.delivery_forms import delivery_headers
+from protocols.http.held import HeldMessage
+from protocols.rest.binding import QueueBinding
+from protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
+from protocols.rest.settings import PointSettings
+
+CLIENT_PREFIX: Final = "#rdp/"
+
+
+@dataclass(frozen=True, slots=True)
+class RestServices:
+    """What every delivery point uses of its node."""
+
+    runtime: Runtime
+    queues: ActorCell
+    credit: CreditPool[Address]  # what all consumers of the node may hold together
+
+
+class RestDeliveryPoint:
+    """One delivery point, between `start` and `stop`."""
+
+    def __init__(self, cell: ActorCell, settings: PointSettings, services: RestServices) -> None:
+        self.cell = cell  # parent of its flows
+        self.settings = settings
+        self.services = services
+        self.runtime = services.runtime
+        self.name = settings.name
+        self.client = CLIENT_PREFIX + settings.name
+        self.consumers = [
+            RestConsumer(services.runtime, each, point_name=settings.name, changed=self._changed)
+            for each in settings.rest_consumers
+            if each.enabled
+        ]
+        self.connections_count = sum(each.settings.outgoing_connection_count for each in self.consumers)
+        self.retry_delay_ms = min([each.settings.retry_delay_ms for each in self.consumers], default=0)
+        self.bindings = [QueueBinding(self, each) for each in settings.queue_bindings]
+        self._line: deque[LoopFuture[None]] = deque()  # who waits for a connection
+        self._is_stopped = False
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it pushes messages: a queue is bound, and a consumer can be reached."""
+        return any(each.is_up for each in self.consumers) and any(each.is_up for each in self.bindings)
+
+    def start(self) -> None:
+        """Look for the consumers, and bind the queues."""
+        for consumer in self.consumers:
+            consumer.start()
+        if self.consumers:
+            for binding in self.bindings:
+                binding.start()
+
+    async def stop(self) -> None:
+        """Let go of the queues and close the connections."""
+        self._is_stopped = True
+        for binding in self.bindings:
+            binding.stop()
+        line, self._line = self._line, deque()
+        for waiting in line:
+            waiting.set()
+        for consumer in self.consumers:
+            await consumer.stop()
+
+    async def push(self, binding: QueueBinding, message: HeldMessage) -> int:
+        """Push a message; return its outcome."""
+        pairs = delivery_headers(message, self.runtime.clock.wall_ms())
+        headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
+        headers += binding.settings.request_headers
+        path = binding.settings.post_request_target.path(message)
+        while not self._is_stopped:
+            consumer = self._free()
+            if consumer is None:
+                waiting: LoopFuture[None] = LoopFuture()
+                self._line.append(waiting)
+                await waiting
+                continue
+            try:
+                status, _, _ = await consumer.push(path, headers, message.payload())
+            except Unreachable:
+                continue  # another one has it, or this one when it is up again
+            except NoAnswer:
+                return FAILED
+            if 200 <= status < 300:
+                return ACCEPTED
+            return REJECTED if status in consumer.settings.rejected_status_codes else FAILED
+        return RELEASED
+
+    def _free(self) -> RestConsumer | None:
+        """Return the consumer with the most room."""
+        free = [each for each in self.consumers if each.has_room()]
+        return max(free, key=_room) if free else None
+
+    def _changed(self) -> None:
+        if self._line and self._free() is not None:
+            self._line.popleft().set()
+
+
+def _room(consumer: RestConsumer) -> int:
+    return consumer.settings.outgoing_connection_count - consumer.in_use_count

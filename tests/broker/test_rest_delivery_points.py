@@ -1,0 +1,281 @@
+"""REST delivery points: messages of queues are pushed to web servers, in order, and settled by the answer."""
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from certificates import make_certificates
+from gateway.config import load
+from gateway.node_port import NodeView
+from http_client import create, http_client, publish, ready_count
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+from web_server import Pushed, WebServer
+
+
+def point(server: WebServer, *queues: str, binding: dict[str, Any] | None = None, **consumer: Any) -> str:
+    """Return the setting of one delivery point."""
+    bindings = [{"queue": queue, "post_request_target": "/in", **(binding or {})} for queue in queues]
+    told = {"name": "web", "remote_host": "127.0.0.1", "remote_port": server.port, "retry_delay_s": 1, **consumer}
+    value = [{"name": "p", "queue_bindings": bindings, "rest_consumers": [told]}]
+    return "rest_delivery_points=" + yaml.safe_dump(value, default_flow_style=True).strip()
+
+
+async def configure(broker: RunningBroker, *settings: str) -> None:
+    """Have the broker take over a configuration with these settings beside its own."""
+    await broker.node.reload(load(None, settings=(*broker.settings, *settings)))
+
+
+async def until_settled(broker: RunningBroker, queue: str) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while (view := await NodeView(broker.node).show_queue(queue)).ready_count or view.unacked_count:
+            await asyncio.sleep(0.01)
+
+
+def is_up(broker: RunningBroker) -> bool:
+    return broker.node.rest.running["p"].is_up
+
+
+def bodies(requests: list[Pushed]) -> list[str]:
+    return [each.body.decode() for each in requests]
+
+
+async def test_a_message_is_a_request_and_its_answer_settles_it(broker: RunningBroker) -> None:
+    """Solace 8.5: 2xx = ack. Attributes are headers, as a publisher's request has them."""
+    await create(broker, "q")
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "q", binding={"request_headers": {"X-From": "gateway"}}))
+        headers = {"Content-Type": "application/json", "Solace-User-Property-Region": "EU"}
+        await client.post("/QUEUE/q", content="{}", headers={**headers, "Sluicegate-Partition-Key": "k"})
+        [got] = await server.has(1)
+        assert (got.method, got.path, got.body) == ("POST", "/in", b"{}")
+        assert got.headers["content-type"] == "application/json"
+        assert got.headers["solace-user-property-region"] == "EU"
+        assert got.headers["solace-user-property-jmsxgroupid"] == "k"
+        assert (got.headers["sluicegate-destination"], got.headers["x-from"]) == ("/QUEUE/q", "gateway")
+        await until_settled(broker, "q")
+
+
+async def test_what_fails_comes_again_before_what_is_behind_it(broker: RunningBroker) -> None:
+    """Order per partition, which the vendor does not push at all: a failure holds up its own partition only."""
+    await create(broker, "parts", access_type="non-exclusive", partition_count=4, partition_rebalance_delay_s=0)
+    failed: set[bytes] = set()
+
+    def status(request: Pushed) -> int:
+        if request.body.endswith(b"3") and request.body not in failed:
+            failed.add(request.body)
+            return 503
+        return 200
+
+    async with WebServer(status) as server, http_client(broker) as client:
+        for number in range(8):
+            for key in "abcdef":
+                await publish(client, "parts", f"{key}{number}", key=key)
+        await configure(broker, point(server, "parts"))
+        await server.has(48 + 6)
+        await until_settled(broker, "parts")
+        for key in "abcdef":
+            its = [each for each in bodies(server.requests) if each.startswith(key)]
+            assert its == [f"{key}{number}" for number in (0, 1, 2, 3, 3, 4, 5, 6, 7)]
+        again = [each for each in server.requests if each.headers.get("sluicegate-delivery-count") == "2"]
+        assert sorted(bodies(again)) == [f"{key}3" for key in "abcdef"]
+
+
+async def test_a_single_connection_keeps_the_order_of_any_queue(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    answers = iter([200, 500, 200, 200, 200])
+    async with WebServer(lambda _: next(answers)) as server, http_client(broker) as client:
+        await publish(client, "q", "1", "2", "3", "4")
+        await configure(broker, point(server, "q", outgoing_connection_count=1))
+        assert bodies(await server.has(5)) == ["1", "2", "2", "3", "4"]
+        assert server.at_once_max == 1
+        await until_settled(broker, "q")
+
+
+async def test_as_many_requests_are_made_at_once_as_there_are_connections(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    async with WebServer() as server, http_client(broker) as client:
+        server.hold = asyncio.Event()
+        await publish(client, "q", *map(str, range(9)))
+        await configure(broker, point(server, "q", outgoing_connection_count=3))
+        await server.has(3)
+        server.hold.set()
+        await server.has(9)
+        assert server.at_once_max == 3
+        await until_settled(broker, "q")
+
+
+async def test_answers_that_mean_never_make_a_message_dead(broker: RunningBroker) -> None:
+    """Solace 8.5: a code of the rejected list is *rejected*; others are tried until max_redelivery_count."""
+    await create(broker, "dead")
+    await create(broker, "q", dead_msg_queue="dead", max_redelivery_count=1)
+    async with WebServer(lambda got: 422 if got.body == b"bad" else 500) as server, http_client(broker) as client:
+        for payload in ("bad", "unlucky"):
+            await client.post("/QUEUE/q", content=payload, headers={"Solace-DMQ-Eligible": "true"})
+        await configure(broker, point(server, "q", rejected_status_codes="400-407,422"))
+        async with asyncio.timeout(DEADLINE_S):
+            while await ready_count(broker, "dead") < 2:
+                await asyncio.sleep(0.01)
+        assert sorted(bodies(server.requests)) == ["bad", "unlucky", "unlucky"]
+        shown = await client.get("/QUEUE/dead", params={"browse": "true"})
+        assert ('"reason":"rejected"' in shown.text, '"reason":"max_redelivery_exceeded"' in shown.text) == (True, True)
+
+
+async def test_while_nobody_listens_messages_wait_and_it_is_no_try(broker: RunningBroker) -> None:
+    """Both changes are events, under the consumer's name."""
+    await create(broker, "q")
+    server = WebServer()
+    await server.start()
+    await server.stop()
+    async with http_client(broker) as client:
+        await publish(client, "q", "waits")
+        await configure(broker, point(server, "q"))
+        async with asyncio.timeout(DEADLINE_S):
+            while not broker.node.runtime.events.counts.get("VPN_REST_CONSUMER_DOWN"):
+                await asyncio.sleep(0.01)
+        assert not is_up(broker)
+        await server.start()
+        [got] = await server.has(1)
+        assert "sluicegate-redelivered" not in got.headers
+        assert is_up(broker)
+        assert broker.node.runtime.events.counts["VPN_REST_CONSUMER_UP"] == 1
+        await until_settled(broker, "q")
+        await server.stop()
+
+
+async def test_a_connection_that_breaks_counts_a_try(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    answers = iter([None, 200])
+    async with WebServer(lambda _: next(answers)) as server, http_client(broker) as client:
+        await publish(client, "q", "x")
+        await configure(broker, point(server, "q"))
+        requests = await server.has(2)
+        assert requests[1].headers["sluicegate-delivery-count"] == "2"
+        await until_settled(broker, "q")
+
+
+async def test_a_queue_that_comes_later_is_bound_then(broker: RunningBroker) -> None:
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "late"))
+        [binding] = broker.node.rest.running["p"].bindings
+        async with asyncio.timeout(DEADLINE_S):
+            while binding.reason != "there is no queue 'late'":
+                await asyncio.sleep(0.01)
+        await create(broker, "late")
+        await publish(client, "late", "x")
+        await server.has(1)
+        await NodeView(broker.node).delete_queue("late")
+        async with asyncio.timeout(DEADLINE_S):
+            while binding.is_up:
+                await asyncio.sleep(0.01)
+
+
+async def test_a_reload_ends_and_changes_delivery_points(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    async with WebServer() as server, WebServer() as other, http_client(broker) as client:
+        await configure(broker, point(server, "q"))
+        await publish(client, "q", "1")
+        await server.has(1)
+        same = broker.node.rest.running["p"]
+        await configure(broker, point(server, "q"))
+        assert broker.node.rest.running["p"] is same
+        await configure(broker, point(other, "q", http_method="put"))
+        await publish(client, "q", "2")
+        [got] = await other.has(1)
+        assert got.method == "PUT"
+        await configure(broker)
+        assert broker.node.rest.running == {}
+        await publish(client, "q", "3")
+        assert await ready_count(broker, "q") == 1
+
+
+async def test_the_path_is_made_of_what_the_message_says(broker: RunningBroker) -> None:
+    """Solace 8.5: requestTargetEvaluation substitution-expressions."""
+    await create(broker, "q", subscriptions=["orders/>"])
+    target = '/${topic(2)}/${userProperty("who")}?id=${correlationId()}&k=${partitionKey()}'
+    evaluated = {"post_request_target": target, "request_target_evaluation": "substitution-expressions"}
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "q", binding=evaluated))
+        headers = {"Solace-User-Property-who": "a/b", "Solace-Correlation-ID": "7 8"}
+        await client.post("/TOPIC/orders/eu", content="x", headers=headers)
+        [got] = await server.has(1)
+        assert got.path == "/eu/a%2Fb?id=7%208&k="
+
+
+async def test_a_web_server_sees_who_pushes(broker: RunningBroker, tmp_path: Path) -> None:
+    """Solace 8.5: authentication http-basic and http-header, their secrets in files."""
+    await create(broker, "q")
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    schemes: list[tuple[dict[str, Any], str, str]] = [
+        (
+            {
+                "authentication_scheme": "http-basic",
+                "authentication_http_basic_username": "anna",
+                "authentication_http_basic_password_file": str(secret),
+            },
+            "authorization",
+            "Basic " + base64.b64encode(b"anna:s3cret").decode(),
+        ),
+        (
+            {
+                "authentication_scheme": "http-header",
+                "authentication_http_header_name": "X-Key",
+                "authentication_http_header_value_file": str(secret),
+            },
+            "x-key",
+            "s3cret",
+        ),
+    ]
+    for number, (scheme, header, value) in enumerate(schemes):
+        async with WebServer() as server, http_client(broker) as client:
+            await configure(broker, point(server, "q", **scheme))
+            await publish(client, "q", str(number))
+            [got] = await server.has(1)
+            assert got.headers[header] == value
+
+
+@asynccontextmanager
+async def secure_server(tmp_path: Path) -> AsyncIterator[tuple[WebServer, dict[str, Any]]]:
+    """A server that wants a certificate, and what a consumer is told of it."""
+    files = make_certificates(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(files.authority))
+    tls.load_cert_chain(files.server, files.server_key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    told: dict[str, Any] = {
+        "remote_host": "localhost",
+        "tls_enabled": True,
+        "tls_authorities_file": str(files.authority),
+        "authentication_scheme": "client-certificate",
+        "authentication_client_certificate_file": str(files.client),
+        "authentication_client_certificate_key_file": str(files.client_key),
+    }
+    async with WebServer(tls=tls) as server:
+        yield server, told
+
+
+async def test_both_sides_show_certificates(broker: RunningBroker, tmp_path: Path) -> None:
+    await create(broker, "q")
+    async with secure_server(tmp_path) as (server, told), http_client(broker) as client:
+        await configure(broker, point(server, "q", **told))
+        await publish(client, "q", "x")
+        await server.has(1)
+        await until_settled(broker, "q")
+
+
+async def test_a_stopping_gateway_loses_nothing_that_was_not_answered(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    async with WebServer() as server, http_client(broker) as client:
+        server.hold = asyncio.Event()
+        await publish(client, "q", "x")
+        await configure(broker, point(server, "q"))
+        await server.has(1)
+        await broker.restart()
+        assert await ready_count(broker, "q") == 1
+        server.hold.set()

@@ -1,0 +1,111 @@
+"""Lanes of a queue binding, against plain lists; request targets; status codes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.config.rest_delivery_points import status_codes
+from messaging.address import Address
+from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.headers import Headers
+from protocols.http.held import HeldMessage, MessageSource
+from protocols.rest.lanes import Lanes
+from protocols.rest.targets import TargetInvalid, parse_target
+
+SOURCES = [MessageSource(Address(), number, 1, 1) for number in range(3)]
+
+
+def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Headers | None = None) -> HeldMessage:
+    batch = MessageBatch(
+        topic=topic,
+        topics=None,
+        payloads=[b""],
+        headers=[headers],
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="p",
+        received_ms=0,
+        payload_bytes=0,
+    )
+    return HeldMessage(number, SOURCES[partition], number, batch, 0, False, 1, 0)
+
+
+@given(
+    keeps_order=st.booleans(),
+    steps=st.lists(st.tuples(st.sampled_from(["add", "next", "done", "rest"]), st.integers(0, 2)), max_size=60),
+)
+def test_one_message_of_a_partition_is_out_at_a_time_and_in_order(
+    keeps_order: bool, steps: list[tuple[str, int]]
+) -> None:
+    """Goal: order within each lane, and no lane forgotten. Method: the same steps to lists by partition."""
+    lanes = Lanes(keeps_order=keeps_order)
+    waiting: dict[int, list[int]] = {}
+    out: list[HeldMessage] = []
+    for number, (kind, choice) in enumerate(steps):
+        if kind == "add":
+            lanes.add(message(number, choice))
+            waiting.setdefault(choice if keeps_order else number, []).append(number)
+        elif kind == "next":
+            taken = lanes.next()
+            busy = {each.source.partition_number if keeps_order else each.number for each in out}
+            ready = {lane for lane, its in waiting.items() if its and lane not in busy}
+            assert (taken is None) == (not ready)
+            if taken is not None:
+                lane = taken.source.partition_number if keeps_order else taken.number
+                assert lane in ready
+                assert waiting[lane].pop(0) == taken.number
+                out.append(taken)
+        elif out:
+            chosen = out[choice % len(out)]
+            if kind == "rest":
+                lane = chosen.source.partition_number if keeps_order else chosen.number
+                assert [each.number for each in lanes.take_rest(chosen)] == waiting.pop(lane, [])
+            else:
+                out.remove(chosen)
+                lanes.done(chosen)
+        lanes.check()
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("/a", "/a"),
+        ("/${topic()}", "/a%20b/c"),
+        ("/${topic(1)}/${topic(2)}/${topic(3)}", "/a%20b/c/"),
+        ('/${userProperty("n")}${userProperty("none")}', "/7"),
+        ("/?${messageId()}&${timestamp()}&${partitionKey()}", "/?m%26&5&k"),
+    ],
+)
+def test_a_target_is_made_of_the_message(text: str, path: str) -> None:
+    """Solace 8.5: substitution expressions; what they return is percent-encoded."""
+    headers = Headers(message_id="m&", timestamp_ms=5, partition_key="k", user_properties=[("n", 7)])
+    assert parse_target(text, evaluates=True).path(message(topic="a b/c", headers=headers)) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a", "is no path"),
+        ("/a b", "percent-encoded"),
+        ("/\u00fc", "percent-encoded"),
+        ("/${uuid()}", "is no expression"),
+        ("/${topic(0)}", "is no expression"),
+        ("/${userProperty()}", "is no expression"),
+        ("/${topic()", "without its end"),
+    ],
+)
+def test_a_target_that_is_none_is_refused(text: str, why: str) -> None:
+    with pytest.raises(TargetInvalid, match=why):
+        parse_target(text, evaluates=True)
+
+
+def test_a_target_that_is_not_evaluated_is_taken_as_it_is() -> None:
+    assert parse_target("/${topic()}", evaluates=False).path(message()) == "/${topic()}"
+
+
+def test_status_codes_are_a_list_of_ranges() -> None:
+    """Solace 8.5: rejectedStatusCodeList."""
+    assert status_codes("") == frozenset()
+    assert status_codes("400-402, 422") == {400, 401, 402, 422}
+    with pytest.raises(ValueError, match="is no status code"):
+        status_codes("4xx")
