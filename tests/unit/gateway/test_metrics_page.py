@@ -6,7 +6,7 @@ from pathlib import Path
 from gateway.metrics import METRICS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations.md"
-ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z, ]*) ?\| ", re.MULTILINE)
+ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*) ?\| ", re.MULTILINE)
 
 
 def test_every_metric_stands_in_the_page_with_its_type_and_labels() -> None:
