@@ -9,10 +9,12 @@ from actors.loop_actor import LoopActor
 from actors.publishing import Publisher
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.events import CLIENT, ERROR, INFO, NOTICE, VPN, WARNING, Event
+from messaging.events import AUDITED, CLIENT, ERROR, INFO, NOTICE, VPN, WARNING, Event
 from messaging.routing import TopicSpace
 
 log = logging.getLogger("sluicegate.events")
+
+audit = logging.getLogger("sluicegate.audit")  # goes to a file of its own, or nowhere
 
 LOG_LEVELS: Final = {INFO: logging.INFO, NOTICE: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
 
@@ -46,6 +48,8 @@ class EventLog(LoopActor):
             values["vpn"] = event.vpn
         if event.kind.scope == CLIENT:
             values["client"] = event.client
+        if event.kind in AUDITED:
+            audit.info("%s", event.description, extra=values)
         log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
         if event.kind.scope in self.scopes:
             for prefix in self.prefixes:

@@ -1,9 +1,10 @@
 """Who may connect, and as what, as the configuration says: one authenticator and one roster for all."""
 
 from collections.abc import Callable
-from random import Random
 
 from actors.events import Events
+from actors.futures import LoopFuture
+from actors.runtime import Runtime
 from gateway.audit import tell_denials
 from gateway.config import Config
 from gateway.config.oauth import OAuth
@@ -11,11 +12,12 @@ from messaging.client_roster import ClientRoster
 from protocols import scram
 from protocols.authentication import Authenticator, Mechanism
 from protocols.bearer_tokens import TokenVerifier, read_keys
+from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
-def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) -> Authenticator:
-    """Return the authenticator of a configuration. `wall_ms` is the time by which tokens are valid or not."""
+def make_authenticator(config: Config, runtime: Runtime, attempts: LoginAttempts) -> Authenticator:
+    """Return the authenticator of a configuration. `attempts` outlives it."""
     authentication = config.authentication
     secrets = {user.name: user.secret() for user in authentication.users}
     anonymous = [
@@ -23,8 +25,8 @@ def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) 
         for name, listener in config.listeners.enabled().items()
         if authentication.anonymous_allowed_on(listener.host)
     ]
-    mechanisms: dict[str, Mechanism] = {scram.NAME: scram.ScramSha256(secrets, rng.randbytes)}
-    verifier = _token_verifier(authentication.oauth, wall_ms)
+    mechanisms: dict[str, Mechanism] = {scram.NAME: scram.ScramSha256(secrets, runtime.rng.randbytes)}
+    verifier = _token_verifier(authentication.oauth, runtime.clock.wall_ms)
     if verifier is not None:
         mechanisms |= {name: OAuthMechanism(name, verifier) for name in (OAUTHBEARER, XOAUTH2)}
     return Authenticator(
@@ -34,7 +36,16 @@ def make_authenticator(config: Config, rng: Random, wall_ms: Callable[[], int]) 
         scram_matches=scram.password_matches,
         token_principal=None if verifier is None else verifier.principal,
         tokens_as_passwords=authentication.oauth.token_as_password,
+        attempts=attempts,
+        clock=runtime.clock,
+        wait=lambda wait_ms: _wait(runtime, wait_ms),
     )
+
+
+async def _wait(runtime: Runtime, wait_ms: int) -> None:
+    done: LoopFuture[None] = LoopFuture()
+    runtime.after(wait_ms, lambda: done.set(None))
+    await done
 
 
 def make_roster(config: Config, events: Events) -> ClientRoster:

@@ -6,7 +6,7 @@ from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import Surroundings
 from protocols.errors import TlsFilesRefused
 from protocols.listeners import Listener
-from protocols.tls import ClientCertificates, TlsFiles
+from protocols.tls import CertificateUser, ClientCertificates, TlsFiles
 from protocols.transports import ConnectionFactory
 from protocols.websocket import WebSocketSettings, over_websocket
 
@@ -38,6 +38,8 @@ def make_listener(
             client_certificates=(
                 ClientCertificates.IGNORED if config.client_ca is None else ClientCertificates.REQUIRED
             ),
+            client_revocations=config.client_crl,
+            certificate_user=CertificateUser(config.certificate_user),
             alpn=(alpn,) if path is None else ("http/1.1",),
         )
     return surroundings.listener(

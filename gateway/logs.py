@@ -8,6 +8,8 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Final, TextIO
 
 import orjson
@@ -32,6 +34,7 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(HANDLER_NAME)
     handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    _set_up_audit(log.audit_file)
     root = logging.getLogger()
     for old in [old for old in root.handlers if old.get_name() == HANDLER_NAME]:
         root.removeHandler(old)
@@ -41,6 +44,20 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
     # WebSocket clients are counted like all others; the library's word on each handshake would be two lines more.
     for name in ("uvicorn", "websockets"):
         logging.getLogger(name).setLevel(max(LEVELS[log.level], logging.WARNING))
+
+
+def _set_up_audit(file: Path | None) -> None:
+    """Send the audit log to its file, a JSON object a line. Whoever rotates the file need not tell us."""
+    audit = logging.getLogger("sluicegate.audit")
+    audit.propagate = False
+    audit.setLevel(logging.INFO)
+    for old in list(audit.handlers):
+        audit.removeHandler(old)
+        old.close()
+    if file is not None:
+        handler = WatchedFileHandler(file, encoding="utf-8", errors="backslashreplace")
+        handler.setFormatter(JsonLines())
+        audit.addHandler(handler)
 
 
 class TextLines(logging.Formatter):

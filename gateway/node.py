@@ -51,6 +51,7 @@ from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
 from gateway.virtual_destinations import define_virtual_destinations
+from gateway.watched_files import WatchedFiles
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.credit import CreditPool
@@ -63,6 +64,7 @@ from messaging.routing import RetainedMessage, TopicSpace
 from messaging.selectors import Selectors
 from messaging.staging import STAGING_PARTITION_ID
 from protocols.amqp.native_fields import AmqpFields
+from protocols.login_attempts import LoginAttempts
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.queue_catalog import stored_queues
@@ -119,10 +121,12 @@ class Node:
         self.router = self._spawn_router()
         self.queues = self._spawn_queues()
         self.following = Following(self.runtime, self.root)
+        self.watched_files = WatchedFiles(self.runtime, config, self._read_secrets)
         self.cursors = self._spawn_cursors()
         self.staging = self._spawn_staging()
         self.backups = spawn_backups(self)
-        self.authenticator = make_authenticator(config, rng, clock.wall_ms)
+        self.attempts = LoginAttempts()
+        self.authenticator = make_authenticator(config, self.runtime, self.attempts)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
         self.flow = FlowFront(self)
@@ -184,11 +188,16 @@ class Node:
                 stall_ms=config.backpressure.slow_subscriber_stall_ms,
             )
         )
-        self.authenticator = make_authenticator(config, self.runtime.rng, self.clock.wall_ms)
         configure_roster(self.clients, config)
+        self.watched_files.follow(config)
+        self._read_secrets()
+        await self.rest.start()
+
+    def _read_secrets(self) -> None:
+        """Read keys, certificates and passwords from their files, for the next client."""
+        self.authenticator = make_authenticator(self.config, self.runtime, self.attempts)
         for front in self.fronts:
             front.reload()
-        await self.rest.start()
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
@@ -203,6 +212,7 @@ class Node:
         self.queues.inbox.post(KeepQueues())
         self.following.end()
         await self.rest.stop()
+        self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
         if self.admin is not None:

@@ -14,6 +14,7 @@ from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
 from gateway.listening import make_listener, start_listener
 from gateway.tree import SupervisorActor
+from messaging.events import SYSTEM_TLS_FAILED
 from protocols.counters import ProtocolCounters
 from protocols.listeners import Listener
 from protocols.reading_gate import ReadingGate
@@ -84,6 +85,7 @@ class ProtocolFront(ABC, Generic[C]):
                     subprotocols=self.subprotocols,
                     message_bytes_max=self.message_bytes_max,
                 )
+                listener.on_handshake_failed = self._handshake_failed
                 await start_listener(listener, config)
                 self.listeners[name] = listener
         self._tick()
@@ -130,6 +132,10 @@ class ProtocolFront(ABC, Generic[C]):
     def _tick(self) -> None:
         self.look_at_the_clock()
         self._ticker = self._node.runtime.after(TICK_MS, self._tick)
+
+    def _handshake_failed(self, host: str, reason: str) -> None:
+        text = f"TLS handshake with {self.name} client at {host} failed: {reason}"
+        self._node.runtime.events.emit(SYSTEM_TLS_FAILED, text)
 
     def _connect(self) -> Connection:
         self._accepted_count += 1

@@ -8,12 +8,15 @@ is what they owe to whoever carries their messages, be it MQTT's AUTH or AMQP's 
 import asyncio
 import functools
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
+
+from actors.clock import Clock
+from protocols.login_attempts import LoginAttempts
 
 ARGON2_PREFIX: Final = "$argon2"
 SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
@@ -77,7 +80,7 @@ class Authenticator:
     `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
     file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret.
     `token_principal` tells whose bearer token something is; with `tokens_as_passwords` a password of a name that is no
-    account may be a token of that name.
+    account may be a token of that name. `attempts` says who has to wait after failures.
     """
 
     def __init__(
@@ -89,6 +92,9 @@ class Authenticator:
         scram_matches: Callable[[str, bytes], bool],
         token_principal: Callable[[bytes], Principal] | None = None,
         tokens_as_passwords: bool = False,
+        attempts: LoginAttempts,
+        clock: Clock,
+        wait: Callable[[int], Awaitable[None]],
     ) -> None:
         self.mechanisms = mechanisms  # by the name clients ask for
         self._secrets = dict(secrets)
@@ -98,6 +104,9 @@ class Authenticator:
         self._tokens_as_passwords = tokens_as_passwords
         self._hasher = PasswordHasher()
         self._decoy = _decoy()
+        self._attempts = attempts
+        self._clock = clock
+        self._wait = wait  # for so many milliseconds
 
     def admits_anonymous(self, listener: str) -> bool:
         """Return whether clients of a listener need no user name."""
@@ -107,8 +116,33 @@ class Authenticator:
         """Return whether there is an account of that name."""
         return user_name in self._secrets
 
-    async def password(self, user_name: str, password: bytes) -> Principal | None:
-        """Return who this is, or None."""
+    async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
+        """Return who this is, or None. `host` is where it comes from: who has failed often has to wait."""
+        if not await self.may_try(host, user_name):
+            return None
+        principal = await self._password(user_name, password)
+        self.tried(host, user_name, succeeded=principal is not None)
+        return principal
+
+    async def may_try(self, host: str, user_name: str = "") -> bool:
+        """Wait until an attempt may be looked at; return False when that would be too long."""
+        wait_ms = self._attempts.begin(host, user_name, self._clock.now_ms())
+        if wait_ms:
+            await self._wait(wait_ms)
+        return wait_ms is not None
+
+    def may_try_now(self, host: str) -> bool:
+        """Return whether an attempt may be looked at at once, for those who cannot wait."""
+        return self._attempts.begin(host, "", self._clock.now_ms()) == 0
+
+    def tried(self, host: str, user_name: str, *, succeeded: bool) -> None:
+        """Note how an attempt ended."""
+        if succeeded:
+            self._attempts.succeeded(host, user_name)
+        else:
+            self._attempts.failed(host, user_name, self._clock.now_ms())
+
+    async def _password(self, user_name: str, password: bytes) -> Principal | None:
         secret = self._secrets.get(user_name)
         if secret is None and self._tokens_as_passwords and password.count(b".") == 2:
             principal = self.token(password)

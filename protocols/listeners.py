@@ -11,11 +11,12 @@ never end, cannot refuse a stream before its handshake has cost us, and never ta
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from protocols.errors import ListenerNotStarted
 from protocols.streams import FLUSH_S, Stream
-from protocols.tls import TlsFiles, common_name
+from protocols.tls import CertificateUser, TlsFiles, user_of
 from protocols.transports import ConnectionFactory, PeerInfo
 
 BACKLOG: Final = 4096  # streams the kernel holds for us; a fleet that reconnects at once must not see refusals
@@ -58,6 +59,8 @@ class Listener:
         self._tls = tls
         self._tls_context = None if tls is None else tls.context()
         self._tls_handshake_s = tls_handshake_s
+        self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
+        self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
 
@@ -123,7 +126,7 @@ class Listener:
             _report(error, "a connection could not be made", transport)
             return
         try:
-            stream.begin(_peer(self.name, transport))
+            stream.begin(_peer(self.name, transport, self.certificate_user))
         except Exception as error:
             _report(error, "a connection failed as it opened", transport)
 
@@ -146,6 +149,7 @@ class Listener:
     async def _shake_hands(self, accepted: socket.socket) -> None:
         """Run one TLS handshake. The acceptor is called when it succeeds, before any data is."""
         acceptor = _TlsAcceptor(self)
+        host = _address_of(accepted)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: acceptor,
@@ -154,8 +158,10 @@ class Listener:
                 ssl_handshake_timeout=self._tls_handshake_s,
                 ssl_shutdown_timeout=FLUSH_S,
             )
-        except OSError:  # ssl.SSLError and TimeoutError are OSErrors; the count is what an operator needs
+        except OSError as error:  # ssl.SSLError and TimeoutError are OSErrors
             self.handshake_failed_count += 1
+            if self.on_handshake_failed is not None:
+                self.on_handshake_failed(host, str(error) or type(error).__name__)
         finally:
             if not acceptor.has_opened:
                 self.dismiss()
@@ -214,7 +220,14 @@ async def _bind(host: str | None, port: int) -> list[socket.socket]:
     return bound
 
 
-def _peer(listener: str, transport: asyncio.Transport) -> PeerInfo:
+def _address_of(accepted: socket.socket) -> str:
+    try:
+        return str(accepted.getpeername()[0])
+    except OSError:  # it is gone already
+        return "?"
+
+
+def _peer(listener: str, transport: asyncio.Transport, certificate_user: CertificateUser) -> PeerInfo:
     # None when the peer is gone already: its `closed` follows at once.
     address = transport.get_extra_info("peername") or ("", 0)
     secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
@@ -226,7 +239,7 @@ def _peer(listener: str, transport: asyncio.Transport) -> PeerInfo:
         port=address[1],
         is_encrypted=True,
         alpn=secured.selected_alpn_protocol(),
-        certificate_name=common_name(secured.getpeercert()),
+        certificate_name=user_of(secured.getpeercert(), certificate_user),
     )
 
 

@@ -54,6 +54,8 @@ class SaslDialogue:
             return Proven(await self._plain(response or b""), b"")
         if mechanism == EXTERNAL_NAME:
             return Proven(self._external(response or b""), b"")
+        if not await self._authenticator.may_try(self._peer.host):
+            raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
         self._exchange = self._authenticator.mechanisms[mechanism].begin()
         return self.step(response)
 
@@ -63,7 +65,11 @@ class SaslDialogue:
         if exchange is None:
             raise AuthenticationFailed("a response where none was asked for")
         self._exchange = None
-        answer = exchange.step(data)
+        try:
+            answer = exchange.step(data)
+        except AuthenticationFailed:
+            self._authenticator.tried(self._peer.host, "", succeeded=False)
+            raise
         if isinstance(answer, Challenge):
             self._exchange = exchange
         return answer
@@ -77,7 +83,7 @@ class SaslDialogue:
             user_name = parts[1].decode("utf-8")
         except UnicodeDecodeError:
             raise AuthenticationFailed("a PLAIN user name that is not UTF-8") from None
-        principal = await self._authenticator.password(user_name, parts[2])
+        principal = await self._authenticator.password(user_name, parts[2], self._peer.host)
         if principal is None:
             raise AuthenticationFailed(f"PLAIN of user {user_name[:80]!r}")
         return principal

@@ -8,7 +8,7 @@ import ssl
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from protocols.errors import TlsFilesRefused
 
@@ -21,6 +21,22 @@ class ClientCertificates(Enum):
     REQUIRED = ssl.CERT_REQUIRED
 
 
+class CertificateUser(Enum):
+    """What of a client's certificate is its user name."""
+
+    COMMON_NAME = "common-name"
+    DNS_NAME = "dns-name"  # the first subject alternative name of its kind
+    EMAIL = "email"
+    URI = "uri"
+
+
+_ALTERNATIVE_NAMES: Final = {
+    CertificateUser.DNS_NAME: "DNS",
+    CertificateUser.EMAIL: "email",
+    CertificateUser.URI: "URI",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
     """Where a listener's TLS identity lies, and whom it trusts. PEM files; read again at each reload."""
@@ -29,6 +45,8 @@ class TlsFiles:
     private_key: Path
     client_authorities: Path | None = None  # who may have signed a client's certificate
     client_certificates: ClientCertificates = ClientCertificates.IGNORED
+    client_revocations: Path | None = None  # certificate revocation lists; with them, each authority's is required
+    certificate_user: CertificateUser = CertificateUser.COMMON_NAME
     alpn: tuple[str, ...] = ()  # in order of preference; empty: none is negotiated
 
     def context(self) -> ssl.SSLContext:
@@ -50,13 +68,29 @@ class TlsFiles:
                 context.load_verify_locations(self.client_authorities)
             except (OSError, ssl.SSLError) as error:
                 raise TlsFilesRefused(f"client authorities {self.client_authorities}: {error}") from error
+        if self.client_revocations is not None:
+            try:
+                context.load_verify_locations(self.client_revocations)
+            except (OSError, ssl.SSLError) as error:
+                raise TlsFilesRefused(f"revocation lists {self.client_revocations}: {error}") from error
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         if self.alpn:
             context.set_alpn_protocols(list(self.alpn))
         return context
 
 
-def common_name(certificate: dict[str, Any] | None) -> str | None:
-    """Return the subject's common name from what `SSLObject.getpeercert` gave, None when there is none."""
+def user_of(certificate: dict[str, Any] | None, certificate_user: CertificateUser) -> str | None:
+    """Return the user name in what `SSLObject.getpeercert` gave, None when there is none."""
+    wanted = _ALTERNATIVE_NAMES.get(certificate_user)
+    if wanted is None:
+        return _common_name(certificate)
+    for kind, value in (certificate or {}).get("subjectAltName", ()):
+        if kind == wanted:
+            return str(value)
+    return None
+
+
+def _common_name(certificate: dict[str, Any] | None) -> str | None:
     for relative_name in (certificate or {}).get("subject", ()):
         for kind, value in relative_name:
             if kind == "commonName":

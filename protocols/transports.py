@@ -23,7 +23,7 @@ class PeerInfo:
     port: int
     is_encrypted: bool = False
     alpn: str | None = None  # the application protocol TLS agreed on
-    certificate_name: str | None = None  # common name of a client certificate that was verified
+    certificate_name: str | None = None  # user name in a client certificate that was verified
     subprotocol: str | None = None  # what a WebSocket upgrade selected
 
 

@@ -10,6 +10,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+CLIENT_NAMES = (
+    x509.DNSName("device-7.plant.example"),
+    x509.RFC822Name("device-7@plant.example"),
+    x509.UniformResourceIdentifier("spiffe://plant.example/device-7"),
+)
 VALID = datetime.timedelta(days=1)
 
 
@@ -21,6 +26,8 @@ class Certificates(NamedTuple):
     server_key: Path
     client: Path
     client_key: Path
+    revocations: Path  # a list that has the client's certificate on it
+    no_revocations: Path  # and one that is empty
 
 
 def make_certificates(folder: Path) -> Certificates:
@@ -44,10 +51,14 @@ def make_certificates(folder: Path) -> Certificates:
     client_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "device-7")])
     client = (
         _certificate(client_name, authority_name, client_key.public_key())
+        .add_extension(x509.SubjectAlternativeName(CLIENT_NAMES), critical=False)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    names_of_files = ("authority.pem", "server.pem", "server.key", "client.pem", "client.key")
+    names_of_files = (
+        *("authority.pem", "server.pem", "server.key", "client.pem", "client.key"),
+        *("revoked.pem", "none-revoked.pem"),
+    )
     files = Certificates(*[folder / name for name in names_of_files])
     for file, certificate in ((files.authority, authority), (files.server, server), (files.client, client)):
         file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -57,7 +68,20 @@ def make_certificates(folder: Path) -> Certificates:
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
+    for file, serials in ((files.revocations, [client.serial_number]), (files.no_revocations, [])):
+        made = _revocations(authority_name, serials).sign(authority_key, hashes.SHA256())
+        file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     return files
+
+
+def _revocations(authority: x509.Name, serials: list[int]) -> x509.CertificateRevocationListBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    listed = x509.CertificateRevocationListBuilder().issuer_name(authority)
+    listed = listed.last_update(now - VALID).next_update(now + VALID)
+    for serial in serials:
+        revoked = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now - VALID)
+        listed = listed.add_revoked_certificate(revoked.build())
+    return listed
 
 
 def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

@@ -2,7 +2,7 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -41,13 +41,19 @@ class TlsListener(Listener):
     certificate: Path | None = Field(default=None, description="PEM file, the chain after it")
     key: Path | None = Field(default=None, description="PEM file with the private key")
     client_ca: Path | None = Field(default=None, description="PEM file; clients must then show a certificate")
+    client_crl: Path | None = Field(default=None, description="PEM file; certificates in its lists are refused")
+    certificate_user: Literal["common-name", "dns-name", "email", "uri"] = Field(
+        default="common-name", description="what of a client's certificate is its user name"
+    )
 
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         if self.enabled:
-            for name in ("certificate", "key", "client_ca"):
+            if self.client_crl is not None and self.client_ca is None:
+                raise ValueError("client_crl is set, and without client_ca nobody shows a certificate")
+            for name in ("certificate", "key", "client_ca", "client_crl"):
                 file: Path | None = getattr(self, name)
-                if file is None and name != "client_ca":
+                if file is None and name in ("certificate", "key"):
                     raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
                 if file is not None and not file.is_file():
                     raise ValueError(f"{name}: there is no file {str(file)!r}")

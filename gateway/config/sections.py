@@ -390,7 +390,15 @@ class Metrics(Section):
 
 
 class Log(Section):
-    """What is written to standard error."""
+    """What is written to standard error, and what to the audit log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
+    audit_file: Path | None = Field(default=None, description="file for the audit log, a JSON object a line")
+
+    @field_validator("audit_file")
+    @classmethod
+    def _check_folder(cls, file: Path | None) -> Path | None:
+        if file is not None and not file.parent.is_dir():
+            raise ValueError(f"there is no folder {str(file.parent)!r}")
+        return file

@@ -36,15 +36,24 @@ class SignIn:
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "basic":
             name, password = _credentials(value.strip())
-            principal = await self._authenticator.password(name, password)
+            principal = await self._authenticator.password(name, password, self._peer.host)
         elif scheme.lower() == "bearer":
-            principal = self._authenticator.token(value.strip().encode())
+            principal = await self._token(value.strip().encode())
         else:
             raise _unauthorized("the Authorization is of a scheme that is not taken here")
         if principal is None:
             raise _unauthorized("the credentials are wrong")
         self._proven_header = authorization
         self._proven = principal
+        return principal
+
+    async def _token(self, token: bytes) -> Principal | None:
+        host = self._peer.host
+        if not await self._authenticator.may_try(host):
+            return None
+        principal = self._authenticator.token(token)
+        if principal is None:
+            self._authenticator.tried(host, "", succeeded=False)
         return principal
 
     def _is_over(self, principal: Principal) -> bool:

@@ -13,6 +13,7 @@ from protocols.mqtt.events import AuthReceived, ConnectReceived
 from protocols.mqtt.reason_codes import (
     BAD_AUTHENTICATION_METHOD,
     BAD_USER_NAME_OR_PASSWORD,
+    CONNECTION_RATE_EXCEEDED,
     CONTINUE_AUTHENTICATION,
     NOT_AUTHORIZED,
     RE_AUTHENTICATE,
@@ -39,6 +40,9 @@ class Authenticating:
         if mechanism is None:
             self._fail(BAD_AUTHENTICATION_METHOD, f"authentication method {self._method[:80]!r} is not known")
             return
+        if not self._connection.services.authenticator.may_try_now(self._host()):
+            self._fail(CONNECTION_RATE_EXCEEDED, f"too many attempts from {self._host()} have failed")
+            return
         self._exchange = mechanism.begin()
         self._step(data)
 
@@ -55,6 +59,7 @@ class Authenticating:
         try:
             answer = exchange.step(data)
         except AuthenticationFailed as failure:
+            self._connection.services.authenticator.tried(self._host(), "", succeeded=False)
             self._fail(BAD_USER_NAME_OR_PASSWORD if self._connect is not None else NOT_AUTHORIZED, str(failure))
             return
         if isinstance(answer, Proven):
@@ -74,6 +79,11 @@ class Authenticating:
         else:
             connection.identity.authenticated(proven.principal)
             connection.engine.auth(SUCCESS, self._method, proven.data)
+
+    def _host(self) -> str:
+        peer = self._connection.peer
+        assert peer is not None, "the transport comes before its bytes"
+        return peer.host
 
     def _fail(self, reason_code: int, text: str) -> None:
         """Refuse the CONNECT, or end the connection [4.12.1-2]. Why stays with us."""

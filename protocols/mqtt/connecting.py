@@ -111,7 +111,7 @@ async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Pr
     peer = connection.peer
     assert peer is not None
     if event.user_name is not None:
-        known = await authenticator.password(event.user_name, event.password or b"")
+        known = await authenticator.password(event.user_name, event.password or b"", peer.host)
         if known is not None or not authenticator.admits_anonymous(peer.listener):
             return known
         # Where nobody needs an account, a name that no account has is as good as none.

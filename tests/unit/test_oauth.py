@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from joserfc.jwk import ECKey, OctKey
 
+from actors.clock import SystemClock
 from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Principal, Proven
 from protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
+from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from protocols.sasl import SaslDialogue
 from protocols.transports import PeerInfo
@@ -145,6 +147,9 @@ def authenticator(server: TokenServer, *, token_as_password: bool) -> Authentica
         scram_matches=lambda secret, password: False,
         token_principal=verifier(server).principal,
         tokens_as_passwords=token_as_password,
+        attempts=LoginAttempts(),
+        clock=SystemClock(),
+        wait=lambda wait_ms: asyncio.sleep(0),
     )
 
 
@@ -162,7 +167,7 @@ def test_a_token_passes_for_a_password_where_that_is_configured(server: TokenSer
     token = server.token().encode()
 
     async def tried(user: str, password: bytes, *, is_allowed: bool = True) -> str | None:
-        principal = await authenticator(server, token_as_password=is_allowed).password(user, password)
+        principal = await authenticator(server, token_as_password=is_allowed).password(user, password, "h")
         return None if principal is None else principal.user_name
 
     async def scenario() -> None:

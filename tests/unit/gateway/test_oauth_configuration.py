@@ -1,12 +1,16 @@
 """authentication.oauth: what a node refuses to start with, and what it makes of the rest."""
 
+import asyncio
 import random
 from pathlib import Path
 
 import pytest
 
+from actors.clock import SystemClock
+from actors.runtime import Runtime
 from gateway.accounts import make_authenticator
 from gateway.config import ConfigError, load
+from protocols.login_attempts import LoginAttempts
 from tokens import TokenServer
 
 
@@ -16,8 +20,12 @@ def server(tmp_path: Path) -> TokenServer:
 
 
 def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
+    loop = asyncio.new_event_loop()
+    runtime = Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    loop.close()
+
     def mechanisms(*settings: str) -> list[str]:
-        return sorted(make_authenticator(load(settings=settings), random.Random(1), lambda: 0).mechanisms)
+        return sorted(make_authenticator(load(settings=settings), runtime, LoginAttempts()).mechanisms)
 
     assert mechanisms() == ["SCRAM-SHA-256"]
     assert mechanisms(*server.settings) == ["OAUTHBEARER", "SCRAM-SHA-256", "XOAUTH2"]

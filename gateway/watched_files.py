@@ -1,0 +1,76 @@
+"""Files with secrets and keys that others replace while the node runs: certificates, revocations, key sets, passwords.
+
+An orchestrator that rotates a secret writes a file and tells nobody. So they are looked at every few seconds, and what
+changed is read again; SIGHUP does the same at once, and takes over changed settings as well.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+from actors.runtime import Runtime, TimerHandle
+from gateway.config import Config
+from gateway.config.listeners import TlsListener
+
+log = logging.getLogger("sluicegate.node")
+
+LOOK_MS: Final = 10_000
+
+Seen = tuple[int, int, int] | None  # inode, size and time of change; None: not there
+
+
+def secret_files(config: Config) -> list[Path]:
+    """Return the files that a configuration names and others may replace, each once."""
+    authentication = config.authentication
+    files = [authentication.oauth.jwks_file, *[user.password_file for user in authentication.users]]
+    for listener in config.listeners.enabled().values():
+        if isinstance(listener, TlsListener):
+            files += [listener.certificate, listener.key, listener.client_ca, listener.client_crl]
+    return list(dict.fromkeys([file for file in files if file is not None]))
+
+
+@final
+class WatchedFiles:
+    """The files of one node. What cannot be used is logged, and the old one stays in force."""
+
+    def __init__(self, runtime: Runtime, config: Config, read_again: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._read_again = read_again
+        self._seen: dict[Path, Seen] = {}
+        self.follow(config)
+        self._timer: TimerHandle = runtime.after(LOOK_MS, self._tick)
+
+    def follow(self, config: Config) -> None:
+        """Watch the files of this configuration, which were just read."""
+        self._seen = {file: _seen(file) for file in secret_files(config)}
+
+    def look(self) -> None:
+        """Have the files read again if one has changed."""
+        changed = [file for file, before in self._seen.items() if _seen(file) != before]
+        if not changed:
+            return
+        self._seen |= {file: _seen(file) for file in changed}
+        names = ", ".join(str(file) for file in changed)
+        try:
+            self._read_again()
+        except Exception as error:  # half a key pair, or a file that is being written: the next change is looked at
+            log.error("%s changed, and cannot be used: %s", names, error)
+        else:
+            log.info("%s changed, and is in force", names)
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        self.look()
+        self._timer = self._runtime.after(LOOK_MS, self._tick)
+
+
+def _seen(file: Path) -> Seen:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
