@@ -75,6 +75,7 @@ class FlowFront(ProtocolFront[FlowConnection]):
             space=node.space,
             queues=node.queues,
             publishers=self.directory,
+            router=node.router,
             cursors=node.cursors,
             staging=node.staging,
             incarnation=node.recovered.incarnation,
@@ -91,6 +92,9 @@ class FlowFront(ProtocolFront[FlowConnection]):
             ),
             counters=self.counters,
             credit=node.credit,
+            selectors=node.selectors,
+            connection_buffer_bytes_max=node.config.backpressure.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=node.config.backpressure.slow_subscriber_stall_ms,
             product=f"sluicegate {VERSION}",
             allows_plain_unencrypted=flow.allow_plain_without_tls,
         )

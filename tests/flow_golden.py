@@ -14,6 +14,7 @@ from protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, r
 from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
 from protocols.flow.settle_frames import SettleFrame, read_settle_frame
 from protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
+from protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, SubscriptionFrame, read_subscription_frame
 
 FRAMES = Path(__file__).parent / "data" / "flow" / "frames.txt"
 WALL_MS = 1_700_000_000_500  # when the golden messages arrive
@@ -32,6 +33,7 @@ AnyFrame = (
     | RowsReceived
     | Partitions
     | PartitionsAck
+    | SubscriptionFrame
 )
 
 
@@ -73,6 +75,8 @@ def decoded(data: bytes) -> AnyFrame:
         return read_cursor_frame(frame, data)
     if frame.kind in STAGING_FRAMES:
         return read_staging_frame(frame, data)
+    if frame.kind in SUBSCRIPTION_FRAMES:
+        return read_subscription_frame(frame, data)
     if frame.kind == frames.PARTITIONS:
         return read_partitions(frame, data)
     if frame.kind == frames.PARTITIONS_ACK:

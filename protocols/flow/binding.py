@@ -17,6 +17,7 @@ from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
+from messaging.selector_words import SelectorError
 from protocols.flow import codes
 from protocols.flow.consuming import ConsumerFlow
 from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
@@ -106,6 +107,11 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
         return
     if connection.is_released():
         return
+    try:
+        selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
+    except SelectorError as error:
+        connection.refuse_request(asked.flow_id, asked.request_id, codes.REQUEST_INVALID, str(error), None)
+        return
     unsettled_max = min(asked.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
     window: CreditWindow[Address] = CreditWindow(0, services.credit)
     flow = ConsumerFlow(
@@ -127,6 +133,7 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
         connection.cell.inbox,
         window,
         PROTOCOL,
+        selector=selector,
         acknowledges=acknowledges,
     )
     try:

@@ -15,6 +15,7 @@ from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
 from protocols.flow.partition_frames import PartitionsAck
 from protocols.flow.rows_frames import Read
+from protocols.flow.subscription_frames import Subscribe
 
 if TYPE_CHECKING:
     from protocols.flow.connection import FlowConnection
@@ -42,6 +43,8 @@ class ClientRequests:
                 connection.carry_out(begin_reading(connection, event))
         elif isinstance(event, BULK_REQUESTS):
             self._bulk.take(event)
+        elif isinstance(event, Subscribe):
+            connection.subscribing.take(event)
         elif isinstance(event, FlowEnd):
             self._end_flow(event)
         elif isinstance(event, PartitionsAck):

@@ -10,10 +10,11 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from actors.cell import ActorCell
-from actors.data_messages import Confirmed, Deliveries, Refused, Resume
+from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
+from messaging.batch import MessageBatch
 from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
@@ -33,6 +34,7 @@ from protocols.flow.range_reading import ReadingSide
 from protocols.flow.services import FlowServices
 from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 from protocols.flow.settle_frames import Credit, Settle
+from protocols.flow.subscribing import SubscribingSide
 from protocols.flow.turns import CLOSED, OPEN
 from protocols.identity import Identity
 from protocols.reading_gate import ReadingGate
@@ -71,6 +73,7 @@ class FlowConnection:
             drop=self._drop,
         )
         self.reading = ReadingSide(self)
+        self.subscribing = SubscribingSide(self)
         self._requests = ClientRequests(self)
         self.sasl: SaslDialogue | None = None  # None until the transport is there
         self._peer: PeerInfo | None = None
@@ -89,6 +92,7 @@ class FlowConnection:
         """Begin: the transport is ready."""
         self._transport = transport
         self.gate.attach(transport)
+        self.subscribing.watch.attach(transport)
         self._peer = peer
         self.sasl = SaslDialogue(
             self.services.authenticator, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted
@@ -112,6 +116,7 @@ class FlowConnection:
         """The transport is gone."""
         self._transport = None
         self.gate.attach(None)
+        self.subscribing.watch.attach(None)
         self._release()
         self.identity.leave()
         self.cell.stop()
@@ -119,6 +124,7 @@ class FlowConnection:
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self._is_full = True
+        self.subscribing.watch.writing_paused()
         self.consuming.hold_back(True)
         self.reading.hold_back(True)
 
@@ -126,6 +132,7 @@ class FlowConnection:
         """The client has caught up."""
         self._is_full = False
         self._unread_bytes = 0
+        self.subscribing.watch.writing_resumed()
         self.consuming.hold_back(False)
         self.reading.hold_back(False)
 
@@ -313,6 +320,8 @@ class FlowConnection:
             before = self.consuming.sent_count
             self.consuming.deliver(message, self._clock.wall_ms())
             self._counters.messages_sent += self.consuming.sent_count - before
+        elif isinstance(message, (MessageBatch, SharedDirect)):
+            self._out.append(self.subscribing.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self.gate.answered(self.publishing.unanswered_count)
@@ -403,6 +412,7 @@ class FlowConnection:
         for consumer in list(self.consuming.flows.values()):
             self.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
+        self.subscribing.end()
         for flow_id in list(self.reading.flows):
             self.reading.remove(flow_id)
         if self._is_known:

@@ -46,6 +46,7 @@ from protocols.flow.session_frames import (
 )
 from protocols.flow.settle_frames import Ping, read_settle_frame
 from protocols.flow.stage_frames import STAGING_FRAMES, read_staging_frame
+from protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, read_subscription_frame
 from protocols.flow.turns import (
     AUTHENTICATING,
     CLOSED,
@@ -302,6 +303,8 @@ class FlowEngine:
             events.append(read_staging_frame(frame, data))
         elif kind in CURSOR_FRAMES:
             events.append(read_cursor_frame(frame, data))
+        elif kind in SUBSCRIPTION_FRAMES:
+            events.append(read_subscription_frame(frame, data))
         elif kind == frames.READ:
             events.append(read_read(frame, data))
         elif kind == frames.PARTITIONS:

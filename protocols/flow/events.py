@@ -15,6 +15,7 @@ from protocols.flow.rows_frames import Read, Reading, RowsReceived
 from protocols.flow.session_frames import SessionFrame
 from protocols.flow.settle_frames import Credit, Settle, Settled
 from protocols.flow.stage_frames import StagingFrame
+from protocols.flow.subscription_frames import SubscriptionFrame
 
 
 @final
@@ -57,5 +58,6 @@ FlowEvent: TypeAlias = (
     | RowsReceived
     | Partitions
     | PartitionsAck
+    | SubscriptionFrame
     | PeerViolated
 )

@@ -11,7 +11,7 @@ from protocols.flow import fields as f
 from protocols.flow import frames
 from protocols.flow.fields import FieldWriter, control_fields
 from protocols.flow.frames import RESPONSE, Frame, encode_frame
-from protocols.flow.limits import NAME_BYTES_MAX, TEXT_BYTES_MAX
+from protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX, TEXT_BYTES_MAX
 
 # States of a consumer's flow.
 INACTIVE: Final = 0  # bound, and standing by
@@ -70,6 +70,7 @@ class Bind:
     unsettled_max: int  # messages it wants to hold at once; 0: whatever the gateway says
     delivery_id_max: int  # credit from the start
     acknowledges: bool = False  # it wants PARTITIONS, and to let go of partitions by its own word
+    selector: str = ""  # of the messages it wants; empty: all
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -79,6 +80,7 @@ class Bind:
         out.number(f.DELIVERY_ID_MAX, self.delivery_id_max, 8)
         if self.acknowledges:
             out.number(f.ACKNOWLEDGES, 1, 1)
+        out.text(f.SELECTOR, self.selector)
         return encode_frame(frames.BIND, 0, self.flow_id, out.encoded(), b"")
 
 
@@ -184,6 +186,7 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
             reader.number(f.UNSETTLED_MAX, 4, 0),
             reader.number(f.DELIVERY_ID_MAX, 8, 0),
             reader.number(f.ACKNOWLEDGES, 1, 0) != 0,
+            reader.text(f.SELECTOR, SELECTOR_BYTES_MAX),
         )
     return FlowEnd(kind, flow_id, request_id, is_response)
 

@@ -24,6 +24,9 @@ GOAWAY: Final = 0x06
 CLOSE: Final = 0x07
 ERROR: Final = 0x08
 
+SUBSCRIBE: Final = 0x10
+UNSUBSCRIBE: Final = 0x11
+
 OPEN_PUB: Final = 0x20
 PUBLISH: Final = 0x21
 PUB_ACK: Final = 0x22
@@ -55,6 +58,8 @@ ABORT_STAGED: Final = 0x52
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
 REQUESTS_OF_SESSION: Final = (
+    SUBSCRIBE,
+    UNSUBSCRIBE,
     QUEUE_STATUS, CUT_RANGE, BIND_CURSOR, ACK_CURSOR, PIN_CURSOR, CURSOR_STATUS, UNBIND_CURSOR, DELETE_CURSOR, STAGE,
     COMMIT_STAGED, ABORT_STAGED,
 )  # fmt: skip
@@ -68,6 +73,8 @@ NAMES: Final[dict[int, str]] = {
     GOAWAY: "GOAWAY",
     CLOSE: "CLOSE",
     ERROR: "ERROR",
+    SUBSCRIBE: "SUBSCRIBE",
+    UNSUBSCRIBE: "UNSUBSCRIBE",
     OPEN_PUB: "OPEN_PUB",
     PUBLISH: "PUBLISH",
     PUB_ACK: "PUB_ACK",

@@ -20,6 +20,8 @@ CHUNK_BYTES_DEFAULT: Final = 2 * 1024 * 1024  # payload of one ROWS: 10,000 rows
 CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024  # as a range read gives at most
 REQUESTS_MAX: Final = 64  # about cursors and transactions, without answer; each is a task
 STAGES_MAX: Final = 4  # of those, STAGE: each holds its rows until they are on the disk
+SELECTOR_BYTES_MAX: Final = 16 * 1024  # of the text; selectors have a lower limit of their own, and tell it
+TOPIC_FILTER_BYTES_MAX: Final = 4 * 1024  # the syntaxes have lower limits of their own, and tell them
 FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most
 

@@ -8,6 +8,7 @@ from messaging.address import Address
 from messaging.client_roster import ClientRoster
 from messaging.credit import CreditPool
 from messaging.routing import TopicSpace
+from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
 from protocols.flow.limits import FlowLimits
@@ -21,6 +22,7 @@ class FlowServices:
     space: TopicSpace
     queues: ActorCell
     publishers: ActorCell  # the directory of named publishers
+    router: ActorCell
     cursors: ActorCell  # the directory of durable cursors
     staging: ActorCell
     incarnation: int  # of the spool
@@ -30,5 +32,8 @@ class FlowServices:
     limits: FlowLimits
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together
+    selectors: Selectors
+    connection_buffer_bytes_max: int  # direct messages beyond it are dropped
+    slow_subscriber_stall_ms: int
     product: str  # name and version, for WELCOME
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS

@@ -63,11 +63,11 @@ TO_CLIENT: Final[dict[int, dict[int, bool]]] = {
     },
 }
 
-# Frames about the connection; all others belong to a flow. ERROR and PUBLISH may be either.
+# Frames about the connection; all others belong to a flow. ERROR, PUBLISH and DELIVER may be either.
 OF_SESSION: Final = frozenset(
     {
         frames.HELLO, frames.WELCOME, frames.AUTH, frames.PING, frames.PONG, frames.GOAWAY, frames.CLOSE,
         *frames.REQUESTS_OF_SESSION,
     }
 )  # fmt: skip
-OF_EITHER: Final = frozenset({frames.ERROR, frames.PUBLISH})
+OF_EITHER: Final = frozenset({frames.ERROR, frames.PUBLISH, frames.DELIVER})

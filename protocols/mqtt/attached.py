@@ -6,12 +6,12 @@ from actors.cell import ActorCell
 from actors.messages import UnbindFlow
 from actors.parking_messages import ParkFlow
 from protocols.mqtt.delivering import DeliveringSide
-from protocols.mqtt.flow_control import WritingWatch
 from protocols.mqtt.messages import SessionReleased
 from protocols.mqtt.publishing import PublishingSide
 from protocols.mqtt.session import ParkedFlow, Session
 from protocols.mqtt.session_writes import SessionWrites
 from protocols.mqtt.will import Will
+from protocols.writing_watch import WritingWatch
 
 
 @final

@@ -34,7 +34,6 @@ from protocols.mqtt.events import (
     UnsubscribeReceived,
 )
 from protocols.mqtt.first_bytes import PUBREL
-from protocols.mqtt.flow_control import WritingWatch
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.publishing import PublishRefused
 from protocols.mqtt.reason_codes import (
@@ -51,6 +50,7 @@ from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.will import Will
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
+from protocols.writing_watch import WritingWatch
 
 log = logging.getLogger("sluicegate.mqtt")
 
@@ -367,7 +367,12 @@ class MqttConnection:
 
     def watch_writing(self) -> WritingWatch:
         """Begin to watch whether the client reads what it is sent."""
-        watch = self.watch = WritingWatch(self.services)
+        watch = self.watch = WritingWatch(
+            self.runtime,
+            self._counters,
+            buffer_bytes_max=self.services.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=self.services.slow_subscriber_stall_ms,
+        )
         watch.attach(self._transport)
         return watch
 

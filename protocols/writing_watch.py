@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.data_messages import Resume
+from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.pressure import Pressure
-from protocols.mqtt.services import MqttServices
+from protocols.counters import ProtocolCounters
 from protocols.transports import ByteTransport
 
 BURST_FACTOR: Final = 4  # libuv reads up to 8 MiB of one publisher in a turn
@@ -20,8 +21,13 @@ CONNECTION_LOW_BYTES: Final = 64 * 1024
 class WritingWatch:
     """Whether one client reads what it is sent."""
 
-    def __init__(self, services: MqttServices) -> None:
-        self._services = services
+    def __init__(
+        self, runtime: Runtime, counters: ProtocolCounters, *, buffer_bytes_max: int, slow_subscriber_stall_ms: int
+    ) -> None:
+        self._runtime = runtime
+        self._counters = counters
+        self._buffer_bytes_max = buffer_bytes_max  # direct messages beyond it are dropped
+        self._stall_ms = slow_subscriber_stall_ms  # how long publishers wait for a client that reads nothing
         self._transport: ByteTransport | None = None
         self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
         self.paused = False
@@ -33,26 +39,25 @@ class WritingWatch:
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.paused = True
-        self.pressure.level(CONNECTION_HIGH_BYTES, self._services.runtime.clock.now_ms())
+        self.pressure.level(CONNECTION_HIGH_BYTES, self._runtime.clock.now_ms())
         self._look_for_progress(-1)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.paused = False
-        _let_go_on(self.pressure.level(0, self._services.runtime.clock.now_ms()))
+        _let_go_on(self.pressure.level(0, self._runtime.clock.now_ms()))
 
     def drops_direct(self, count: int) -> bool:
         """Return whether the client has too much unread for more direct messages; what is dropped is counted."""
         transport = self._transport
         if not self.paused or transport is None:
             return False
-        limit = self._services.connection_buffer_bytes_max
+        limit = self._buffer_bytes_max
         # Publishers that wait for a client learn so after they were read from, and one turn's reads may be large. Only
         # of a client they do not wait for any more is everything above the limit in vain.
         if transport.buffered_bytes() < (limit if self.pressure.waived else limit * BURST_FACTOR):
             return False
-        counters = self._services.counters
-        counters.count(counters.dropped, "transmit_congestion", count)
+        self._counters.count(self._counters.dropped, "transmit_congestion", count)
         return True
 
     def close(self) -> None:
@@ -63,15 +68,13 @@ class WritingWatch:
         transport = self._transport
         if not self.paused or transport is None:
             return
-        runtime = self._services.runtime
-        now_ms = runtime.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         buffered = transport.buffered_bytes()
         if 0 <= buffered < buffered_before:
             self.pressure.progress(now_ms)
-        stall_ms = self._services.slow_subscriber_stall_ms
-        _let_go_on(self.pressure.waive_if_stalled(now_ms, stall_ms))
+        _let_go_on(self.pressure.waive_if_stalled(now_ms, self._stall_ms))
         look_again: Callable[[], None] = lambda: self._look_for_progress(buffered)  # noqa: E731  # a timer's callback
-        runtime.after(max(10, stall_ms // 2), look_again)
+        self._runtime.after(max(10, self._stall_ms // 2), look_again)
 
 
 def _let_go_on(publishers: list[Address]) -> None:

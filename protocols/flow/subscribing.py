@@ -1,0 +1,203 @@
+"""A client's subscriptions to topics, and the direct messages it gets by them.
+
+Flow: subscriptions. They end with the connection: who wants to miss nothing binds a queue that subscribes. What the
+client does not read is held up at its publishers for a while and then dropped, as for every protocol.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+from actors.data_messages import SharedDirect
+from actors.router_messages import AddSubscription, JoinGroup, LeaveGroup, RemoveSubscription
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.client_rights import ClientDenied
+from messaging.deliver_to_one import PriorityInvalid, priorities_of
+from messaging.routing import Subscriber
+from messaging.selector_words import SelectorError
+from messaging.selectors import Selector
+from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
+from protocols.flow import codes
+from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.frames import SESSION, SUBSCRIBE
+from protocols.flow.subscription_frames import Subscribe, Subscribed
+from protocols.writing_watch import WritingWatch
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow clients
+
+
+@final
+class SubscribingSide:
+    """The subscriptions of one connection, by their texts."""
+
+    def __init__(self, connection: "FlowConnection") -> None:
+        services = connection.services
+        self.watch = WritingWatch(
+            connection.runtime,
+            services.counters,
+            buffer_bytes_max=services.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+        )
+        self._connection = connection
+        self._subscriber: Subscriber | None = None  # None before the first subscription
+        self._filters: dict[str, TopicFilter | SharedFilter] = {}
+        self._unanswered_count = 0
+
+    # --- requests ---
+
+    def take(self, asked: Subscribe) -> None:
+        """Carry out a request; nothing more is read from the client until it is answered."""
+        connection = self._connection
+        self._unanswered_count += 1
+        connection.gate.busy(True)
+        connection.carry_out(self._carry_out(asked))
+
+    async def _carry_out(self, asked: Subscribe) -> None:
+        connection = self._connection
+        code, text = codes.REQUEST_INVALID, ""
+        try:
+            if asked.kind == SUBSCRIBE:
+                await self._subscribe(asked)
+            else:
+                await self._unsubscribe(asked.topic_filter)
+        except (TopicError, SelectorError, PriorityInvalid) as error:
+            text = str(error)
+        except ClientDenied as denied:
+            code, text = codes.PERMISSION_DENIED, denied.text
+        finally:
+            self._unanswered_count -= 1
+            if self._unanswered_count == 0:
+                connection.gate.busy(False)
+        if text:
+            connection.refuse_request(SESSION, asked.request_id, code, text, None)
+        else:
+            connection.send(Subscribed(asked.kind, asked.request_id).encode())
+
+    async def _subscribe(self, asked: Subscribe) -> None:
+        services, rights = self._connection.services, self._connection.identity.rights
+        text = asked.topic_filter
+        selector = self._selector(asked)
+        priorities = priorities_of(list(asked.priorities))
+        count = len(self._filters) - (text in self._filters)
+        shared = parse_shared(text)
+        if shared is not None:
+            if selector is not None or priorities:
+                allowed = "a filter of the client's own"
+                raise TopicError("a selector or priority of a group", text=text, level=None, allowed=allowed)
+            rights.check_share(shared.share_name)
+            rights.check_subscription(shared.filter, count)
+            self._filters[text] = shared
+            join = JoinGroup(self._subscriber_there(), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
+            await services.router.ask(join)
+            return
+        topic_filter = parse_filter(text, syntax_of(text))
+        rights.check_subscription(topic_filter, count)
+        self._filters[text] = topic_filter
+        await services.router.ask(
+            AddSubscription(
+                self._subscriber_there(),
+                topic_filter,
+                AT_MOST_ONCE,
+                retained_if_new=False,
+                retained_if_known=False,
+                selector=selector,
+                priorities=priorities,
+            )
+        )
+
+    def _selector(self, asked: Subscribe) -> Selector | None:
+        """Return the selector of a request. Raises SelectorError."""
+        if not asked.selector.strip():
+            return None
+        return self._connection.services.selectors.compile(asked.selector)
+
+    def _subscriber_there(self) -> Subscriber:
+        subscriber = self._subscriber
+        if subscriber is None:
+            connection = self._connection
+            # Names of clients need not be unique here, but members of a group are told apart by theirs.
+            subscriber = self._subscriber = Subscriber(f"{connection.client}/{connection.cell.name}")
+            profile = connection.identity.rights.profile
+            connection.services.space.prioritise(subscriber, profile.dto_local_priority)
+            subscriber.address = connection.cell.inbox
+            subscriber.pressure = self.watch.pressure
+        return subscriber
+
+    async def _unsubscribe(self, text: str) -> None:
+        found = self._filters.pop(text, None)
+        if found is not None:
+            await self._connection.services.router.ask(self._end_of(found))
+
+    def _end_of(self, found: TopicFilter | SharedFilter) -> RemoveSubscription | LeaveGroup:
+        subscriber = self._subscriber_there()
+        if isinstance(found, SharedFilter):
+            return LeaveGroup(subscriber, found.share_name, found.filter)
+        return RemoveSubscription(subscriber, found)
+
+    def end(self) -> None:
+        """The connection ends, and its subscriptions with it."""
+        self.watch.close()
+        if self._subscriber is None:
+            return
+        self._subscriber.address = self._subscriber.pressure = None
+        for found in self._filters.values():
+            self._connection.services.router.inbox.post(self._end_of(found))
+        self._filters.clear()
+
+    # --- direct messages ---
+
+    def receive(self, message: MessageBatch | SharedDirect, wall_ms: int) -> bytes:
+        """Return the frames for a direct batch, and count them; none when the client has too much unread."""
+        batch = message.batch if isinstance(message, SharedDirect) else message
+        if not self._filters or self.watch.drops_direct(batch.count):
+            return b""
+        self._connection.count_sent(batch.count)
+        return encode_direct(batch, wall_ms)
+
+
+def encode_direct(batch: MessageBatch, wall_ms: int) -> bytes:
+    """Return every row as a DELIVER on flow 0. The bytes are shared by all flow clients that get the batch.
+
+    An expiry is written as the time left, so what has one is made anew.
+    """
+    encodings = batch.encodings
+    if encodings is not None:
+        ready = encodings.get(DIALECT)
+        if ready is not None:
+            return ready
+    headers = batch.headers()
+    payloads = batch.payloads()
+    was_direct = batch.qos == AT_MOST_ONCE
+    expires = False
+    out: list[bytes] = []
+    for row in range(batch.count):
+        row_headers = None if headers is None else headers[row]
+        if row_headers is not None and row_headers.expires_at_ms:
+            expires = True
+            if row_headers.expires_at_ms <= wall_ms:
+                continue
+        out.append(
+            write_deliver(
+                SESSION,
+                0,
+                0,
+                0,
+                0,
+                delivery_count=1,
+                redelivered=False,
+                was_direct=was_direct,
+                received_ms=batch.received_ms,
+                topic=batch.topic_of(row).encode("utf-8"),
+                headers=row_headers,
+                payload=payloads[row],
+                wall_ms=wall_ms,
+            )
+        )
+    encoded = b"".join(out)
+    if not expires:
+        if encodings is None:
+            batch.encodings = {DIALECT: encoded}
+        else:
+            encodings[DIALECT] = encoded
+    return encoded
