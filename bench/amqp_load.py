@@ -1,7 +1,8 @@
 """One worker of an AMQP load: the lanes of `mqtt_load`, with AMQP clients at both ends of each.
 
 A lane is one sender, one durable queue, and one receiver that checks the order of what it gets and accepts it, a range
-for each read. Messages are durable and unsettled in both directions.
+for each read. Messages are durable and unsettled in both directions. With QoS 0 it is a topic instead of the queue, and
+messages are neither: settled by whoever sends them, and in memory only.
 """
 
 import socket
@@ -20,7 +21,8 @@ _U32: Final = struct.Struct(">I")
 class AmqpReceiver:
     """The receiving end of a lane. It is its own record of what came."""
 
-    def __init__(self, connection: Connection, lane: Lane) -> None:
+    def __init__(self, connection: Connection, lane: Lane, *, settled: bool) -> None:
+        self._settled = settled  # by the broker
         self.connection = connection
         self.lane = lane
         self.received = 0
@@ -50,11 +52,12 @@ class AmqpReceiver:
             at = stop
         self._rest = data[at:]
         if first >= 0:
-            said = wire.accepted(first, first + self.received - before - 1)
+            said = b"" if self._settled else wire.accepted(first, first + self.received - before - 1)
             if self._granted - self.received <= CREDIT // 2:
                 self._granted = self.received + CREDIT
                 said += wire.flow(self.received, CREDIT)
-            self.connection.write(said)
+            if said:
+                self.connection.write(said)
         return self.received - before
 
     def _check(self, data: bytes, stop: int) -> None:
@@ -74,7 +77,9 @@ class AmqpSender:
         self.published = 0
         self.confirmed = 0
         self.credit_until = 0  # deliveries that the broker takes, counted from the first
-        template, self._id_at, self._tag_at, self._sequence_at = wire.transfer_template(plan.payload_bytes)
+        template, self._id_at, self._tag_at, self._sequence_at = wire.transfer_template(
+            plan.payload_bytes, settled=plan.qos == 0
+        )
         self._frame_bytes = len(template)
         self._frames = bytearray(template * plan.window)
         self._rest = b""
@@ -129,13 +134,14 @@ class AmqpWorker(Worker):
     def _connect_lane(self, number: int, address: Address) -> Lane:
         plan = self._plan
         lane = Lane(plan, number)
-        queue = plan.topic.format(lane=number)
-        sock, _ = open_link(address, f"bench-receiver-{number}", queue, is_receiver=True)
+        node = plan.topic.format(lane=number)
+        settled = plan.qos == 0
+        sock, _ = open_link(address, f"bench-receiver-{number}", node, is_receiver=True, settled=settled)
         sock.sendall(wire.flow(0, CREDIT))
-        receiver = AmqpReceiver(Connection(sock, self._poll), lane)
+        receiver = AmqpReceiver(Connection(sock, self._poll), lane, settled=settled)
         lane.subscribers.append(receiver)
         self._ends[sock.fileno()] = receiver
-        sock, rest = open_link(address, f"bench-sender-{number}", queue, is_receiver=False)
+        sock, rest = open_link(address, f"bench-sender-{number}", node, is_receiver=False, settled=settled)
         sender = AmqpSender(Connection(sock, self._poll), plan, lane)
         for data in rest:
             sender.understand(data, 0, len(data))
@@ -155,10 +161,12 @@ def open_connection(address: Address, container_id: str) -> socket.socket:
     return sock
 
 
-def open_link(address: Address, name: str, queue: str, *, is_receiver: bool) -> tuple[socket.socket, list[bytes]]:
+def open_link(
+    address: Address, name: str, node: str, *, is_receiver: bool, settled: bool
+) -> tuple[socket.socket, list[bytes]]:
     """Return a blocking socket with a link, and the frames behind its attach: of a sender, up to its first credit."""
     sock = open_connection(address, name)
-    sock.sendall(wire.attach(name, queue, is_receiver=is_receiver))
+    sock.sendall(wire.attach(name, node, is_receiver=is_receiver, settled=settled))
     _read_until(sock, wire.ATTACH)
     return sock, [] if is_receiver else [_read_until(sock, wire.FLOW)]
 

@@ -83,6 +83,16 @@ def _amqp(lanes: int, payload_bytes: int) -> Case:
     return Case(name, question, run, AMQP_BROKERS)
 
 
+def _amqp_in_memory(broker: Broker, effort: Effort) -> Outcome:
+    address = "topic://bench/{lane}" if isinstance(broker, Sluicegate) else "/topic/bench.{lane}"
+    return run_throughput(
+        LoadPlan(protocol=AMQP, window=AMQP_WINDOW, topic=address),
+        broker,
+        seconds=effort.seconds,
+        workers=effort.workers,
+    )
+
+
 def _idle_amqp(broker: Broker, effort: Effort) -> Outcome:
     return run_idle_connections(broker, connections=effort.connections, protocol=AMQP)
 
@@ -111,6 +121,12 @@ CASES: Final = (
     _amqp(8, 100),
     _amqp(1, 1024),
     _amqp(8, 1024),
+    Case(
+        "amqp-memory",
+        "AMQP 1.0, 1 sender to 1 receiver by a topic, settled, in memory",
+        _amqp_in_memory,
+        AMQP_BROKERS,
+    ),
     Case(
         "idle-amqp",
         "memory of an AMQP connection that does nothing",

@@ -25,7 +25,7 @@ class LoadPlan:
     window: int = 1
     payload_bytes: int = 100
     messages_per_lane: int | None = None  # None: until the load is stopped
-    topic: str = "bench/{lane}"  # of AMQP: the address of a queue, for both ends
+    topic: str = "bench/{lane}"  # of AMQP: the address of a queue, for both ends; of a topic with QoS 0
     topic_filter: str | None = "bench/{lane}"  # None: the session has its subscription already
     subscriber_version: int = wire.MQTT_3_1_1
     subscriber_id: str | None = None  # with `{lane}`: a session that outlives the connection. None: a clean one
