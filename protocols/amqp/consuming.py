@@ -15,6 +15,7 @@ from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
+from messaging.held import DeliverySource, HeldRun
 from messaging.queue_attributes import EXCLUSIVE
 from messaging.selectors import Selector
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
@@ -25,7 +26,7 @@ from protocols.amqp.link import ATTACHED, OutgoingLink
 from protocols.amqp.message_out import write_message
 from protocols.amqp.outcomes import RELEASED_STATE, DeliveryState
 from protocols.amqp.session import Session
-from protocols.amqp.unsettled import DeliverySource, Unsettled, UnsettledRun
+from protocols.amqp.unsettled import Unsettled, wire_ids
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ class ConsumingSide:
         self.by_flow.pop(consuming.flow_id, None)
         unsettled = self._unsettled.get(consuming.session)
         if unsettled is not None:
-            unsettled.take_of(consuming.link)
+            unsettled.take_of(consuming.flow_id)
         consuming.window.close()
         self._wake(consuming.window)
 
@@ -177,7 +178,7 @@ class ConsumingSide:
         key = (message.partition_number, epoch)
         source = consuming.sources.get(key)
         if source is None:
-            source = DeliverySource(message.partition, consuming.flow_id, epoch, consuming.link)
+            source = DeliverySource(message.partition, message.partition_number, consuming.flow_id, epoch)
             consuming.sources = {
                 each: its for each, its in consuming.sources.items() if each[0] != message.partition_number
             }
@@ -238,9 +239,9 @@ class ConsumingSide:
         consuming.set_limit()
         self._wake(window)  # consumers of other clients that wait for the node's maximum
 
-    def give_back(self, link: OutgoingLink, count: int) -> None:
-        """Note that the client holds less of what a link brought; a link that is gone held nothing any more."""
-        consuming = self.by_link.get(link)
+    def give_back(self, flow_id: int, count: int) -> None:
+        """Note that the client holds less of what a flow brought; one that is gone held nothing any more."""
+        consuming = self.by_flow.get(flow_id)
         if consuming is not None and count > 0:
             consuming.held_count -= count
             self._give_back(consuming, count)
@@ -254,49 +255,51 @@ class ConsumingSide:
         if unsettled is None or (not disposition.settled and (state is None or state.code == outcomes.RECEIVED)):
             return  # progress is no outcome
         runs = unsettled.take(disposition.first, disposition.last)
-        is_second = not disposition.settled and any(run.source.link.is_second for run in runs)
+        is_second = not disposition.settled and any(self.link_of(run).is_second for run in runs)
         for run in runs:
             self._note(run, state)
-            if is_second and run.source.link.is_second:
+            if is_second and self.link_of(run).is_second:
                 self._settle_durably(session, run, state)
             else:
-                self.settle(run, outcome_of(run.source.link, state))
+                self.settle(run, outcome_of(self.link_of(run), state))
                 if is_second:
                     self.stored(DurableSettlement(self._address, session, run, state))
         if not disposition.settled and not is_second:
             self._sessions.settle(session, disposition.first, disposition.last, state, is_receiver=False)
 
-    def take(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
+    def take(self, session: Session, first: int, last: int) -> list[HeldRun]:
         """Forget deliveries, wire ids, both included; return those that were unsettled."""
         unsettled = self._unsettled.get(session)
         return [] if unsettled is None else unsettled.take(first, last)
 
-    def find(self, session: Session, first: int, last: int) -> list[UnsettledRun]:
+    def find(self, session: Session, first: int, last: int) -> list[HeldRun]:
         """Return deliveries, wire ids, both included, that are unsettled and stay so."""
         unsettled = self._unsettled.get(session)
         return [] if unsettled is None else unsettled.find(first, last)
 
-    def settle(self, run: UnsettledRun, outcome: int) -> None:
+    def settle(self, run: HeldRun, outcome: int) -> None:
         """Tell a queue the outcome of deliveries that the client has no more."""
         source = run.source
-        self.give_back(source.link, run.count)
-        ranges = [(run.first_sequence, run.first_sequence + run.count)]
-        source.partition.post(Settle(source.flow_id, source.epoch, ranges, outcome))
+        self.give_back(source.flow_id, run.count)
+        source.partition.post(Settle(source.flow_id, source.epoch, [run.sequences()], outcome))
 
-    def _note(self, run: UnsettledRun, state: DeliveryState | None) -> None:
+    def link_of(self, run: HeldRun) -> OutgoingLink:
+        """Return the link on which a run went out: it is there as long as the run is unsettled."""
+        return self.by_flow[run.source.flow_id].link
+
+    def _note(self, run: HeldRun, state: DeliveryState | None) -> None:
         """Have a queue keep the annotations that come with an outcome."""
         notes = b"" if state is None or state.annotations is None else noted(state.annotations)
         if notes:
             source = run.source
-            ranges = [(run.first_sequence, run.first_sequence + run.count)]
-            source.partition.post(Remark(source.flow_id, source.epoch, ranges, notes))
+            source.partition.post(Remark(source.flow_id, source.epoch, [run.sequences()], notes))
 
-    def _settle_durably(self, session: Session, run: UnsettledRun, state: DeliveryState | None) -> None:
+    def _settle_durably(self, session: Session, run: HeldRun, state: DeliveryState | None) -> None:
         """Tell a queue the outcome of deliveries, and have it say when the store knows."""
         source = run.source
-        self.give_back(source.link, run.count)
-        ranges = [(run.first_sequence, run.first_sequence + run.count)]
-        settle = Settle(source.flow_id, source.epoch, ranges, outcome_of(source.link, state))
+        self.give_back(source.flow_id, run.count)
+        outcome = outcome_of(self.link_of(run), state)
+        settle = Settle(source.flow_id, source.epoch, [run.sequences()], outcome)
         source.partition.post(SettleDurably(settle, DurableSettlement(self._address, session, run, state)))
 
     def stored(self, settlement: "DurableSettlement") -> None:
@@ -310,10 +313,10 @@ class ConsumingSide:
 class DurableSettlement(Address):
     """A run of deliveries that the client settles after us (2.8.3): it waits for the store, and then comes back."""
 
-    def __init__(self, connection: Address, session: Session, run: UnsettledRun, state: DeliveryState | None) -> None:
+    def __init__(self, connection: Address, session: Session, run: HeldRun, state: DeliveryState | None) -> None:
         self._connection = connection
         self.session = session
-        self.first, self.last = run.wire_ids()
+        self.first, self.last = wire_ids(run)
         self.state = state
 
     def post(self, message: object) -> None:

@@ -29,6 +29,7 @@ from protocols.amqp.outcomes import ACCEPTED_STATE, DECLARED, AmqpError, Deliver
 from protocols.amqp.publishing import takes_rejected
 from protocols.amqp.session import Session
 from protocols.amqp.transaction import OpenDeliveries, Transaction
+from protocols.amqp.unsettled import wire_ids
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -227,7 +228,7 @@ class TransactingSide:
             else consuming.find(session, disposition.first, disposition.last)
         )
         for run in runs:
-            outcome = outcome_of(run.source.link, state.outcome)
+            outcome = outcome_of(consuming.link_of(run), state.outcome)
             end = run.first_sequence + run.count
             transaction.settle(run.source, run.first_sequence, end, outcome, by_client=settled)
         if runs and not settled:
@@ -281,10 +282,10 @@ class TransactingSide:
             for outcome, ranges in by_outcome.items():
                 if outcome != ACCEPTED and ranges.total > 0:
                     source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), outcome))
-                consuming.give_back(source.link, ranges.total)
+                consuming.give_back(source.flow_id, ranges.total)
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
             for run in consuming.take(each.session, each.first, each.last):
-                first, last = run.wire_ids()
+                first, last = wire_ids(run)
                 self._connection.engine.sessions.settle(each.session, first, last, each.state, is_receiver=False)
 
     def _roll_back(self, transaction: Transaction, why: str) -> None:
@@ -294,7 +295,7 @@ class TransactingSide:
         consuming = self._connection.sides.consuming
         for source, ranges in transaction.settled_by_client.items():
             source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), FAILED))
-            consuming.give_back(source.link, ranges.total)
+            consuming.give_back(source.flow_id, ranges.total)
 
 
 def _accepted_in(transaction: Transaction) -> list[HeldRanges]:

@@ -8,12 +8,12 @@ from typing import Final, final
 
 from messaging.batch import AT_LEAST_ONCE, BYTES_PER_ROW, MessageBatch
 from messaging.headers import Headers
+from messaging.held import DeliverySource
 from messaging.ranges import RangeSet
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.message_in import MessageIn
 from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
 from protocols.amqp.session import Session
-from protocols.amqp.unsettled import DeliverySource
 
 RANGE_BYTES: Final = 64  # of memory, for a run of settled messages
 

@@ -14,11 +14,11 @@ from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
+from messaging.held import DeliverySource, Held, HeldRun
 from messaging.settlement import ACCEPTED, RELEASED
 from protocols.flow import codes
 from protocols.flow.deliver_frames import write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
-from protocols.flow.held import DeliverySource, Held, HeldRun
 from protocols.flow.limits import RANGES_MAX
 from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
 from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit
@@ -242,7 +242,7 @@ class ConsumingSide:
         for number in list(flow.sources):
             if number not in partitions:
                 del flow.sources[number]
-        for run in flow.held.take_others(partitions):
+        for run in flow.held.take_where(lambda source: source.partition_number not in partitions):
             flow.window.give(run.count)
         self._review(flow)
         is_active = len(partitions) > 0

@@ -1,9 +1,11 @@
-"""What a consumer's flow holds: which messages its delivery ids stand for.
+"""What a consumer holds: which messages its delivery ids stand for.
 
-Ids are given out in ascending runs and mostly settled in runs, so a run is one entry.
+Ids are given out in ascending runs and mostly settled in runs, so a run is one entry. They do not wrap here: a protocol
+whose ids do counts on without. Elsewhere: what a settlement does (messaging.ledger).
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import final
 
 from messaging.address import Address
@@ -13,12 +15,12 @@ from messaging.address import Address
 class DeliverySource:
     """Where settlements go: a partition, under the flow and the epoch that messages were delivered with."""
 
-    __slots__ = ("epoch", "flow_urn", "partition", "partition_number")
+    __slots__ = ("epoch", "flow_id", "partition", "partition_number")
 
-    def __init__(self, partition: Address, partition_number: int, flow_urn: int, epoch: int) -> None:
+    def __init__(self, partition: Address, partition_number: int, flow_id: int, epoch: int) -> None:
         self.partition = partition
         self.partition_number = partition_number
-        self.flow_urn = flow_urn
+        self.flow_id = flow_id  # of the queue's flow, whatever the protocol calls it by
         self.epoch = epoch
 
 
@@ -44,7 +46,7 @@ class HeldRun:
 
 @final
 class Held:
-    """The unsettled deliveries of one flow.
+    """The unsettled deliveries of one sequence of ids: of a flow, or of several flows that share one.
 
     Invariants: runs ascend and are disjoint; none is empty; `count` is the sum of theirs.
     """
@@ -77,14 +79,14 @@ class Held:
         """Remove what is held of the half-open range of ids; return it, ascending."""
         return self._within(first, end, takes=True)
 
-    def take_others(self, partitions: set[int]) -> list[HeldRun]:
-        """Remove what is held of partitions other than these; return it."""
-        others = [run for run in self._runs if run.source.partition_number not in partitions]
-        if others:
-            self._runs = [run for run in self._runs if run.source.partition_number in partitions]
+    def take_where(self, is_gone: Callable[[DeliverySource], bool]) -> list[HeldRun]:
+        """Remove what is held of some sources; return it, ascending."""
+        taken = [run for run in self._runs if is_gone(run.source)]
+        if taken:
+            self._runs = [run for run in self._runs if not is_gone(run.source)]
             self._firsts = [run.first_id for run in self._runs]
-            self.count -= sum([run.count for run in others])
-        return others
+            self.count -= sum([run.count for run in taken])
+        return taken
 
     def _within(self, first: int, end: int, *, takes: bool) -> list[HeldRun]:
         found: list[HeldRun] = []
