@@ -35,6 +35,7 @@ COMPILED: Final = (
     "actors/picking.py",
     "actors/preparing.py",
     "actors/taking.py",
+    "actors/commit_watch.py",
     "actors/consumer_asks.py",  # who waits is looked at in every turn of a partition
     "actors/transacting.py",  # has an address
     "actors/transaction_messages.py",

@@ -158,7 +158,7 @@ class ReleaseQueue:
 
 @dataclass(slots=True)
 class WatchCommits:
-    """Directory of cursors -> spool: post CommitSeen after each commit, or no longer."""
+    """Directory of cursors, partition -> spool: post CommitSeen after each commit, or no longer."""
 
     address: Address
     on: bool
@@ -166,4 +166,4 @@ class WatchCommits:
 
 @dataclass(slots=True)
 class CommitSeen:
-    """Spool -> directory of cursors: something came to be in the store."""
+    """Spool -> directory of cursors, partition: something came to be in the store."""

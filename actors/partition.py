@@ -9,7 +9,9 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
+from actors.commit_watch import CommitWatch
 from actors.consumer_asks import ConsumerAsks
+from actors.cursor_messages import CommitSeen
 from actors.data_messages import (
     WAKE,
     Append,
@@ -141,6 +143,7 @@ class Partition:
             targets=targets,
         )
         self._timer = TurnTimer(runtime, address)
+        self._commits = CommitWatch(address, spool)
 
     def receive(self, message: Any) -> Any:
         """Apply one message to the ledger."""
@@ -177,6 +180,8 @@ class Partition:
                 look.run()
         if self._asks.is_awaited:
             self._asks.look(ledger, self._spool)
+        if ledger.rules.last_value_only or self._commits.on:
+            self._commits.want(ledger.rules.last_value_only and ledger.waiting_count > 1)
         # A settlement that makes room for nothing needs no turn: 0.5 us of 8.9 in bench_unbatched at QoS 1.
         self._address.takes_at_once = not self._ledger.has_ready()
 
@@ -187,6 +192,7 @@ class Partition:
             errand.abandon()
         self._timer.cancel()
         self._asks.end()
+        self._commits.want(False)
         spool = self._spool
         if spool is None or not (self._gate.ended or self._rescale.retired):
             return  # what a stopping node, or a partition that failed, holds must stay in the store
@@ -228,6 +234,8 @@ class Partition:
 
     def _receive_rare(self, message: Any) -> Any:
         ledger = self._ledger
+        if isinstance(message, CommitSeen):
+            return None  # what has become of publications, they say themselves; every turn ends with a look at them
         if isinstance(message, Attach):
             ledger.attach(message.flow, message.epoch)
         elif isinstance(message, Pause):

@@ -9,12 +9,12 @@ Deliberately elsewhere: why a message departs and where to (messaging.dead_lette
 """
 
 from messaging.gaps import GAP_MOVED
-from messaging.ledger import Ledger
+from messaging.ledger_state import LedgerState
 from messaging.moments import hold_undue, note_moments
 from messaging.settlement import TO_DMQ_FAILED
 
 
-def depart(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
+def depart(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
     """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
     ledger.gather_fresh()  # so that what stays after all is known not to have been delivered
     departing = ledger.held_by_nobody(first, end)
@@ -24,7 +24,7 @@ def depart(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
     return departing
 
 
-def left(ledger: Ledger, first: int, end: int) -> None:
+def left(ledger: LedgerState, first: int, end: int) -> None:
     """The other queue has `[first, end)`. Its settlement was written with that: there is nothing to persist."""
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
@@ -34,7 +34,7 @@ def left(ledger: Ledger, first: int, end: int) -> None:
     effects.settled_written = was_worth_a_commit
 
 
-def stay(ledger: Ledger, first: int, end: int) -> None:
+def stay(ledger: LedgerState, first: int, end: int) -> None:
     """The other queue did not take `[first, end)`: consumers may have it again."""
     for start, stop in ledger.leaving.remove(first, end):
         ledger.make_ready(start, stop)
@@ -43,7 +43,7 @@ def stay(ledger: Ledger, first: int, end: int) -> None:
             note_moments(ledger, segment)
 
 
-def lost(ledger: Ledger, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
+def lost(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
     """Drop `[first, end)` after all: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
     for start, stop in ledger.leaving.remove(first, end):
         ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)

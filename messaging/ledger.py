@@ -14,6 +14,7 @@ from messaging.batch import MessageBatch
 from messaging.effects import Delivery
 from messaging.flows import Flow, LedgerFlow, flows_with_room
 from messaging.keys import key_hash_in
+from messaging.last_value import keep_newest
 from messaging.ledger_state import LedgerState
 from messaging.locks import Locks
 from messaging.moments import expires_at, hold_undue, note_moments, pass_time
@@ -26,7 +27,6 @@ from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_REJECTED,
-    DISCARD_REPLACED,
     FAILED,
     REJECTED,
 )
@@ -99,8 +99,8 @@ class Ledger(LedgerState):
         rules = self.rules
         if wall_ms > 0:
             pass_time(self, wall_ms)
-        if rules.last_value_only and self.waiting_count > 1:
-            self._keep_newest()
+        if rules.last_value_only or self.replaced is not None:
+            keep_newest(self)
         if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0:
             self.gather_fresh()
             self.looks_left = LOOKS_PER_TURN
@@ -402,11 +402,3 @@ class Ledger(LedgerState):
             locks = flow.locks = Locks()
         locks.forget(first, end)
         locks.grant(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
-
-    def _keep_newest(self) -> None:
-        """Drop everything but the newest message, also what consumers hold; their settlements come too late."""
-        newest = self.settled.outside(self.floor, self.next_sequence)[-1][1] - 1
-        for flow in self.flows.values():
-            for first, end in flow.in_flight.remove(self.floor, newest):
-                self._discard(first, end, DISCARD_REPLACED, "")
-        self.give_up(self.floor, newest, DISCARD_REPLACED)

@@ -17,7 +17,13 @@ from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.remarks import Remarks
 from messaging.segments import PAGE_ABSENT, PAGE_WANTED, Page, Segment, SegmentList
-from messaging.settlement import DEAD_REASONS, DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY, DISCARD_PURGED
+from messaging.settlement import (
+    DEAD_REASONS,
+    DISCARD_EXPIRED,
+    DISCARD_MAX_REDELIVERY,
+    DISCARD_NOT_STORED,
+    DISCARD_PURGED,
+)
 from messaging.timetable import Timetable
 
 AT_ONCE: Final = 1  # a moment that is over
@@ -45,6 +51,8 @@ class LedgerState:
         self.settled = RangeSet()
         self.requeued = RangeSet()
         self.leaving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
+        self.replaced: RangeSet | None = None  # of `leaving`, what messaging.last_value has set aside; None: nothing
+        self.gone_end = 0  # of a last-value queue: a message right below it has left, so what is older is replaced
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
         self.back_off = BackOff()
@@ -261,7 +269,10 @@ class LedgerState:
         """Drop messages that nobody holds."""
         self.effects.discard(reason, end - first)
         self.gaps.note(reason, first, end)
+        gone_end = self.gone_end
         self._settle(first, end)
+        if reason == DISCARD_NOT_STORED:
+            self.gone_end = gone_end  # it has never replaced anything
 
     def _settle(self, first: int, end: int) -> None:
         if self.durable:
@@ -277,6 +288,8 @@ class LedgerState:
         else:
             for each in self.segments.overlapping(first, end):
                 self._settle_in(each, min(end, each.end) - max(first, each.first))
+        if self.rules.last_value_only and end > self.gone_end:
+            self.gone_end = end
         if self.failures:
             for sequence in range(first, end):
                 self.failures.pop(sequence, None)

@@ -1,11 +1,17 @@
 """Queues in which messages expire, wait, have priorities or replace each other (Solace 4.2, 4.6, 4.9, 4.10, 6.6)."""
 
+import asyncio
+
+import pytest
+
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
 from gateway.views import QueueView
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from storage.errors import StoreFull
+from storage.interface import CommitJob
 
 HOUR_S = 3600
 
@@ -227,3 +233,48 @@ async def test_a_last_value_queue_keeps_its_newest_message(broker: RunningBroker
     (kept,) = await NodeView(broker.node).browse_queue("q")
 
     assert kept.payload == "3"
+
+
+class RefusingStore:
+    """Has a node's store refuse what brings messages, as one without room does, until it is told otherwise."""
+
+    def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
+        self.refuses = True
+        self._commit = broker.node.store.commit
+        patch.setattr(broker.node.store, "commit", self._carry_out)
+
+    def _carry_out(self, job: CommitJob) -> None:
+        if self.refuses and job.record is not None and not job.uses_reserve:
+            raise StoreFull("map", "no room in this test")
+        self._commit(job)
+
+
+async def test_a_last_value_stays_until_the_store_has_taken_the_next_one(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Solace 4.6 with a spool that is full: what was refused has replaced nothing, with a consumer or without."""
+    await create(broker, subscriptions=["t"], max_msg_spool_usage=0)
+    publisher = await broker.connect(level=5)
+    assert await publisher.publish("t", b"old", qos=1) == 0
+    store = RefusingStore(broker, monkeypatch)
+
+    assert await publisher.publish("t", b"refused", qos=1) >= 0x80
+
+    view = await shows(broker, lambda view: view.ready_count == 1)
+    assert gave_up(view, not_stored_discarded=1)
+    worker = await consumer(broker, "worker")
+    held = await worker.message()
+    assert held.payload == b"old"
+    store.refuses = False
+    await takes_messages_again(broker)
+    assert await publisher.publish("t", b"new", qos=1) == 0
+    await shows(broker, lambda view: view.discards == {"not_stored_discarded": 1, "replaced_discarded": 1})
+    assert (await worker.message()).payload == b"new"
+    worker.acknowledge(held)
+    assert [each.payload for each in await NodeView(broker.node).browse_queue("q")] == ["new"]
+
+
+async def takes_messages_again(broker: RunningBroker) -> None:
+    async with asyncio.timeout(20):
+        while broker.node.spool_gate.blocked:
+            await asyncio.sleep(0.02)

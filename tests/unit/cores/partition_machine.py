@@ -147,12 +147,24 @@ class PartitionMachine(RuleBasedStateMachine):
         assert self.model.give_up(1, self.ledger.next_sequence, DISCARD_PURGED) == count
         assert self.ledger.purge() == count
 
-    @precondition(lambda self: self.publications)
+    @precondition(lambda self: self.unanswered())
+    @rule(count=st.integers(1, 4))
+    def commit(self, count: int) -> None:
+        for publication in self.unanswered()[:count]:
+            publication.confirmed = True
+
+    @precondition(lambda self: self.unanswered())
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
-        rows = data.draw(st.sampled_from(list(self.rows.values())))
+        publication = data.draw(st.sampled_from(self.unanswered()))
+        publication.refused = True
+        rows = self.rows[self.publications.index(publication)]
         count = self.model.give_up(rows.start, rows.stop, DISCARD_NOT_STORED)
         assert self.ledger.give_up(rows.start, rows.stop, DISCARD_NOT_STORED) == count
+
+    def unanswered(self) -> list[Publication]:
+        """Return what the store has neither taken nor refused, in the order published."""
+        return [each for each in self.publications if not each.confirmed and not each.refused]
 
     # --- what a step is made of ---
 
@@ -162,7 +174,13 @@ class PartitionMachine(RuleBasedStateMachine):
         self.time_passes()
         if self.delivery_rules.last_value_only:
             held = {flow_id: self.model.held_by(flow_id) for flow_id in self.flows}
-            self.model.keep_newest()
+            segments = self.ledger.segments.all()
+            stored = [each for each in segments if each.publication is None or each.publication.confirmed]
+            refused = [each for each in segments if each.publication is not None and each.publication.refused]
+            self.model.keep_newest(
+                {sequence for each in stored for sequence in range(each.first, each.end)},
+                {sequence for each in refused for sequence in range(each.first, each.end)},
+            )
             for flow_id, before in held.items():
                 self.credit_comes_back(flow_id, len(before) - len(self.model.held_by(flow_id)))
         deliveries = self.ledger.deliver(self.wall_ms)

@@ -12,6 +12,7 @@ from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
+    DISCARD_NOT_STORED,
     DISCARD_REJECTED,
     DISCARD_REPLACED,
     FAILED,
@@ -20,6 +21,7 @@ from messaging.settlement import (
 from unit.cores.messages import sequences_of
 
 READY = 0  # for no flow
+REPLACED = -7  # set aside until a newer one is safe
 NOT_YET = 1 << 60  # failed, and the clock was not read since
 
 
@@ -52,6 +54,7 @@ class PlainPartition:
     messages: dict[int, PlainMessage] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     discards: dict[str, int] = field(default_factory=dict)
+    gone: int = 0  # the newest message that left, and not because it could not be stored
 
     def append(self, first: int, payloads: list[bytes], headers: list[Headers | None], arrived_ms: int) -> None:
         for sequence, (payload, its) in enumerate(zip(payloads, headers, strict=True), first):
@@ -150,10 +153,22 @@ class PlainPartition:
         assert sequence in self.expired(now_ms)
         self._discard(sequence, DISCARD_EXPIRED)
 
-    def keep_newest(self) -> None:
-        for sequence in sorted(self.messages)[:-1]:
-            if self.messages[sequence].flow_id >= READY:
+    def keep_newest(self, stored: set[int], refused: set[int]) -> None:
+        """Drop what a newer message has replaced for certain; of what nobody holds, the newest may be delivered."""
+        if len(self.messages) <= 1 and not self.held_by(REPLACED):
+            return
+        for sequence in [each for each in self.ready() if each in refused]:
+            self._discard(sequence, DISCARD_NOT_STORED)
+        newest = max([each for each in self.messages if each not in refused], default=0)
+        safe = max([self.gone, *(each for each in self.messages if each in stored)])
+        for sequence in sorted(each for each in self.messages if each < safe):
+            if self.messages[sequence].flow_id >= READY or self.messages[sequence].flow_id == REPLACED:
                 self._discard(sequence, DISCARD_REPLACED)
+        for sequence in self.ready():
+            if sequence < newest:
+                self.messages[sequence].flow_id = REPLACED
+        if newest in self.messages and self.messages[newest].flow_id == REPLACED:
+            self.messages[newest].flow_id = READY
 
     def settle(self, flow_id: int, first: int, end: int, outcome: int) -> int:
         held = [sequence for sequence in self.held_by(flow_id) if first <= sequence < end]
@@ -191,8 +206,12 @@ class PlainPartition:
 
     def _discard(self, sequence: int, reason: str) -> None:
         self.discards[reason] = self.discards.get(reason, 0) + 1
+        gone = self.gone
         self._remove(sequence)
+        if reason == DISCARD_NOT_STORED:
+            self.gone = gone
 
     def _remove(self, sequence: int) -> None:
         del self.messages[sequence]
         self.settled.add(sequence)
+        self.gone = max(self.gone, sequence)

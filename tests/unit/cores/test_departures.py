@@ -12,7 +12,7 @@ from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, TO_DMQ_FAILED
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
-from unit.cores.plain_partition import READY, PlainPartition
+from unit.cores.plain_partition import READY, REPLACED, PlainPartition
 
 LEAVING = -1  # in the place of the flow that holds a message
 
@@ -96,7 +96,7 @@ class DepartureMachine(PartitionMachine):
     @invariant()
     def what_leaves_is_what_the_model_says(self) -> None:
         leaving = [seq for first, end in self.ledger.leaving.ranges() for seq in range(first, end)]
-        assert leaving == self.plain.leaving()
+        assert leaving == sorted(self.plain.leaving() + self.plain.held_by(REPLACED))
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
