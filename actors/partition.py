@@ -153,6 +153,8 @@ class Partition:
             self._settle(message)
         elif isinstance(message, Wake):
             return None  # delivering is what every turn ends with
+        elif isinstance(message, CommitSeen):
+            return None  # so is a look at what was replaced
         else:
             return self._receive_rare(message)
         return None
@@ -234,8 +236,6 @@ class Partition:
 
     def _receive_rare(self, message: Any) -> Any:
         ledger = self._ledger
-        if isinstance(message, CommitSeen):
-            return None  # what has become of publications, they say themselves; every turn ends with a look at them
         if isinstance(message, Attach):
             ledger.attach(message.flow, message.epoch)
         elif isinstance(message, Pause):

@@ -150,7 +150,8 @@ class StagedCommit:
         while True:
             self._release(first)
             token = self._pages.next_token()
-            result = self._publisher.publish(batch, token)
+            # In its queues it arrives now: delays and times to live of theirs begin, however long ago it was staged.
+            result = self._publisher.publish(batch.arriving(self._runtime.clock.wall_ms()), token)
             if result.refusal == ADMITTED:
                 break
             if result.refusal == REFUSED_NO_MATCH:  # those who subscribed when it was decided have gone

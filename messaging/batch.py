@@ -90,6 +90,20 @@ class MessageBatch:
             payload_bytes=sum([len(payload) for payload in chosen]),
         )
 
+    def arriving(self, received_ms: int) -> "MessageBatch":
+        """Return the same messages as they arrive at another time. Columns are shared, not copied."""
+        return MessageBatch(
+            topic=self.topic,
+            topics=self.topics,
+            payloads=self.payloads(),
+            headers=self.headers(),
+            qos=self.qos,
+            retain=self.retain,
+            publisher=self.publisher,
+            received_ms=received_ms,
+            payload_bytes=self.payload_bytes,
+        )
+
     def __repr__(self) -> str:
         where = self.topic if self.topics is None else f"{len(set(self.topics))} topics"
         return f"MessageBatch({self.count} on {where!r}, qos={self.qos}, {self.payload_bytes} bytes)"

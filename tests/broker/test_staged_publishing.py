@@ -112,6 +112,18 @@ async def test_transactions_expire_and_names_are_forgotten(broker: RunningBroker
     await until(is_forgotten, "the end of the old ones")
 
 
+async def test_what_was_staged_arrives_in_its_queues_when_it_is_committed(broker: RunningBroker) -> None:
+    """Solace 4.9: maxTtl counts from the arrival on the endpoint; nobody sees what is staged, so it has not arrived."""
+    orders = InsideClient(broker, "orders")
+    await orders.create(respect_ttl_enabled=True, max_ttl=60)
+    await orders.stage("job/7", 0, b"x")
+    broker.forward(120)
+    assert await orders.commit("job/7", (0, 0)) == StagedCommitted(1, already=False)
+    broker.forward(30)
+
+    assert (await orders.consume_all()).payloads() == [b"x"]
+
+
 @pytest.mark.settings("transactions.staged_bytes_max=1MiB")
 async def test_what_may_be_staged_has_a_bound(broker: RunningBroker) -> None:
     orders = await orders_of(broker)

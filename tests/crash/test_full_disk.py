@@ -1,0 +1,96 @@
+"""A disk that runs full under a running gateway: a small file system of its own, with other files on it or without."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from delivery_record import DeliveryRecord
+from gateway_process import GatewayProcess, gateway
+from wire_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+
+WITHIN_S = 60
+DISK_MB = 160
+PADDING = b"." * 60_000
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The gateway's folder, with a data folder that is a file system of its own."""
+    data = tmp_path / "node" / "data"
+    data.mkdir(parents=True)
+    if os.geteuid() != 0:
+        pytest.skip("mounting a tmpfs needs root")
+    command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(data)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
+    yield tmp_path / "node"
+    subprocess.run(["umount", "--lazy", str(data)], check=True)  # lazily: a failed test may have left it open
+
+
+def fill(publisher: WirePublisher) -> None:
+    """Publish until a message is refused."""
+    publisher.publishing = True
+    run_until([publisher], lambda: bool(publisher.refused), within_s=WITHIN_S, what="a refusal")
+    publisher.publishing = False
+    run_until([publisher], lambda: publisher.is_idle, within_s=WITHIN_S, what="the other answers")
+    publisher.refused.clear()
+
+
+def drain(node: GatewayProcess, consumer: WireConsumer) -> None:
+    run_until([consumer], lambda: node.held_count("load") == 0, within_s=WITHIN_S, what="an empty queue")
+
+
+def test_a_full_disk_refuses_publishers_and_takes_messages_again_when_consumers_have_made_room(disk: Path) -> None:
+    """DESIGN 6: what consumers settle is used again, though the file keeps its size."""
+    record = DeliveryRecord("load")
+    publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=4, padding=PADDING)
+    consumer = WireConsumer("consumer", filter_text="$queue/load", qos=1, record=record.note)
+    with gateway(disk) as node, hung_up_at_the_end([publisher, consumer]):
+        node.create_queue("load", subscriptions=["load/>"])
+        publisher.connect(node.mqtt_port)
+        fill(publisher)
+        assert not node.is_ready(), "the node says that it takes no messages"
+        assert publisher.confirmed_count == node.held_count("load") > 100
+        consumer.connect(node.mqtt_port)
+        drain(node, consumer)
+        run_until([publisher, consumer], node.is_ready, within_s=WITHIN_S, what="room again")
+        before = publisher.confirmed_count
+        publisher.publishing = True
+        run_until(
+            [publisher, consumer], lambda: publisher.confirmed_count > before + 100, within_s=WITHIN_S, what="more"
+        )
+        publisher.publishing = False
+        run_until([publisher, consumer], lambda: publisher.is_idle, within_s=WITHIN_S, what="the last answers")
+        drain(node, consumer)
+        record.check_nothing_is_lost(publisher.confirmed)
+        record.check_order()
+
+
+def test_room_that_others_took_from_the_disk_is_noticed_when_they_give_it_back(disk: Path) -> None:
+    """Nobody consumes: only the other file's end makes room. What was confirmed survives a kill in between."""
+    publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=4, padding=PADDING)
+    other = disk / "data" / "somebody-elses"
+    with gateway(disk) as node, hung_up_at_the_end([publisher]):
+        node.create_queue("load", subscriptions=["load/>"])
+        publisher.connect(node.mqtt_port)
+        run_until([publisher], lambda: publisher.confirmed_count > 20, within_s=WITHIN_S, what="confirmations")
+        other.write_bytes(bytes((DISK_MB - 40) << 20))
+        fill(publisher)
+        assert not node.is_ready()
+        held = publisher.confirmed_count
+        publisher.hang_up()
+        node.kill9()
+        node.start()
+        assert node.held_count("load") == held
+        other.unlink()
+        publisher.connect(node.mqtt_port)
+        run_until([publisher], node.is_ready, within_s=WITHIN_S, what="room again")
+        publisher.publishing = True
+        run_until([publisher], lambda: publisher.confirmed_count > held, within_s=WITHIN_S, what="a confirmation")
+        publisher.publishing = False
