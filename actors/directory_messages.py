@@ -89,6 +89,13 @@ class DefineConsumerQueues:
 
 
 @dataclass(slots=True)
+class TellConsumers:
+    """Router -> directory -> queue: tell your watcher who consumes."""
+
+    name: str
+
+
+@dataclass(slots=True)
 class ListQueues:
     """Ask of the directory; answered with a list of QueueHandle by name."""
 

@@ -12,7 +12,7 @@ from actors.browser_messages import BindBrowser, BrowserBound
 from actors.cell import ActorCell
 from actors.cursor_messages import ReleaseQueue, ReserveQueue
 from actors.data_messages import WAKE
-from actors.directory_messages import QueueExpired
+from actors.directory_messages import QueueExpired, TellConsumers
 from actors.drain_messages import DrainFlow
 from actors.explain_messages import ExplainKey
 from actors.futures import LoopFuture
@@ -46,7 +46,7 @@ from actors.partition_actor import PartitionActor
 from actors.queue_core import BoundBrowser, QueueCore
 from actors.queue_draining import drain_flow
 from actors.queue_replay import replay
-from actors.queue_sight import browse, describe
+from actors.queue_sight import browse, describe, tell_consumers
 from actors.reading_messages import AskPartitions, ReplayQueue
 from actors.rebalance_told import RebalanceTold
 from actors.rescale_messages import (
@@ -86,6 +86,7 @@ class QueueActor(LoopActor):
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
+            TellConsumers: lambda _: tell_consumers(self._core),
             DrainFlow: lambda message: drain_flow(self._core, message),
             ParkFlow: self._park,
             RestoreParkedFlow: self._restore_parked,
@@ -132,7 +133,7 @@ class QueueActor(LoopActor):
 
     # --- flows ---
 
-    def _bind(self, message: BindFlow) -> None:
+    def _bind(self, message: BindFlow) -> LoopFuture[None] | None:
         core = self._core
         config = core.config
         known = message.flow_id in core.parked
@@ -159,6 +160,7 @@ class QueueActor(LoopActor):
         else:
             self._move(core.access.bind(flow_id, message.client, self.runtime.clock.now_ms()), count_as_failed=True)
         self._review_expiry()
+        return tell_consumers(core)
 
     def _bind_browser(self, message: BindBrowser) -> BrowserBound:
         core = self._core
@@ -282,6 +284,7 @@ class QueueActor(LoopActor):
         self._core.watch.binds(len(self._core.flows))
         self._tell(CLIENT_UNBOUND, gone.client, f"unbound from queue {self._core.config.name}, flow {gone.flow_id}")
         self._shown.pop(message.flow_id, None)
+        tell_consumers(self._core)
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())
         self._move(moves, count_as_failed=message.count_as_failed)
 

@@ -28,6 +28,7 @@ from actors.directory_messages import (
     QueueHandle,
     QueuesExhausted,
     SetPressureLimits,
+    TellConsumers,
     TemplateExists,
     UpdateQueue,
     UpdateRefused,
@@ -102,6 +103,7 @@ class QueueDirectory(LoopActor):
                 message.definitions, are_made=message.are_made
             ),
             DeleteQueue: self._delete,
+            TellConsumers: self._tell_consumers,
             QueueExpired: self._expired,
             KeepQueues: self._keep,
             UpdateQueue: self._update,
@@ -304,6 +306,11 @@ class QueueDirectory(LoopActor):
             return answer
         self._write([queue_row_deleted(handle.name)], lambda _: answer.set(True), until_done=True)
         return answer
+
+    def _tell_consumers(self, message: TellConsumers) -> None:
+        handle = self._queues.get(message.name)
+        if handle is not None:
+            handle.cell.inbox.post(message)
 
     def _expired(self, message: QueueExpired) -> None:
         if self._lets_queues_expire:

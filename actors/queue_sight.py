@@ -1,5 +1,6 @@
-"""What can be seen of a queue: its overview, for operators and metrics, and the messages that wait in it."""
+"""What can be seen of a queue: its overview, for operators and metrics, the messages that wait in it, its consumers."""
 
+from actors.asking import ask_at
 from actors.futures import LoopFuture
 from actors.gathering import gather
 from actors.messages import (
@@ -15,6 +16,7 @@ from actors.messages import (
     QueueOverview,
 )
 from actors.queue_core import QueueCore
+from actors.router_messages import ConsumersChanged
 from messaging.rescale import SCALE_READY
 from messaging.selectors import Selector
 
@@ -28,6 +30,15 @@ def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
 
     gather([partition.ask(DescribePartition()) for partition in core.partitions], combine, answer)
     return answer
+
+
+def tell_consumers(core: QueueCore) -> LoopFuture[None] | None:
+    """Tell who wants to know who consumes, and what each selects; None when nobody does."""
+    watcher = core.target.watcher
+    if watcher is None:
+        return None
+    consumers = [(flow.client, _text(flow.selector)) for flow in core.flows.values()]
+    return ask_at(watcher, ConsumersChanged(core.target, consumers))
 
 
 def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOverview:

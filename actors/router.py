@@ -8,17 +8,22 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.cell import ActorCell
-from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle
+from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.queue_assembly import SHARED
+from actors.queue_selectors import DurableSelectors
 from actors.router_messages import (
     AddSubscription,
+    ConsumersChanged,
     DefineVirtualDestinations,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
+    ListSelectors,
+    PutSelector,
     RemoveSubscription,
+    SelectorOverview,
     SetQueueTopics,
     SubscriptionAdded,
 )
@@ -41,12 +46,14 @@ class RouterActor(LoopActor):
         *,
         space: TopicSpace,
         selectors: Selectors,
+        durable_selectors: DurableSelectors,
         group_queue: Callable[[str, bool], QueueDefinition],
     ) -> None:
         super().__init__(cell)
         self._space = space
         self._selectors = selectors
         self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
+        self._durable_selectors = durable_selectors
         self._group_queue = group_queue  # how the queue of a shared group is declared
         self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
         self._groups: dict[GroupKey, ShareGroup] = {}
@@ -59,6 +66,9 @@ class RouterActor(LoopActor):
             JoinGroup: self._join,
             LeaveGroup: self._leave,
             DefineVirtualDestinations: self._define,
+            ConsumersChanged: self._consumers_changed,
+            ListSelectors: self._list_selectors,
+            PutSelector: self._put_selector,
         }
 
     def on_receive(self, message: Any) -> Any:
@@ -88,15 +98,71 @@ class RouterActor(LoopActor):
             self._queue_filters[target] = message.topic_filters
             if is_named(target.name):
                 self._virtual.add_queue(target)
+                self._watch(target)
         else:
             self._virtual.remove_queue(target)
+            self._durable_selectors.forget(target.name)
 
     def _define(self, message: DefineVirtualDestinations) -> None:
         before = self._virtual
+        self._durable_selectors.keep_to(message.rules)
         self._virtual = VirtualRoutes(self._space, message.definitions, self._selectors)
         for target in before.queues():
             self._virtual.add_queue(target)
+            self._watch(target)
         self._space.expand_with(self._virtual)
+
+    # --- what consumers select ---
+
+    def _watch(self, target: QueueTarget) -> None:
+        """Hear of a queue's consumers where what they select says what comes into it."""
+        is_watched = target.watcher is not None
+        if not self._virtual.is_selector_aware(target):
+            target.watcher = None
+            return
+        target.watcher = self.cell.inbox
+        if is_watched:
+            self._select(target)
+            return
+        self._virtual.select_for(target.name, None)  # until it is known who consumes
+        assert self.directory is not None
+        self.directory.inbox.post(TellConsumers(target.name))
+
+    def _select(self, target: QueueTarget) -> None:
+        self._virtual.select_for(target.name, self._durable_selectors.compiled(target.name))
+
+    def _consumers_changed(self, message: ConsumersChanged) -> None:
+        target = message.target
+        if target.watcher is None:
+            return  # the definitions have changed meanwhile
+        if self._durable_selectors.of(target.name).consumers(message.consumers, self.runtime.clock.wall_ms()):
+            self._durable_selectors.store(target)
+        self._select(target)
+        self._space.expand_with(self._virtual)
+
+    def _list_selectors(self, _: ListSelectors) -> list[SelectorOverview]:
+        watched = [target for target in self._virtual.queues() if target.watcher is not None]
+        return [
+            SelectorOverview(target.name, subscriber, list(each.selectors), each.seen_ms)
+            for target in sorted(watched, key=lambda target: target.name)
+            for subscriber, each in sorted(self._durable_selectors.of(target.name).remembered.items())
+        ]
+
+    def _put_selector(self, message: PutSelector) -> bool:
+        for target in self._virtual.queues():
+            if target.name == message.queue and target.watcher is not None:
+                known = self._durable_selectors.of(target.name)
+                if message.selectors is not None:
+                    known.put(message.subscriber, message.selectors, self.runtime.clock.wall_ms())
+                elif not known.remove(message.subscriber):
+                    return False
+                self._durable_selectors.store(target)
+                self._select(target)
+                self._space.expand_with(self._virtual)
+                return True
+        return False
+
+    # --- shared groups ---
 
     def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
         answer: LoopFuture[GroupJoined] = LoopFuture()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from actors.directory_messages import QueueHandle
 from messaging.retained import RetainedScan
 from messaging.routing import QueueTarget, RetainedMessage, ShareGroup, Subscriber
+from messaging.selector_cache import CacheRules
 from messaging.selectors import Selector
 from messaging.topics import TopicFilter
 from messaging.virtual_destinations import VirtualDestinations
@@ -89,3 +90,42 @@ class DefineVirtualDestinations:
     """Ask of the router: from now on these definitions hold, and no others. Answered with None."""
 
     definitions: VirtualDestinations
+    rules: CacheRules
+
+
+@dataclass(slots=True)
+class ConsumersChanged:
+    """Ask of the router: these are a queue's consumers now, and what each selects; nothing is everything.
+
+    Answered with None, when messages come into the queue by that.
+    """
+
+    target: QueueTarget
+    consumers: list[tuple[str, str]]  # client and selector of each flow
+
+
+@dataclass(slots=True)
+class ListSelectors:
+    """Ask of the router; answered with a list of SelectorOverview, by queue and subscriber."""
+
+
+@dataclass(slots=True)
+class SelectorOverview:
+    """The durable selectors of one subscriber."""
+
+    queue: str
+    subscriber: str
+    selectors: list[str]  # an empty one: everything
+    seen_ms: int  # wall clock
+
+
+@dataclass(slots=True)
+class PutSelector:
+    """Ask of the router: a subscriber of a queue selects this, also while it is away; None: forget it.
+
+    Answered with whether there is such a queue and, to be forgotten, such a subscriber.
+    """
+
+    queue: str
+    subscriber: str
+    selectors: list[str] | None

@@ -16,14 +16,13 @@ Outcomes other than accepted settle nothing: they are told to the partitions beh
 
 import logging
 from random import Random
-from typing import Any, Final, final
+from typing import Final, final
 
 import pykka
-from pykka._envelope import Envelope
 
+from actors.asking import ask_at
 from actors.data_messages import Confirmed, Refused, Settled
 from actors.futures import LoopFuture
-from actors.inbox import Inbox
 from actors.preparing import Prepared
 from actors.publishing import Publisher, PublishResult
 from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
@@ -85,7 +84,7 @@ class TransactionCommit(Address):
 
     async def _prepare(self, accepted: list[HeldRanges]) -> str:
         """Take what is settled from its consumers. All partitions are asked before the first has answered."""
-        asked = [_ask(each.partition, PrepareSettlement(each.flow_id, each.epoch, each.ranges)) for each in accepted]
+        asked = [ask_at(each.partition, PrepareSettlement(each.flow_id, each.epoch, each.ranges)) for each in accepted]
         reason = ""
         for answer in asked:
             try:
@@ -149,15 +148,3 @@ class TransactionCommit(Address):
                     count += 1
         if refused_by is not None and count > 1:
             refused_by.gate.refuse(result.refusal, count, hears=True)
-
-
-def _ask(address: Address, message: object) -> LoopFuture[Any]:
-    """Ask whoever has this address; it is an error, and never a wait without end, when that has stopped."""
-    assert isinstance(address, Inbox), "partitions are actors of this loop"
-    answer: LoopFuture[Any] = LoopFuture()
-    if address.closed:
-        dead = pykka.ActorDeadError("the partition is gone")
-        answer.set_exception((pykka.ActorDeadError, dead, None))
-    else:
-        address.post(Envelope(message, reply_to=answer))
-    return answer

@@ -34,7 +34,7 @@ from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
-from gateway.config import Config, diff
+from gateway.config import Changes, Config, diff
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
@@ -44,13 +44,13 @@ from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import group_queue
-from gateway.recovery import Recovered, read_store, register_partitions
+from gateway.recovery import Recovered, bring_back_retained, read_store, register_partitions
 from gateway.rest_points import RestPoints
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
-from gateway.virtual_destinations import define_virtual_destinations
+from gateway.virtual_destinations import define_virtual_destinations, durable_selectors
 from gateway.watched_files import WatchedFiles
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -60,7 +60,7 @@ from messaging.headers import NATIVE_AMQP
 from messaging.memory import MemoryBudget
 from messaging.pressure import PressureLimits
 from messaging.refusals import REFUSED_VPN_FULL
-from messaging.routing import RetainedMessage, TopicSpace
+from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from messaging.staging import STAGING_PARTITION_ID
 from protocols.amqp.native_fields import AmqpFields
@@ -68,7 +68,6 @@ from protocols.login_attempts import LoginAttempts
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.queue_catalog import stored_queues
-from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
 from storage.store import RESERVE_BYTES, SpoolStore
 
@@ -134,12 +133,13 @@ class Node:
         self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self.rest = RestPoints(self)
         self.admin: AdminServer | None = None
+        self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
 
     # --- start ---
 
     async def start(self) -> None:
         """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
-        self._bring_back_retained()
+        bring_back_retained(self.recovered, self.space)
         if self.recovered.damaged_count:
             text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
@@ -168,8 +168,8 @@ class Node:
         except OSError as error:
             raise cannot_listen("admin", admin.host, admin.port, error) from None
 
-    async def reload(self, config: Config) -> None:
-        """Take over what can change while running."""
+    async def reload(self, config: Config) -> Changes:
+        """Take over what can change while running; return what differs."""
         changes = diff(self.config, config)
         for change in changes.restart_needed:
             log.warning("%s: takes a restart", change)
@@ -192,6 +192,7 @@ class Node:
         self.watched_files.follow(config)
         self._read_secrets()
         await self.rest.start()
+        return changes
 
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""
@@ -271,7 +272,13 @@ class Node:
 
     def _spawn_router(self) -> ActorCell:
         return self.runtime.spawn(
-            lambda cell: RouterActor(cell, space=self.space, selectors=self.selectors, group_queue=group_queue),
+            lambda cell: RouterActor(
+                cell,
+                space=self.space,
+                selectors=self.selectors,
+                durable_selectors=durable_selectors(self),
+                group_queue=group_queue,
+            ),
             kind="router",
             name="router",
             policy=VITAL,
@@ -354,12 +361,6 @@ class Node:
             policy=VITAL,
             parent=self.root,
         )
-
-    def _bring_back_retained(self) -> None:
-        for key, value in self.recovered.retained.items():
-            batch, _ = decode_batch(value, 0, "retained message")
-            self.space.retained.put(key.decode(), RetainedMessage(batch))
-        self.recovered.retained.clear()
 
     async def _declare_queues(self, config: Config) -> None:
         for template in config.queues.templates:

@@ -129,6 +129,8 @@ def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> It
     yield Sample(refused, node.space.unmatched_refused_count, (unmatched,))
     yield Sample(dropped, node.space.unmatched_count, (unmatched,))
     yield Sample(dropped, node.space.offline_count, ("client_away",))
+    yield Sample(dropped, node.space.filtered_count, ("no_target_selected",))
+    yield Sample(dropped, node.space.missing_count, ("no_target_queue",))
     reasons = {reason for front in node.fronts for reason in front.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))

@@ -53,6 +53,7 @@ from gateway.ports import (
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView, point_view
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
@@ -72,6 +73,7 @@ from gateway.views import (
     TakenView,
     payload_preview,
 )
+from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.dead_letter import DeadLetter
 from messaging.key_source import KeySource
@@ -218,6 +220,22 @@ class NodeView(NodePort):
             if refusal.code == NO_SUCH_CURSOR:
                 raise CursorNotFound(name, cursor) from None
             raise Refused(str(refusal)) from None
+
+    async def list_selectors(self) -> Sequence[DurableSelectorView]:
+        """Return the durable selectors."""
+        return await selector_views(self._node)
+
+    async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+        """Set what a subscriber selects."""
+        await put_selector(self._node, queue, subscriber, selectors)
+
+    async def delete_selector(self, queue: str, subscriber: str) -> None:
+        """Forget what a subscriber selects."""
+        await delete_selector(self._node, queue, subscriber)
+
+    async def reload(self) -> ReloadView:
+        """Read the configuration again."""
+        return await reload_configuration(self._node)
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""

@@ -11,6 +11,7 @@ from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
@@ -58,6 +59,13 @@ class TemplateNotFound(LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no queue template {name!r}")
         self.name = name
+
+
+class SelectorNotFound(LookupError):
+    """Nothing is remembered of that subscriber, or there is no such queue that selects what comes into it."""
+
+    def __init__(self, queue: str, subscriber: str) -> None:
+        super().__init__(f"queue {queue!r} has no durable selector of {subscriber!r}")
 
 
 class TemplateAlreadyExists(ValueError):
@@ -151,6 +159,18 @@ class NodePort(Protocol):
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor, its position, and what is kept for it. Raises CursorNotFound, Refused."""
+
+    async def list_selectors(self) -> Sequence[DurableSelectorView]:
+        """Return the durable selectors of selector-aware virtual topics, by queue and subscriber."""
+
+    async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+        """Set what a subscriber selects. Raises QueueNotFound (also where selectors do not count), QueueInvalid."""
+
+    async def delete_selector(self, queue: str, subscriber: str) -> None:
+        """Forget what a subscriber selects. Raises SelectorNotFound."""
+
+    async def reload(self) -> ReloadView:
+        """Read the configuration again. Raises Refused when it is wrong; nothing changed then."""
 
     async def show_spool(self) -> SpoolView:
         """Return the spool: its incarnation, and how full it is."""

@@ -35,6 +35,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     store = open_store(config)
     node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+    node.configuration = reload
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from messaging.cursors import CursorBook
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
+from messaging.routing import RetainedMessage, TopicSpace
 from storage.interface import Store, Table
+from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
 from storage.stored_state import read_cursor_book, read_partitions
 
@@ -66,3 +68,11 @@ def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
             cursor.settle(first, end)
     for number, publications in recovered.records:
         planner.recovered(number, [each for each in publications if each.open_count > 0])
+
+
+def bring_back_retained(recovered: Recovered, space: TopicSpace) -> None:
+    """Give a topic space the retained messages that the store has."""
+    for key, value in recovered.retained.items():
+        batch, _ = decode_batch(value, 0, "retained message")
+        space.retained.put(key.decode(), RetainedMessage(batch))
+    recovered.retained.clear()

@@ -1,11 +1,18 @@
 """The virtual destinations of a node, as its configuration has them: told to those who keep to them."""
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from actors.directory_messages import DefineConsumerQueues, FindQueue
-from actors.router_messages import DefineVirtualDestinations
-from gateway.config import Config
+from actors.queue_selectors import DurableSelectors
+from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
+from gateway.config import Config, ConfigError
+from gateway.config.virtual_destinations import VirtualDestinationsSection
+from gateway.ports import QueueInvalid, QueueNotFound, Refused, SelectorNotFound
+from gateway.routing_views import DurableSelectorView, ReloadView
+from messaging.selector_cache import SELECTORS_OF_ONE_MAX
+from messaging.selector_words import SelectorError
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -13,15 +20,73 @@ if TYPE_CHECKING:
 log = logging.getLogger("sluicegate.node")
 
 
+def durable_selectors(node: "Node") -> DurableSelectors:
+    """Return what the node's store has of its consumers' selectors."""
+    return DurableSelectors(node.recovered.catalog, selectors=node.selectors, spool=node.spool.inbox)
+
+
 async def define_virtual_destinations(node: "Node", config: Config) -> None:
     """Put the definitions of a configuration in force, and make the queues that they name."""
     section = config.virtual_destinations
     definitions = section.definitions()
-    for finding in section.warnings():
-        where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
-        log.warning("%s: %s", where, finding.text)
+    for text in warning_texts(section):
+        log.warning("%s", text)
     await node.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
     for name in definitions.queue_names():
         if await node.queues.ask(FindQueue(name, "")) is None:
             log.warning("queue %r, which a virtual destination names, is not there", name)
-    await node.router.ask(DefineVirtualDestinations(definitions))
+    await node.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
+
+
+def warning_texts(section: VirtualDestinationsSection) -> list[str]:
+    """Return what definitions are warned of, each with its place."""
+    return [
+        f"{'.'.join(str(part) for part in ('virtual_destinations', *finding.place))}: {finding.text}"
+        for finding in section.warnings()
+    ]
+
+
+async def reload_configuration(node: "Node") -> ReloadView:
+    """Read the configuration again, from where the node was started with it. Raises Refused."""
+    if node.configuration is None:
+        raise Refused("this node was not started with a configuration that can be read again")
+    try:
+        changes = await node.reload(node.configuration())
+    except ConfigError as problem:
+        raise Refused(f"the configuration is wrong: {problem}") from None
+    return ReloadView(
+        taken_over=tuple(str(change) for change in changes.reloadable),
+        restart_needed=tuple(str(change) for change in changes.restart_needed),
+        warnings=tuple(warning_texts(node.config.virtual_destinations)),
+    )
+
+
+async def selector_views(node: "Node") -> list[DurableSelectorView]:
+    """Return the durable selectors."""
+    known: list[SelectorOverview] = await node.router.ask(ListSelectors())
+    return [
+        DurableSelectorView(
+            queue=each.queue, subscriber=each.subscriber, selectors=tuple(each.selectors), seen_ms=each.seen_ms
+        )
+        for each in known
+    ]
+
+
+async def put_selector(node: "Node", queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+    """Set what a subscriber selects. Raises QueueNotFound, QueueInvalid."""
+    if not 1 <= len(selectors) <= SELECTORS_OF_ONE_MAX:
+        raise QueueInvalid("selectors", f"{len(selectors)} of them", f"1 to {SELECTORS_OF_ONE_MAX}")
+    for text in selectors:
+        try:
+            if text:
+                node.selectors.compile(text)
+        except SelectorError as problem:
+            raise QueueInvalid("selectors", str(problem), "a JMS selector, or an empty text for everything") from None
+    if not await node.router.ask(PutSelector(queue, subscriber, list(selectors))):
+        raise QueueNotFound(queue)
+
+
+async def delete_selector(node: "Node", queue: str, subscriber: str) -> None:
+    """Forget what a subscriber selects. Raises SelectorNotFound."""
+    if not await node.router.ask(PutSelector(queue, subscriber, None)):
+        raise SelectorNotFound(queue, subscriber)

@@ -54,6 +54,7 @@ class QueueTarget:
         self.key_source: KeySource | None = None  # of the keys that publishers did not give
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
         self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
+        self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
 
     def partition_of(self, key_hash: int) -> int:
         """Return the partition for a key hash."""

@@ -89,14 +89,14 @@ def parse_condition(text: str, natives: Mapping[int, NativeFields]) -> tuple[Con
         raise SelectorError(
             f"it has {len(text)} characters", at=SELECTOR_CHARS_MAX, allowed=f"at most {SELECTOR_CHARS_MAX} characters"
         )
-    start, converts, hyphenated = _prefixes(text)
+    start, converts, hyphenated = read_prefixes(text)
     words = split_words(text, start, hyphenated=hyphenated)
     if len(words) > WORDS_MAX:
         raise SelectorError("it has too many words", at=words[WORDS_MAX].at, allowed=f"at most {WORDS_MAX}")
     return _Parser(words, natives, converts=converts).condition(), CONVERTS if converts else ""
 
 
-def _prefixes(text: str) -> tuple[int, bool, bool]:
+def read_prefixes(text: str) -> tuple[int, bool, bool]:
     """Return where the selector itself begins, and what the prefixes before it say: the last of a kind counts."""
     converts = False
     hyphenated = False

@@ -37,6 +37,7 @@ from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.rest_views import RestDeliveryPointsView
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
@@ -72,6 +73,11 @@ class _Cursors:
     cursors: Sequence[CursorView]
 
 
+@dataclass(frozen=True, slots=True)
+class _Selectors:
+    selectors: Sequence[DurableSelectorView]
+
+
 QUEUE: Final = TypeAdapter(QueueView)
 QUEUES: Final = TypeAdapter(_Queues)
 MESSAGE: Final = TypeAdapter(MessageView)
@@ -88,6 +94,8 @@ SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 HEALTH: Final = TypeAdapter(Health)
 TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
+SELECTORS: Final = TypeAdapter(_Selectors)
+RELOAD: Final = TypeAdapter(ReloadView)
 
 
 class AdminApi:
@@ -259,6 +267,27 @@ class AdminApi:
             _name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
         )
         return _json(MESSAGES.dump_json(_Messages(messages)))
+
+    async def list_selectors(self, request: Request) -> Response:
+        """Every durable selector."""
+        return _json(SELECTORS.dump_json(_Selectors(await self._node.list_selectors())))
+
+    async def put_selector(self, request: Request) -> Response:
+        """Set what a subscriber selects."""
+        selectors = (await _json_object(request)).get("selectors")
+        if not isinstance(selectors, list) or not all(isinstance(each, str) for each in selectors):
+            raise QueueInvalid("selectors", f"{selectors!r} is not allowed", "a list of texts")
+        await self._node.put_selector(_name(request), _name(request, "subscriber"), selectors)
+        return Response(status_code=204)
+
+    async def delete_selector(self, request: Request) -> Response:
+        """Forget what a subscriber selects."""
+        await self._node.delete_selector(_name(request), _name(request, "subscriber"))
+        return Response(status_code=204)
+
+    async def reload(self, request: Request) -> Response:
+        """Read the configuration again."""
+        return _json(RELOAD.dump_json(await self._node.reload()))
 
     async def list_templates(self, request: Request) -> Response:
         """Every queue template."""

@@ -10,6 +10,7 @@ from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
 from gateway.rest_views import RestDeliveryPointsView
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.version import VERSION
@@ -46,6 +47,8 @@ VIEWS: Final = (
     KeyExplanation,
     RestDeliveryPointsView,
     SmrpSubscriptionsView,
+    DurableSelectorView,
+    ReloadView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
@@ -227,6 +230,13 @@ def _schemas() -> Schema:
             "required": ["replayed_count"],
         },
         "Cursors": _list_of("cursors", "CursorView"),
+        "DurableSelectors": _list_of("selectors", "DurableSelectorView"),
+        "SetSelectors": {
+            "type": "object",
+            "properties": {"selectors": {**_TEXTS, "description": "an empty text: everything"}},
+            "required": ["selectors"],
+            "additionalProperties": False,
+        },
         "Actors": _list_of("actors", "ActorView"),
         "Events": _list_of("events", "EventView"),
         "DeleteMessages": _fields(FIELDS_OF_DELETE),

@@ -50,7 +50,7 @@ class Operation:
     """One method at one path. `id` is the name of the method of `AdminApi` that performs it."""
 
     id: str
-    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     summary: str
     answers: tuple[Answer, ...]
@@ -274,6 +274,35 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "/queues/{name}/cursors/{cursor}",
         "Forget a durable cursor, its position, and what is kept for it",
         (Answer(204, "It is gone"), Answer(404, "No such queue or cursor", "Problem"), REFUSED),
+    ),
+    Operation(
+        "list_selectors",
+        "GET",
+        "/durable-selectors",
+        "What consumers of selector-aware virtual topics select, also those that are away",
+        (Answer(200, "By queue and subscriber", "DurableSelectors"),),
+    ),
+    Operation(
+        "put_selector",
+        "PUT",
+        "/queues/{name}/selectors/{subscriber}",
+        "Set what a subscriber selects until it comes with another selector",
+        (Answer(204, "It is in force"), NOT_FOUND, *BAD_BODY),
+        body="SetSelectors",
+    ),
+    Operation(
+        "delete_selector",
+        "DELETE",
+        "/queues/{name}/selectors/{subscriber}",
+        "Forget what a subscriber selects: while it is away, nothing is collected for it",
+        (Answer(204, "It is gone"), Answer(404, "No such queue or subscriber", "Problem")),
+    ),
+    Operation(
+        "reload",
+        "POST",
+        "/configuration/reload",
+        "Read the configuration again, as SIGHUP does; no connection is dropped",
+        (Answer(200, "What changed", "ReloadView"), REFUSED),
     ),
     Operation(
         "browse_queue",

@@ -13,6 +13,7 @@ from gateway.ports import (
     QueueInvalid,
     QueueNotFound,
     Refused,
+    SelectorNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
 )
@@ -51,6 +52,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(409, "Queue already exists", str(error))
         case TemplateNotFound():
             return problem(404, "Queue template not found", str(error))
+        case SelectorNotFound():
+            return problem(404, "Durable selector not found", str(error))
         case TemplateAlreadyExists():
             return problem(409, "Queue template already exists", str(error))
         case Refused():

@@ -16,6 +16,7 @@ from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView
 from gateway.rest_views import RestDeliveryPointsView
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 
@@ -39,6 +40,8 @@ _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
 _REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 _BACKUP: Final = TypeAdapter(BackupView)
+_SELECTORS: Final = TypeAdapter(tuple[DurableSelectorView, ...])
+_RELOAD: Final = TypeAdapter(ReloadView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -93,6 +96,22 @@ class AdminClient:
         with self._open("GET", f"{_queue_path(name)}/messages?{query}", None, timeout_s=None) as lines:
             for line in lines:
                 yield _read(_MESSAGE, _parsed(line))
+
+    def list_selectors(self) -> Sequence[DurableSelectorView]:
+        """Return every durable selector."""
+        return _read(_SELECTORS, _member(self._ask("GET", "/durable-selectors"), "selectors"))
+
+    def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+        """Set what a subscriber selects."""
+        self._ask("PUT", _selector_path(queue, subscriber), {"selectors": list(selectors)})
+
+    def delete_selector(self, queue: str, subscriber: str) -> None:
+        """Forget what a subscriber selects."""
+        self._ask("DELETE", _selector_path(queue, subscriber))
+
+    def reload(self) -> ReloadView:
+        """Have the node read its configuration again."""
+        return _read(_RELOAD, self._ask("POST", "/configuration/reload"))
 
     def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
         """Create a queue template."""
@@ -228,6 +247,10 @@ def _queue_path(name: str) -> str:
 def _query(**parameters: int | str | None) -> str:
     """Return the query that sets these parameters; None leaves one out."""
     return urlencode({name: value for name, value in parameters.items() if value is not None})
+
+
+def _selector_path(queue: str, subscriber: str) -> str:
+    return f"{_queue_path(queue)}/selectors/{quote(subscriber, safe='')}"
 
 
 def _template_path(name: str) -> str:

@@ -16,6 +16,7 @@ from gateway.cli import (
     publish,
     queue_messages,
     queues,
+    selectors,
     show,
     subscribe,
     templates,
@@ -42,6 +43,8 @@ app.command("pub")(publish.pub)
 app.command("sub")(subscribe.sub)
 app.add_typer(queues.app, name="queue")
 app.add_typer(templates.app, name="template")
+app.add_typer(selectors.app, name="selector")
+app.command("reload")(selectors.reload)
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")
 app.add_typer(show.app, name="show")

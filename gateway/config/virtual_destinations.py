@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.config.section import Section
+from messaging.selector_cache import CacheRules
 from messaging.selector_words import SelectorError
 from messaging.virtual_check import Finding, check_target, errors_of, warnings_of
 from messaging.virtual_destinations import (
@@ -55,6 +56,7 @@ class VirtualTopicSection(Section):
         default="Consumer.*.", max_length=NAME_CHARS_MAX, description="of the names of consumers' queues"
     )
     postfix: str = Field(default="", max_length=NAME_CHARS_MAX, description="of the names of consumers' queues")
+    selector_aware: bool = Field(default=False, description="a queue gets what one of its consumers selects")
     local: bool = Field(default=False, description="not for messages that came over a bridge")
     concurrent_send: bool = Field(
         default=False, description="with fan_out activemq: a refusal does not stop the others"
@@ -69,6 +71,7 @@ class VirtualTopicSection(Section):
             place,
             NamePattern(self.name),
             ConsumerNames(self.prefix, self.postfix),
+            selector_aware=self.selector_aware,
             local=self.local,
             concurrent_send=self.concurrent_send,
             transacted_send=self.transacted_send,
@@ -138,6 +141,36 @@ class CompositeSection(Section):
         )
 
 
+class SelectorCacheSection(Section):
+    """What is remembered of the selectors of consumers that are away, of selector-aware virtual topics."""
+
+    durable: bool = Field(default=True, description="a consumer's selector goes on collecting while it is away")
+    compat: Literal["none", "activemq"] = Field(
+        default="none", description="activemq: selectors add up for each queue, whosever they were"
+    )
+    single_selector_per_destination: bool = Field(
+        default=False, description="with compat: a new selector takes the place of the old ones"
+    )
+    ignore_wildcard_selectors: bool = Field(
+        default=False, description="with compat: those with a LIKE that has a wildcard are not remembered"
+    )
+
+    @model_validator(mode="after")
+    def _check_compat(self) -> Self:
+        if self.compat == "none" and (self.single_selector_per_destination or self.ignore_wildcard_selectors):
+            raise ValueError("single_selector_per_destination and ignore_wildcard_selectors need compat: activemq")
+        return self
+
+    def rules(self) -> CacheRules:
+        """Return what the core keeps to."""
+        return CacheRules(
+            durable=self.durable,
+            compat=self.compat == "activemq",
+            single=self.single_selector_per_destination,
+            ignores_wildcards=self.ignore_wildcard_selectors,
+        )
+
+
 class VirtualDestinationsSection(Section):
     """Virtual topics, composite queues and topics, and what holds for all of them."""
 
@@ -148,6 +181,7 @@ class VirtualDestinationsSection(Section):
     create_consumer_queues: bool = Field(
         default=True, description="who consumes from a virtual topic's queue that is not there gets it made"
     )
+    selector_cache: SelectorCacheSection = SelectorCacheSection()
     virtual_topics: tuple[VirtualTopicSection, ...] = (VirtualTopicSection(),)
     composite_queues: tuple[CompositeSection, ...] = ()
     composite_topics: tuple[CompositeSection, ...] = ()

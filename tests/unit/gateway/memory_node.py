@@ -11,12 +11,14 @@ from gateway.ports import (
     QueueInvalid,
     QueueNotFound,
     Refused,
+    SelectorNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
 )
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
+from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.views import (
@@ -50,6 +52,8 @@ class MemoryNode:
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
     cursors: Sequence[CursorView] = ()  # of the queue `q`
+    selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
+    reloads: list[ReloadView] = field(default_factory=list)  # what reloads come to, the last one first
     replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
     refusal: str = ""  # why it refuses to delete
     definitions: dict[str, QueueDefinition] = field(default_factory=dict)
@@ -221,6 +225,25 @@ class MemoryNode:
         if name not in self.definitions or len(kept) == len(self.cursors):
             raise CursorNotFound(name, cursor)
         self.cursors = kept
+
+    async def list_selectors(self) -> Sequence[DurableSelectorView]:
+        return [
+            DurableSelectorView(queue=queue, subscriber=subscriber, selectors=selectors, seen_ms=1)
+            for (queue, subscriber), selectors in self.selectors.items()
+        ]
+
+    async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+        self._definition(queue)
+        self.selectors[queue, subscriber] = tuple(selectors)
+
+    async def delete_selector(self, queue: str, subscriber: str) -> None:
+        if self.selectors.pop((queue, subscriber), None) is None:
+            raise SelectorNotFound(queue, subscriber)
+
+    async def reload(self) -> ReloadView:
+        if not self.reloads:
+            raise Refused("the configuration is wrong")
+        return self.reloads.pop()
 
     async def show_spool(self) -> SpoolView:
         return SpoolView(

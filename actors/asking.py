@@ -1,0 +1,22 @@
+"""Asking somebody of whom only the address is known."""
+
+from typing import Any
+
+import pykka
+from pykka._envelope import Envelope
+
+from actors.futures import LoopFuture
+from actors.inbox import Inbox
+from messaging.address import Address
+
+
+def ask_at(address: Address, message: object) -> LoopFuture[Any]:
+    """Ask whoever has this address; it is an error, and never a wait without end, when that has stopped."""
+    assert isinstance(address, Inbox), "who is asked is an actor of this loop"
+    answer: LoopFuture[Any] = LoopFuture()
+    if address.closed:
+        dead = pykka.ActorDeadError("whoever was asked is gone")
+        answer.set_exception((pykka.ActorDeadError, dead, None))
+    else:
+        address.post(Envelope(message, reply_to=answer))
+    return answer
