@@ -6,10 +6,15 @@ is deleted ends it. Queues that a definition names exist from when it is loaded 
 
 import logging
 
+from actors.directory_messages import CreateQueue, QueueHandle
+from actors.futures import LoopFuture
+from actors.gathering import gather
+from actors.queue_assembly import NAMED, TEMPORARY
 from actors.queue_templates import QueueTemplates
 from messaging.queue_attributes import NON_EXCLUSIVE
-from messaging.queue_config import QueueDefinition, QueueInvalid, check_queue_name, definition_from_dict
-from messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations
+from messaging.queue_config import QueueInvalid, check_queue_name, definition_from_dict
+from messaging.topics import TopicFilter
+from messaging.virtual_destinations import NO_DEFINITIONS, VirtualDestinations, topic_consumed
 from messaging.virtual_names import ANY, REST
 
 log = logging.getLogger("sluicegate.queues")
@@ -21,29 +26,59 @@ class ConsumerQueues:
     def __init__(self, templates: QueueTemplates) -> None:
         self._templates = templates
         self._definitions = NO_DEFINITIONS
-        self._named: frozenset[str] = frozenset()
+        self.named: list[str] = []  # by a definition
         self._are_made = False
 
     def define(self, definitions: VirtualDestinations, *, are_made: bool) -> None:
         """Take over definitions; with `are_made`, consumers get queues of virtual topics made."""
         self._definitions = definitions
-        self._named = frozenset(definitions.queue_names())
+        self.named = definitions.queue_names()
         self._are_made = are_made
 
-    def definition(self, name: str, owner: str) -> tuple[QueueDefinition, bool] | None:
-        """Return what a queue that somebody wants is to be, and whether durable; None when it is not made for them.
+    def calls_for(self, name: str) -> bool:
+        """Return whether a queue of this name is made for who wants to consume from it."""
+        return name in self.named or (self._are_made and self._definitions.consumes_virtual_topic(name))
+
+    def topics_of(self, name: str) -> list[TopicFilter]:
+        """Return the topics that a queue of this name would collect."""
+        topics = [topic_consumed(each, name) for each in self._definitions.virtual_topics]
+        return [topic_filter for each in topics if each is not None for topic_filter in each.index_filters()]
+
+    def definition(self, name: str, owner: str) -> CreateQueue | None:
+        """Return what a queue that is called for is to be; None, with a word in the log, when it cannot be.
 
         A template says what it is; without one it takes many consumers, for so do those of a virtual topic.
         """
-        if name not in self._named and not (self._are_made and self._definitions.consumes_virtual_topic(name)):
-            return None
         values, durable = self._templates.fill_in({"name": name}, None)
         values.setdefault("access_type", NON_EXCLUSIVE)
         values.setdefault("owner", owner)
         try:
             # Who consumes a pattern of topics has its wildcards in the queue's name; all else is as for any queue.
             check_queue_name(name.replace(ANY, "-").replace(REST, "-"), durable=durable)
-            return definition_from_dict(values, reserved_name=True, durable=durable), durable
+            definition = definition_from_dict(values, reserved_name=True, durable=durable)
         except QueueInvalid as problem:
             log.warning("queue %r was not made for its consumer: %s", name, problem)
             return None
+        return CreateQueue(definition, NAMED if durable else TEMPORARY, durable=durable, must_be_new=False)
+
+
+def found_later(name: str, created: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle | None]:
+    """Return what becomes of a queue that is being made: None, with a word in the log, when it cannot be stored."""
+    answer: LoopFuture[QueueHandle | None] = LoopFuture()
+
+    def done(made: LoopFuture[QueueHandle]) -> None:
+        try:
+            answer.set(made.get())
+        except Exception as refusal:  # the catalog could not be written
+            log.warning("queue %r was not made: %s", name, refusal)
+            answer.set(None)
+
+    created.then(done)
+    return answer
+
+
+def all_done(waiting: list[LoopFuture[QueueHandle | None]]) -> LoopFuture[None]:
+    """Return when all of these are answered."""
+    answer: LoopFuture[None] = LoopFuture()
+    gather(waiting, lambda _: answer.set(None), answer)
+    return answer

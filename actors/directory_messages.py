@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
+from messaging.client_rights import ClientRights
 from messaging.queue_config import QueueDefinition
 from messaging.queue_template import QueueTemplate
 from messaging.routing import QueueTarget
@@ -62,11 +63,16 @@ class FindQueue:
     """Ask of the directory. Answered with a QueueHandle, or None.
 
     For a client that wants to consume from it, a queue is made that definitions of virtual destinations call for.
-    Raises ClientDenied when its profile does not allow it.
+    Raises ClientDenied where the client may not make queues, or not subscribe to what this one would collect.
     """
 
     name: str
-    consumer: str | None = None  # the client's user, who will own what is made; None: nobody wants to consume
+    consumer: ClientRights | None = None  # whose user owns what is made; None: nobody wants to consume
+
+
+@dataclass(slots=True)
+class MakeNamedQueues:
+    """Ask of the directory: make the queues that definitions name and that there are not. Answered with None."""
 
 
 @dataclass(slots=True)

@@ -3,13 +3,12 @@
 A durable queue exists once the store has its definition; whoever asked for it is answered then.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from actors.cell import ActorCell
-from actors.consumer_queues import ConsumerQueues
+from actors.consumer_queues import ConsumerQueues, all_done, found_later
 from actors.data_messages import Confirmed, Refused, Resume
 from actors.directory_messages import (
     CreateQueue,
@@ -21,6 +20,7 @@ from actors.directory_messages import (
     KeepQueues,
     ListQueues,
     ListTemplates,
+    MakeNamedQueues,
     PermissionDenied,
     PutTemplate,
     QueueExists,
@@ -47,12 +47,11 @@ from messaging.events import VPN_QUEUE_CREATED, VPN_QUEUE_DELETED, EventKind
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import DELETE, MODIFY_TOPIC
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict, is_named
+from messaging.queue_topics import topics_of
 from messaging.recovery import StoredPartition
-from messaging.topics import TopicError, TopicFilter, parse_queue_subscription, queue_topic_filter, syntax_of
+from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
 from storage.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
-
-log = logging.getLogger("sluicegate.queues")
 
 ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
@@ -99,6 +98,7 @@ class QueueDirectory(LoopActor):
             DeleteTemplate: self._delete_template,
             ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
             FindQueue: self._find,
+            MakeNamedQueues: self._make_named_queues,
             DefineConsumerQueues: lambda message: self._consumer_queues.define(
                 message.definitions, are_made=message.are_made
             ),
@@ -201,25 +201,21 @@ class QueueDirectory(LoopActor):
 
     def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
         found = self._queues.get(message.name)
-        if found is not None or message.consumer is None:
+        rights = message.consumer
+        if found is not None or rights is None or not self._consumer_queues.calls_for(message.name):
             return found
-        made = self._consumer_queues.definition(message.name, message.consumer)
-        if made is None:
-            return None
-        definition, durable = made
-        self._check_endpoint(message.consumer, "")
-        answer: LoopFuture[QueueHandle | None] = LoopFuture()
+        for topic_filter in self._consumer_queues.topics_of(message.name):
+            rights.check_subscription(topic_filter, 0)
+        self._check_endpoint(rights.user, rights.client)
+        return self._make(message.name, rights.user)
 
-        def created(done: LoopFuture[QueueHandle]) -> None:
-            try:
-                answer.set(done.get())
-            except StoreRefused as refusal:
-                log.warning("queue %r was not made for its consumer: %s", message.name, refusal)
-                answer.set(None)
+    def _make(self, name: str, owner: str) -> LoopFuture[QueueHandle | None] | None:
+        made = self._consumer_queues.definition(name, owner)
+        return None if made is None else found_later(name, self._create(made))
 
-        kind = NAMED if durable else TEMPORARY
-        self._create(CreateQueue(definition, kind, durable=durable, must_be_new=False)).then(created)
-        return answer
+    def _make_named_queues(self, _: MakeNamedQueues) -> LoopFuture[None]:
+        names = [name for name in self._consumer_queues.named if name not in self._queues]
+        return all_done([each for each in [self._make(name, "") for name in names] if each is not None])
 
     def _update(self, message: UpdateQueue) -> LoopFuture[None]:
         answer: LoopFuture[None] = LoopFuture()
@@ -437,16 +433,3 @@ def _check_permission(handle: QueueHandle, user: str, needed: str) -> None:
     config = handle.definition.config
     if not permits(config, user, needed):
         raise PermissionDenied(denial(config, user, needed))
-
-
-def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:
-    """Return the topics a queue attracts, and those excepted. Raises QueueInvalid naming the bad one."""
-    filters: list[TopicFilter] = []
-    exceptions: list[TopicFilter] = []
-    for text in definition.subscriptions:
-        try:
-            is_exception, topic_filter = parse_queue_subscription(text, syntax_of(text))
-        except TopicError as error:
-            raise QueueInvalid("subscriptions", str(error), "a topic filter in SMF or MQTT syntax") from error
-        (exceptions if is_exception else filters).append(topic_filter)
-    return filters, exceptions

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,14 @@ from actors.cell import ActorCell
 from actors.clock import Clock
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import (
-    CreateQueue,
     KeepQueues,
     ListQueues,
-    PutTemplate,
-    QueueExists,
     QueueHandle,
     SetPressureLimits,
-    TemplateExists,
 )
 from actors.messages import ClosedLedger, CloseLedger
-from actors.queue_assembly import NAMED, QueueServices
-from actors.queue_directory import QueueDirectory, StoreRefused
+from actors.queue_assembly import QueueServices
+from actors.queue_directory import QueueDirectory
 from actors.router import RouterActor
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
@@ -35,6 +32,7 @@ from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Changes, Config, diff
+from gateway.declared_queues import declare_queues
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
@@ -144,7 +142,7 @@ class Node:
             text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
-        await self._declare_queues(self.config)
+        await declare_queues(self.queues, self.config)
         await define_virtual_destinations(self, self.config)
         await self.mqtt.restore(self.recovered.sessions)
         await self.flow.restore(self.recovered.sessions)
@@ -179,7 +177,7 @@ class Node:
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
         self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
-        await self._declare_queues(config)
+        await declare_queues(self.queues, config)
         await define_virtual_destinations(self, config)
         self.queues.inbox.post(
             SetPressureLimits(
@@ -361,23 +359,6 @@ class Node:
             policy=VITAL,
             parent=self.root,
         )
-
-    async def _declare_queues(self, config: Config) -> None:
-        for template in config.queues.templates:
-            try:
-                await self.queues.ask(PutTemplate(template, must_be_new=True))
-            except TemplateExists:
-                continue
-            log.info("queue template %r created as declared", template.name)
-        for definition in config.queues.declared:
-            try:
-                await self.queues.ask(CreateQueue(definition, NAMED, durable=True))
-            except QueueExists:
-                continue  # one that was created before is left as it is
-            except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
-                log.warning("queue %r was not created as declared: %s", definition.config.name, refusal)
-                continue
-            log.info("queue %r created as declared", definition.config.name)
 
     def _fatal(self, error: BaseException) -> None:
         if not self.failed.done():

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from actors.directory_messages import DefineConsumerQueues, FindQueue
+from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
 from actors.queue_selectors import DurableSelectors
 from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
 from gateway.config import Config, ConfigError
@@ -32,9 +32,7 @@ async def define_virtual_destinations(node: "Node", config: Config) -> None:
     for text in warning_texts(section):
         log.warning("%s", text)
     await node.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
-    for name in definitions.queue_names():
-        if await node.queues.ask(FindQueue(name, "")) is None:
-            log.warning("queue %r, which a virtual destination names, is not there", name)
+    await node.queues.ask(MakeNamedQueues())
     await node.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
 
 

@@ -1,4 +1,4 @@
-"""`sluicegate selector ...` and `sluicegate reload`: what consumers of virtual topics select; a changed configuration."""
+"""`sluicegate selector ...` and `sluicegate reload`: what consumers select, and a configuration that has changed."""
 
 import sys
 from typing import Annotated

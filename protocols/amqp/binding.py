@@ -82,7 +82,7 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
         elif source.distribution_mode == COPY:
             await _browse(connection, session, link, source, await find_queue(connection, node.name))
         else:
-            queue = await find_queue(connection, node.name, consumer=connection.identity.user)
+            queue = await find_queue(connection, node.name, consumer=connection.identity.rights)
             await _consume(connection, session, link, source, queue)
     except ClientDenied as denied:
         nodes.detached(link, closed=True)

@@ -97,7 +97,7 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
     services = connection.services
     handle: QueueHandle | None = None
     try:
-        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.user))
+        handle = await services.queues.ask(FindQueue(asked.name, connection.identity.rights))
     except ClientDenied as denied:
         connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, denied.text, None)
         return

@@ -124,10 +124,7 @@ async def _bind(
     connection: "HttpConnection", request: Request, query: Query, queue_name: str, principal: Principal
 ) -> HttpFlow:
     services = connection.services
-    try:
-        connection.identity.rights.check_flow(0)  # how many there may be, `HttpFlows` says
-    except ClientDenied as denied:
-        raise refusal_problem(denied.text, "") from None
+    rights = connection.identity.rights
     limits = services.limits
     lock_s = query.number("lock_s", limits.lock_ms // 1000, 1, limits.lock_ms_max // 1000)
     terms = FlowTerms(
@@ -139,7 +136,11 @@ async def _bind(
         lock_ms=lock_s * 1000,
         unsettled_max=limits.unsettled_max,
     )
-    return await services.flows.bind(terms, selector_of(services.selectors, query), limits)
+    try:
+        rights.check_flow(0)  # how many there may be, `HttpFlows` says
+        return await services.flows.bind(terms, selector_of(services.selectors, query), limits, rights)
+    except ClientDenied as denied:
+        raise refusal_problem(denied.text, "") from None
 
 
 def _found(connection: "HttpConnection", request: Request, principal: Principal) -> tuple[HttpFlow, str]:

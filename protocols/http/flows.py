@@ -8,6 +8,7 @@ from actors.messages import BindFlow, BindRefused
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
+from messaging.client_rights import ClientRights
 from messaging.credit import CreditPool, CreditWindow
 from messaging.selectors import Selector
 from protocols.http.flow import FlowTerms, HttpFlow
@@ -39,9 +40,11 @@ class HttpFlows:
         """Return an id that nobody can guess."""
         return self._runtime.rng.randbytes(ID_BYTES).hex()
 
-    async def bind(self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits) -> HttpFlow:
-        """Bind a flow. Raises HttpProblem."""
-        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name))
+    async def bind(
+        self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits, rights: ClientRights
+    ) -> HttpFlow:
+        """Bind a flow. Raises HttpProblem, ClientDenied."""
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights))
         if handle is None:
             raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
         self._check_room(terms, limits)

@@ -31,7 +31,7 @@ async def resume_flows(connection: "MqttConnection", session: Session) -> None:
                 await bind_flow(connection, handle, extra, is_named_queue=False)
     for extra in session.queues.values():
         try:
-            handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.user))
+            handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.rights))
             if handle is not None:
                 await bind_flow(connection, handle, extra, is_named_queue=True)
         except ClientDenied as denied:

@@ -235,7 +235,7 @@ async def _subscribe_queue(
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.user))
+    handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
     extra = _extra(request, asked.identifier)

@@ -1,12 +1,12 @@
 """Durable selectors and reloads over the admin port and from the command line."""
 
 import orjson
-from unit.gateway.test_commands import Shell
 
 from gateway.cli.failures import FAILED
 from gateway.routing_views import ReloadView
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.test_commands import Shell
 
 RELOADED = ReloadView(taken_over=("log.level: info -> debug",), restart_needed=("admin.port: 1 -> 2",), warnings=("w",))
 
