@@ -52,6 +52,12 @@ VIEWS: Final = (
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
+_SELECTORS: Final[Schema] = {
+    "type": "object",
+    "properties": {"selectors": {**_TEXTS, "description": "an empty text: everything"}},
+    "required": ["selectors"],
+    "additionalProperties": False,
+}
 _TEMPLATE: Final[Schema] = {
     "queue_name_filter": {"type": "string", "description": "names of queues; * ends a level or is one, > is the rest"},
     "durability_override": {"type": "string", "enum": list(DURABILITY_OVERRIDES)},
@@ -231,12 +237,7 @@ def _schemas() -> Schema:
         },
         "Cursors": _list_of("cursors", "CursorView"),
         "DurableSelectors": _list_of("selectors", "DurableSelectorView"),
-        "SetSelectors": {
-            "type": "object",
-            "properties": {"selectors": {**_TEXTS, "description": "an empty text: everything"}},
-            "required": ["selectors"],
-            "additionalProperties": False,
-        },
+        "SetSelectors": _SELECTORS,
         "Actors": _list_of("actors", "ActorView"),
         "Events": _list_of("events", "EventView"),
         "DeleteMessages": _fields(FIELDS_OF_DELETE),
