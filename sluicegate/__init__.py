@@ -6,6 +6,8 @@ Names only, and all of them: what stands here is the library's public face, and 
 
 from messaging.headers import UserPropertyValue
 from protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
+from protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.client import Client
 from protocols.flow.client.consumer import Consumer
 from protocols.flow.client.errors import (
@@ -16,10 +18,13 @@ from protocols.flow.client.errors import (
     ConnectionBroken,
     ConsumerEnded,
     FlowClientError,
+    IncarnationChanged,
     MessageTooLarge,
     PublisherEnded,
     PublisherForgotten,
     PublishRefused,
+    ReadFailed,
+    RequestInterrupted,
     RequestRefused,
 )
 from protocols.flow.client.events import (
@@ -34,35 +39,55 @@ from protocols.flow.client.events import (
 from protocols.flow.client.messages import Delivery, Message
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import Publisher
+from protocols.flow.columns import Columns, ColumnWriter
+from protocols.flow.cursor_frames import Position, Positions
+from protocols.flow.rows_frames import RowsReceived
+from protocols.flow.stage_frames import StagingAnswer
 
 __all__ = [
     "AuthenticationRefused",
+    "BlockingBulk",
     "BlockingClient",
     "BlockingConsumer",
+    "BlockingCursor",
     "BlockingPublisher",
+    "BlockingRangeReader",
+    "Bulk",
     "Client",
     "ClientClosed",
     "ClientEvent",
     "ClientOptions",
     "CodedError",
+    "Column",
+    "ColumnWriter",
+    "Columns",
     "ConnectFailed",
     "Connected",
     "ConnectionBroken",
     "Consumer",
     "ConsumerEnded",
+    "Cursor",
     "Delivery",
     "Disconnected",
     "FlowActivated",
     "FlowClientError",
     "FlowDeactivated",
     "FlowInterrupted",
+    "IncarnationChanged",
     "Message",
     "MessageTooLarge",
+    "Position",
+    "Positions",
     "PublishRefused",
     "Publisher",
     "PublisherEnded",
     "PublisherForgotten",
+    "RangeReader",
+    "ReadFailed",
+    "RequestInterrupted",
     "RequestRefused",
+    "RowsReceived",
     "SettledTooLate",
+    "StagingAnswer",
     "UserPropertyValue",
 ]

@@ -4,59 +4,20 @@ Each call goes there and waits for the answer; what takes many messages at once 
 thread of the program may call anything here.
 """
 
-import asyncio
 import ssl
-import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
+from protocols.flow.client.blocking_bulk import BlockingBulk
 from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
 from protocols.flow.client.errors import ClientClosed
 from protocols.flow.client.events import ClientEvent
+from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.client.messages import Delivery, Message
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
-
-T = TypeVar("T")
-
-
-class _LoopThread:
-    """An event loop in a thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._work, name="sluicegate-client", daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it."""
-        if self.loop.is_closed():
-            work.close()
-            raise ClientClosed("the client was closed")
-        result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s), self.loop)
-        try:
-            return result.result()
-        except BaseException:
-            result.cancel()  # an interrupt of this thread; else it is done
-            raise
-
-    def stop(self) -> None:
-        """End the thread."""
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
-async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-    # On the loop, so that what is given up has not been done: no delivery is taken that nobody gets.
-    async with asyncio.timeout(timeout_s):
-        return await work
 
 
 class BlockingClient:
@@ -75,12 +36,12 @@ class BlockingClient:
     ) -> None:
         """Raises ValueError for a URL that names no gateway."""
         self._client = Client(url, options, tls=tls, on_event=on_event)
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
         """Connect, and be let in. Raises ConnectFailed or AuthenticationRefused."""
         assert self._thread is None, "a client is entered once"
-        self._thread = _LoopThread()
+        self._thread = LoopThread()
         try:
             self._thread.run(self._client.__aenter__())
         except BaseException:
@@ -120,6 +81,11 @@ class BlockingClient:
         )
         return BlockingConsumer(self._running(), consumer)
 
+    @property
+    def bulk(self) -> BlockingBulk:
+        """Reading and writing in bulk."""
+        return BlockingBulk(self._running(), self._client.bulk)
+
     def publish_direct(self, message: Message, *, timeout_s: float | None = None) -> None:
         """As `Client.publish_direct`."""
         self._running().run(self._client.publish_direct(message), timeout_s)
@@ -131,7 +97,7 @@ class BlockingClient:
             thread.run(self._client.close())
             thread.stop()
 
-    def _running(self) -> _LoopThread:
+    def _running(self) -> LoopThread:
         if self._thread is None:
             raise RuntimeError("the client is not connected: `with client` comes first")
         return self._thread
@@ -140,7 +106,7 @@ class BlockingClient:
 class BlockingPublisher:
     """`Publisher`, without asyncio."""
 
-    def __init__(self, thread: _LoopThread, publisher: Publisher) -> None:
+    def __init__(self, thread: LoopThread, publisher: Publisher) -> None:
         self._thread = thread
         self._publisher = publisher
 
@@ -189,7 +155,7 @@ class BlockingPublisher:
 class BlockingConsumer:
     """`Consumer`, without asyncio. Its deliveries may be settled by any thread."""
 
-    def __init__(self, thread: _LoopThread, consumer: Consumer) -> None:
+    def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
         self._consumer = consumer
         consumer.settle_with = self._settle

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self, cast
 
+from protocols.flow.client.asking import Answer, Request
+from protocols.flow.client.bulk import Bulk
 from protocols.flow.client.client_flow import ClientFlow
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
 from protocols.flow.client.errors import ConnectFailed
 from protocols.flow.client.events import ClientEvent
 from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions, target_of
+from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, Publisher
 from protocols.flow.client.session import ClientSession
 from protocols.flow.client.waiting import WaitingLine
@@ -59,7 +62,8 @@ class Client:
         self._gone = asyncio.Event()  # the present connection
         self._reason = ""  # why it is
         self._changed = WaitingLine()
-        self._owners: dict[ClientFlow, Publisher | Consumer] = {}
+        self._owners: dict[ClientFlow, FlowOwner] = {}
+        self._asked: dict[Request, asyncio.Future[Answer]] = {}
         self._direct_bytes = 0
         self._running: asyncio.Task[None] | None = None
 
@@ -124,6 +128,11 @@ class Client:
             renew_every_s=renew_every_s,
         )
 
+    @property
+    def bulk(self) -> Bulk:
+        """Reading and writing in bulk."""
+        return Bulk(self)
+
     async def publish_direct(self, message: Message) -> None:
         """Publish at most once: nothing is answered or sent again. Waits while there is no connection, or it is full.
 
@@ -164,20 +173,23 @@ class Client:
     # --- for publishers and consumers ---
 
     @property
-    def session(self) -> ClientSession:
-        """The core."""
-        return self._session
-
-    @property
     def close_timeout_s(self) -> float:
         """How long a publisher or consumer may take to close."""
         return self._options.close_timeout_s
 
-    def add(self, flow: ClientFlow, owner: "Publisher | Consumer") -> None:
+    async def ask(self, request: Request) -> Answer:
+        """Ask the gateway for something; return the answer. Raises RequestRefused, or what the client ended with."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._session.ask(request)
+        self._asked[request] = answer
+        self.ask_flush()
+        return await answer
+
+    def add(self, flow: ClientFlow, owner: FlowOwner) -> None:
         """Open a flow. Raises FlowClientError when the client has ended."""
         if self._loop is None:
             raise RuntimeError("the client is not connected: `async with client` comes first")
-        self._session.add(flow)
+        self._session.add(flow, self._now_ms())
         self._owners[flow] = owner
         self.ask_flush()
 
@@ -214,15 +226,28 @@ class Client:
     def _look(self) -> None:
         """Wake those whose flows have news, and tell what happened."""
         session = self._session
-        for flow in session.take_news():
+        for flow in session.flows.take_news():
             owner = self._owners.get(flow)
             if owner is not None:
                 owner.on_news()
-        if session.events:
-            events, session.events = session.events, []
+        done, session.asking.done = session.asking.done, []
+        for request in done:
+            self._answer(request)
+        events = session.take_events()
+        if events:
             self._changed.wake_all()
-            for event in events:
-                self._tell(event)
+        for event in events:
+            self._tell(event)
+
+    def _answer(self, request: Request) -> None:
+        answer = self._asked.pop(request)
+        if answer.done():  # who asked has given up
+            return
+        if request.error is not None:
+            answer.set_exception(request.error)
+        else:
+            assert request.answer is not None, "a request is answered, or has failed"
+            answer.set_result(request.answer)
 
     def _tell(self, event: ClientEvent) -> None:
         if self._on_event is not None and self._loop is not None:

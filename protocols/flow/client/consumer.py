@@ -1,15 +1,14 @@
 """A consumer on asyncio, over an `Inbox`."""
 
-import asyncio
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from messaging.settlement import ACCEPTED
-from protocols.flow.client.client_flow import ENDED
 from protocols.flow.client.errors import ClientClosed
 from protocols.flow.client.inbox import Inbox
 from protocols.flow.client.messages import Delivery
+from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.waiting import WaitingLine
 from protocols.flow.limits import NAME_BYTES_MAX
 
@@ -21,7 +20,7 @@ WINDOW_BYTES_DEFAULT: Final = 32 * 1024 * 1024
 UNSETTLED_MAX_DEFAULT: Final = 0  # what the gateway allows
 
 
-class Consumer:
+class Consumer(FlowOwner):
     """Gets messages of a queue. Made by `Client.consumer`, open within `async with`.
 
     `async for delivery in consumer` waits for one after the other. When the connection breaks, what was not settled is
@@ -45,7 +44,6 @@ class Consumer:
             raise ValueError("window_bytes is more than 0; unsettled_max and renew_every_s are 0 or more")
         if not 0 < len(queue.encode("utf-8")) <= NAME_BYTES_MAX:
             raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes")
-        self._client = client
         self._inbox = Inbox(
             queue,
             window=window,
@@ -53,20 +51,13 @@ class Consumer:
             unsettled_max=unsettled_max,
             renew_every_ms=int(renew_every_s * 1000),
         )
+        super().__init__(client, self._inbox)
         self.settle_with: Callable[[Delivery, int], None] = self.settle  # what the methods of deliveries call
         self._arrived = WaitingLine()
-        self._changed = WaitingLine()
 
     async def __aenter__(self) -> Self:
         """Bind to the queue. Raises RequestRefused, or what the client ended with."""
-        self._client.add(self._inbox, self)
-        try:
-            while not self._inbox.was_open:
-                self._inbox.check_running()
-                await self._changed.wait()
-        except BaseException:
-            self._client.remove(self._inbox)
-            raise
+        await self._open()
         return self
 
     async def __aexit__(
@@ -133,22 +124,6 @@ class Consumer:
         except ClientClosed:
             raise StopAsyncIteration from None
 
-    async def close(self) -> None:
-        """Unbind. What is held is given back, and delivered again."""
-        if self._inbox.phase == ENDED:
-            self._client.forget(self._inbox)
-            return
-        self._client.remove(self._inbox)
-        try:
-            async with asyncio.timeout(self._client.close_timeout_s):
-                while self._inbox.phase != ENDED:
-                    await self._changed.wait()
-        except TimeoutError:
-            self._inbox.end(ClientClosed("it was closed"))
-        finally:
-            self.on_news()
-            self._client.forget(self._inbox)
-
     def settle(self, delivery: Delivery, outcome: int) -> None:
         """Say what became of a delivery, as its own methods do."""
         self._inbox.settle(delivery.bind_number, delivery.delivery_id, delivery.delivery_id, outcome)
@@ -160,4 +135,4 @@ class Consumer:
             self._arrived.wake_all()
         else:
             self._arrived.wake(self._inbox.waiting_count)
-        self._changed.wake_all()
+        super().on_news()

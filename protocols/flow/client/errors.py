@@ -38,11 +38,16 @@ class CodedError(FlowClientError):
 
 @final
 class RequestRefused(CodedError):
-    """A publisher or consumer could not be opened. With `retry_after_ms` it makes sense to try again."""
+    """Something could not be opened, or a request failed. With `retry_after_ms` it makes sense to try again."""
 
     def __init__(self, code: int, text: str, retry_after_ms: int | None) -> None:
         super().__init__(code, text)
         self.retry_after_ms = retry_after_ms
+
+
+@final
+class RequestInterrupted(FlowClientError):
+    """The connection broke before the answer to a request that must not be said twice."""
 
 
 @final
@@ -73,6 +78,16 @@ class PublisherForgotten(FlowClientError):
 @final
 class ConsumerEnded(CodedError):
     """The consumer's flow is gone for good: its queue was deleted, or a right to it was taken away."""
+
+
+@final
+class ReadFailed(CodedError):
+    """The gateway ended a range read. What arrived before stands; the cursor may be fenced, or the queue gone."""
+
+
+@final
+class IncarnationChanged(FlowClientError):
+    """The gateway has another spool than before: sequences that the program remembers mean other messages now."""
 
 
 @final

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from protocols.flow.client.client_flow import ENDED
-from protocols.flow.client.errors import ClientClosed, PublishRefused
+from protocols.flow.client.errors import PublishRefused
 from protocols.flow.client.messages import Message
 from protocols.flow.client.outbox import Outbox, Outgoing
+from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.waiting import WaitingLine
 from protocols.flow.limits import NAME_BYTES_MAX, WINDOW_MAX
 
@@ -19,7 +19,7 @@ BYTES_MAX_DEFAULT: Final = 64 * 1024 * 1024
 NEXT: Final = 0  # the sequence behind the last one
 
 
-class Publisher:
+class Publisher(FlowOwner):
     """Publishes guaranteed messages. Made by `Client.publisher`, open within `async with`.
 
     Its messages are sent, and stored, in the order in which they were given to it. While there is no connection it
@@ -34,20 +34,14 @@ class Publisher:
             raise ValueError("window_bytes is more than 0")
         if len(name.encode("utf-8")) > NAME_BYTES_MAX:
             raise ValueError(f"the name of a publisher has at most {NAME_BYTES_MAX} bytes")
-        self._client = client
         self._outbox = Outbox(name, window=window, bytes_max=window_bytes)
+        super().__init__(client, self._outbox)
         self._room = WaitingLine()
-        self._changed = WaitingLine()
         self._awaited: dict[int, asyncio.Future[None]] = {}  # by sequence
 
     async def __aenter__(self) -> Self:
         """Open it. Raises RequestRefused, or what the client ended with."""
-        self._client.add(self._outbox, self)
-        try:
-            await self._until_open()
-        except BaseException:
-            self._client.remove(self._outbox)
-            raise
+        await self._open()
         return self
 
     async def __aexit__(
@@ -116,22 +110,6 @@ class Publisher:
             sequences = [each.first for each in refusals]
             raise PublishRefused(refusals[0].code, refusals[0].text, sequences, count)
 
-    async def close(self) -> None:
-        """Close it. What has no answer yet is stored or not."""
-        if self._outbox.phase == ENDED:
-            self._client.forget(self._outbox)
-            return
-        self._client.remove(self._outbox)
-        try:
-            async with asyncio.timeout(self._client.close_timeout_s):
-                while self._outbox.phase != ENDED:
-                    await self._changed.wait()
-        except TimeoutError:
-            self._outbox.end(ClientClosed("it was closed"))
-        finally:
-            self.on_news()
-            self._client.forget(self._outbox)
-
     async def _put(self, message: Message, sequence: int, *, is_awaited: bool) -> Outgoing:
         outbox = self._outbox
         while not outbox.has_room() and outbox.error is None:
@@ -139,12 +117,6 @@ class Publisher:
         outgoing = outbox.put(message, sequence, is_awaited=is_awaited)
         self._client.ask_flush()
         return outgoing
-
-    async def _until_open(self) -> None:
-        outbox = self._outbox
-        while not outbox.was_open:
-            outbox.check_running()
-            await self._changed.wait()
 
     def on_news(self) -> None:
         """Wake those who wait for what the gateway has said."""
@@ -162,4 +134,4 @@ class Publisher:
             self._room.wake_all()
         elif outbox.has_room():
             self._room.wake(outbox.window - outbox.unanswered_count)
-        self._changed.wake_all()
+        super().on_news()

@@ -66,8 +66,7 @@ class PretendWire:
         self.session.disconnected("it broke", self.now_ms)
 
     def events(self) -> Sequence[ClientEvent]:
-        events, self.session.events = self.session.events, []
-        return events
+        return self.session.take_events()
 
 
 def outbox(name: str = "till") -> Outbox:
@@ -122,7 +121,7 @@ def test_a_gateway_that_stops_gets_settlements_and_no_new_messages() -> None:
     """Flow: sessions, the end: after GOAWAY the client waits for its answers, and closes."""
     wire = PretendWire()
     publisher = outbox()
-    wire.session.add(publisher)
+    wire.session.add(publisher, wire.now_ms)
     (request,) = wire.connects()
     wire.says(opened(request))
     publisher.put(Message(b"1", topic="t"), 0, is_awaited=False)
@@ -147,7 +146,7 @@ def test_what_was_closed_before_it_was_open_is_closed_when_it_is() -> None:
     """Flow: frame types. The gateway must not keep a flow that nobody has."""
     wire = PretendWire()
     consumer = inbox()
-    wire.session.add(consumer)
+    wire.session.add(consumer, wire.now_ms)
     (bind,) = wire.connects()
     assert isinstance(bind, Bind)
     wire.session.remove(consumer)
@@ -160,7 +159,7 @@ def test_a_bind_that_is_refused_for_now_is_tried_again() -> None:
     """Flow: errors, retry after. The first time the program decides, later the client does."""
     wire = PretendWire()
     consumer = inbox()
-    wire.session.add(consumer)
+    wire.session.add(consumer, wire.now_ms)
     (bind,) = wire.connects()
     assert isinstance(bind, Bind)
     active = FlowState(bind.flow_id, ACTIVE, 1, codes.NONE, "", None).encode()
@@ -183,7 +182,7 @@ def test_a_fault_that_another_connection_would_repeat_is_the_end() -> None:
     """Flow: errors. Whoever waits hears so."""
     wire = PretendWire()
     publisher = outbox()
-    wire.session.add(publisher)
+    wire.session.add(publisher, wire.now_ms)
     wire.connects()
     wire.says(Error(0, 0, codes.MALFORMED, "no frame", None).encode())
     assert isinstance(wire.session.error, ConnectionBroken)

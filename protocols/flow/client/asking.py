@@ -1,0 +1,110 @@
+"""Requests about the session as a whole: queues, cursors, staged rows. Each is answered, or fails, once.
+
+Flow: bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request whose connection
+breaks is said again on the next one, for what it asks is the same however often it is done; but for STAGE, which would
+keep its rows twice.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import final
+
+from protocols.flow.client.errors import FlowClientError, RequestInterrupted, RequestRefused
+from protocols.flow.cursor_frames import Positions, RangeCut
+from protocols.flow.engine import FlowEngine
+from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
+from protocols.flow.session_frames import Error
+from protocols.flow.stage_frames import StagingAnswer
+
+Answer = Positions | RangeCut | StagingAnswer
+
+
+@final
+class Request:
+    """One request, until it is answered."""
+
+    __slots__ = ("answer", "error", "frame_of", "is_stage")
+
+    def __init__(self, frame_of: Callable[[int], bytes], *, is_stage: bool = False) -> None:
+        self.frame_of = frame_of  # given a request id
+        self.is_stage = is_stage
+        self.answer: Answer | None = None
+        self.error: FlowClientError | None = None
+
+
+@final
+class Asking:
+    """The requests of one session.
+
+    Invariant: at most REQUESTS_MAX are asked and not answered, and at most STAGES_MAX of them keep rows.
+    """
+
+    def __init__(self) -> None:
+        self.done: list[Request] = []  # for the owner to take
+        self._waiting: deque[Request] = deque()
+        self._asked: dict[int, Request] = {}
+        self._stages_count = 0  # of those asked
+
+    def add(self, request: Request) -> None:
+        """Take a request; `pump` sends it."""
+        self._waiting.append(request)
+
+    def pump(self, engine: FlowEngine, take_id: Callable[[], int]) -> None:
+        """Send what may be sent now. Requests of either kind stay in their order."""
+        passed_over: list[Request] = []
+        while self._waiting and len(self._asked) < REQUESTS_MAX:
+            request = self._waiting.popleft()
+            if request.is_stage and self._stages_count == STAGES_MAX:
+                passed_over.append(request)
+                continue
+            self._stages_count += request.is_stage
+            request_id = take_id()
+            self._asked[request_id] = request
+            engine.send(request.frame_of(request_id))
+        self._waiting.extendleft(reversed(passed_over))
+
+    def answered(self, answer: Answer) -> None:
+        """Take an answer."""
+        request = self._take(answer.request_id)
+        if request is not None:
+            request.answer = answer
+            self.done.append(request)
+
+    def refused(self, error: Error) -> None:
+        """Take an error that answers a request."""
+        request = self._take(error.request_id)
+        if request is not None:
+            self._fail(request, RequestRefused(error.code, error.text, error.retry_after_ms))
+
+    def interrupted(self) -> None:
+        """The connection is gone: ask again on the next one."""
+        again: list[Request] = []
+        for request in self._asked.values():
+            if request.is_stage:
+                text = "the connection broke before the rows were known to be kept: stage them under another attempt"
+                self._fail(request, RequestInterrupted(text))
+            else:
+                again.append(request)
+        self._waiting.extendleft(reversed(again))
+        self._asked.clear()
+        self._stages_count = 0
+
+    def end(self, error: FlowClientError) -> None:
+        """The session is over."""
+        for request in [*self._asked.values(), *self._waiting]:
+            self._fail(request, error)
+        self._asked.clear()
+        self._waiting.clear()
+
+    def _take(self, request_id: int) -> Request | None:
+        request = self._asked.pop(request_id, None)
+        if request is not None:
+            self._stages_count -= request.is_stage
+        return request
+
+    def _fail(self, request: Request, error: FlowClientError) -> None:
+        request.error = error
+        self.done.append(request)
+
+    def __repr__(self) -> str:
+        return f"Asking({len(self._asked)} asked, {len(self._waiting)} waiting)"

@@ -1,0 +1,60 @@
+"""An event loop in a thread of its own, for programs that have none."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from protocols.flow.client.errors import ClientClosed
+
+T = TypeVar("T")
+
+STOP_S: Final = 1.0  # for calls of other threads to end by themselves, as the client has
+
+
+class LoopThread:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._work, name="sluicegate-client", daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+        """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it."""
+        if self.loop.is_closed():
+            work.close()
+            raise ClientClosed("the client was closed")
+        result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s), self.loop)
+        try:
+            return result.result()
+        except BaseException:
+            result.cancel()  # an interrupt of this thread; else it is done
+            raise
+
+    def stop(self) -> None:
+        """End the thread, once everybody who waits there has heard how it ended."""
+        asyncio.run_coroutine_threadsafe(_all_others_end(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+    # On the loop, so that what is given up has not been done: no delivery is taken that nobody gets.
+    async with asyncio.timeout(timeout_s):
+        return await work
+
+
+async def _all_others_end() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        _, late = await asyncio.wait(others, timeout=STOP_S)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+    await asyncio.sleep(0)  # their threads hear of it in the next turn
