@@ -115,7 +115,9 @@ def _set_rules(rules: DeliveryRules, config: QueueConfig) -> None:
     rules.redelivery_delay_ms = config.redelivery_delay_initial_interval_ms if config.redelivery_delay_enabled else 0
     rules.redelivery_delay_ms_max = config.redelivery_delay_max_interval_ms
     rules.redelivery_delay_percent = config.redelivery_delay_multiplier
-    if config.partitioned():
+    rules.group_buckets = config.group_buckets if config.groups_messages() else 0
+    rules.group_rebalance = config.group_rebalance
+    if config.partitioned() or rules.group_buckets > 0:
         rules.order = ORDER_BY_KEY
     else:
         rules.order = ORDER_OF_ALL if config.access_type == EXCLUSIVE else ORDER_NONE

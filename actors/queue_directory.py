@@ -229,6 +229,9 @@ class QueueDirectory(LoopActor):
         if config.access_type != before.access_type and before.egress_enabled:
             text = f"access_type stays {before.access_type!r} while egress is on; set egress_enabled to false first"
             raise UpdateRefused(text)
+        if config.group_buckets != before.group_buckets and before.egress_enabled:
+            text = f"group_buckets stays {before.group_buckets} while egress is on; set egress_enabled to false first"
+            raise UpdateRefused(text)
         if config.partitioned() != before.partitioned() and before.egress_enabled:
             text = "partition_count stays 0, or above 0, while egress is on; set egress_enabled to false first"
             raise UpdateRefused(text)

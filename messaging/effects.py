@@ -15,6 +15,7 @@ class Delivery:
         "batch",
         "delivery_count",
         "epoch",
+        "first_of_group",
         "first_sequence",
         "flow",
         "publication",
@@ -45,6 +46,7 @@ class Delivery:
         self.redelivered = redelivered  # these messages left the queue before, or may have
         self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
         self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
+        self.first_of_group = False  # its first message is the first of its message group that this flow gets
         self.remark = b""  # what consumers before put on the message, which then is alone; in a form of theirs
 
     def __repr__(self) -> str:

@@ -87,6 +87,8 @@ class DeliveryRules:
         order: int = ORDER_NONE,
         ack_timeout_ms: int = 0,
         by_priority: bool = False,
+        group_buckets: int = 0,
+        group_rebalance: bool = False,
         last_value_only: bool = False,
         key_source: KeySource | None = None,
     ) -> None:
@@ -106,6 +108,8 @@ class DeliveryRules:
         self.order = order  # ORDER_*
         self.ack_timeout_ms = ack_timeout_ms  # a delivery not settled by then has failed; 0: never
         self.by_priority = by_priority  # higher ones first
+        self.group_buckets = group_buckets  # of messaging.grouping; 0: any flow gets the messages of a key
+        self.group_rebalance = group_rebalance  # a flow that comes is given its share of the groups
         self.last_value_only = last_value_only  # a message replaces those before it
         self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
         self.generation = 0

@@ -12,7 +12,8 @@ from typing import final
 
 from messaging.batch import MessageBatch
 from messaging.effects import Delivery
-from messaging.flows import Flow, LedgerFlow, flows_with_room
+from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room
+from messaging.grouping import MessageGroups, groups_for, has_keys
 from messaging.keys import key_hash_in
 from messaging.last_value import keep_newest
 from messaging.ledger_state import LedgerState
@@ -36,6 +37,11 @@ from messaging.settlement import (
 class Ledger(LedgerState):
     """One partition's messages on their way to consumers and off. States and invariants: LedgerState."""
 
+    def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
+        super().__init__(durable=durable, rules=rules, next_sequence=next_sequence)
+        self.groups: MessageGroups | None = None  # None: there is no key, or the rules want none to have an owner
+        self._buckets_seen = 0  # of the rules, when that was looked at
+
     # --- messages in ---
 
     def append(self, batch: MessageBatch, publication: Publication | None) -> int:
@@ -53,6 +59,8 @@ class Ledger(LedgerState):
             self.may_expire = True
             hold_undue(self, segment)
             note_moments(self, segment)
+            if self.groups is None and self.rules.group_buckets > 0 and has_keys(batch):
+                self._buckets_seen = -1
         return first
 
     # --- flows ---
@@ -68,6 +76,8 @@ class Ledger(LedgerState):
         self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
         if flow.selector is not None:
             self.selecting_count += 1
+        if self.groups is not None and self.rules.group_rebalance:
+            self.groups.share_anew(self, self.flows[flow.flow_id])
 
     def pause(self, flow_id: int) -> None:
         """Send nothing more to a flow; what it holds it may still settle."""
@@ -85,6 +95,8 @@ class Ledger(LedgerState):
             self.selecting_count -= 1
         for first, end in flow.in_flight.ranges():
             self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
+        if self.groups is not None:
+            self.groups.leave(self, flow_id)
 
     def in_flight_count(self, flow_id: int) -> int:
         """Return how many messages a flow holds unsettled."""
@@ -101,9 +113,16 @@ class Ledger(LedgerState):
             pass_time(self, wall_ms)
         if rules.last_value_only or self.replaced is not None:
             keep_newest(self)
-        if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0:
+        if self._buckets_seen != rules.group_buckets:
+            self._buckets_seen = rules.group_buckets
+            self.groups = groups_for(self)
+            self.is_grouped = self.groups is not None
+        groups = self.groups
+        if rules.by_priority or self.back_off.failed.total > 0 or self.selecting_count > 0 or groups is not None:
             self.gather_fresh()
             self.looks_left = LOOKS_PER_TURN
+            if groups is not None:
+                groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
         if ready_count == 0 or not self.flows:
             return deliveries
@@ -112,27 +131,34 @@ class Ledger(LedgerState):
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
         share = (ready_count + len(line) - 1) // len(line) if line else 0
         place = 0
-        while line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+        idle_count = 0  # flows one after the other that got nothing, and may when others have
+        while idle_count < len(line) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             flow = line[place]
             room = flow.room(unacked_count_max)
             if room == 0:  # used up, perhaps by another flow of the same consumer
                 del line[place]
+                idle_count = 0
             elif self._deliver_piece(flow, min(share, room), wall_ms, deliveries):
                 place += 1
+                idle_count = 0
+            elif groups is not None:
+                place += 1
+                idle_count += 1
             elif flow.flow.selector is None:
                 return deliveries  # its page is on the way, or all that was left is settled
             else:
                 del line[place]  # it selects nothing of what is at hand
             if place >= len(line):
                 place = 0
-        if not line and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
+        if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             self._note_starved(unacked_count_max)
         return deliveries
 
     def _note_starved(self, unacked_count_max: int) -> None:
-        """Note the flows that messages wait for; one that selects may have room left, and nothing to its taste."""
+        """Note the flows that messages wait for; one that does not get any message may have room left."""
+        gets_any = self.groups is None
         for flow in self.flows.values():
-            if not flow.paused and (flow.flow.selector is None or flow.room(unacked_count_max) == 0):
+            if not flow.paused and ((gets_any and flow.flow.selector is None) or flow.room(unacked_count_max) == 0):
                 self.effects.starved_flows.append(flow.flow)
 
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
@@ -182,6 +208,8 @@ class Ledger(LedgerState):
         )
         if self.remarks is not None:
             delivery.remark = self.remarks.by_sequence.get(first, b"")
+        if self.groups is not None:
+            delivery.first_of_group = self.groups.delivered(self, flow, batch, start_row, stop_row)
         out.append(delivery)
 
     def _deliver_unexpired(
@@ -235,7 +263,7 @@ class Ledger(LedgerState):
 
     def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor for a flow, and pass over those that are held."""
-        selects = flow.flow.selector is not None
+        selects = flow.flow.selector is not None or self.groups is not None
         by_priority = self.rules.by_priority
         while True:
             if selects:
@@ -282,7 +310,8 @@ class Ledger(LedgerState):
 
     def _oldest_selected(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         while True:
-            piece = next_selected(self, flow, limit)
+            groups = self.groups
+            piece = next_selected(self, flow, limit) if groups is None else groups.next_piece(self, flow, limit)
             if piece is None or self.back_off.failed.total == 0:
                 return piece
             segment, first, end = piece

@@ -63,6 +63,7 @@ class LedgerState:
         self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
         self.selecting_count = 0  # flows that select
+        self.is_grouped = False  # keys belong to flows (messaging.grouping)
         self.looks_left = 0  # messages that they may look at in this turn
         self.waiting_count = 0  # unsettled, in flight or not
         self.waiting_bytes = 0
@@ -86,8 +87,8 @@ class LedgerState:
         return self.requeued.total > 0 or self.ready_from < self.next_sequence
 
     def looks_on(self) -> bool:
-        """Return whether flows that select may have more to look at than one turn allows: another one is needed."""
-        return self.selecting_count > 0 and self.looks_left <= 0
+        """Return whether flows may have more to look at than one turn allows: another one is needed."""
+        return (self.selecting_count > 0 or self.is_grouped) and self.looks_left <= 0
 
     def was_delivered(self, sequence: int) -> bool:
         """Return whether an unsettled message left the queue, or may have."""
@@ -117,7 +118,7 @@ class LedgerState:
     def make_ready(self, first: int, end: int) -> None:
         """Let messages behind the cursor, which nobody holds, be delivered."""
         self.requeued.add(first, end)
-        if self.selecting_count:
+        if self.selecting_count or self.is_grouped:
             for flow in self.flows.values():
                 flow.is_ready_again(first, end)
         if self.rules.by_priority:

@@ -32,6 +32,8 @@ def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
         for start, stop in stays.outside(first, end):
             ledger.settle(flow_id, start, stop, FAILED)
     flow.kept = stays
+    if ledger.groups is not None:
+        ledger.groups.leave(ledger, flow_id)
 
 
 def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:

@@ -28,6 +28,7 @@ REJECT_ALWAYS: Final = "always"
 
 DEAD_MESSAGE_QUEUE: Final = "#DEAD_MSG_QUEUE"
 PARTITION_COUNT_MAX: Final = 1000
+GROUP_BUCKETS_MAX: Final = 65_536  # what the hash of a key can tell apart
 SECONDS_MAX: Final = 0xFFFF_FFFF
 NAME_CHARS_MAX: Final = 250
 
@@ -178,6 +179,11 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     ),
     # Ours: the product knows a fixed time for temporary queues, and none for durable ones.
     _number("expires_unbound_s", 0, 0, SECONDS_MAX, "seconds without a consumer until the queue is deleted; 0: never"),
+    # ActiveMQ's and Artemis's: Solace knows groups as partitions only.
+    _number(
+        "group_buckets", 1024, 0, GROUP_BUCKETS_MAX, "message groups stay with a consumer, by so many hashes; 0: do not"
+    ),
+    _flag("group_rebalance", True, "a consumer that comes is given its share of the message groups"),
     _number("partition_rebalance_delay_s", 5, 0, SECONDS_MAX, "seconds flows must be stable before a rebalance"),
     _number("partition_rebalance_max_handoff_time_s", 3, 0, SECONDS_MAX, "seconds an old owner has to settle"),
     # Ours: Solace has one replay log for a whole message VPN, with a quota of its own.

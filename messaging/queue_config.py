@@ -81,6 +81,8 @@ class QueueConfig:
     owner: str = ""
     permission: str = CONSUME
     expires_unbound_s: int = 0
+    group_buckets: int = 1024
+    group_rebalance: bool = True
     partition_rebalance_delay_s: int = 5
     partition_rebalance_max_handoff_time_s: int = 3
     retention_time_s: int = 0
@@ -89,6 +91,19 @@ class QueueConfig:
     def partitioned(self) -> bool:
         """Tell whether the queue has partitions of its own; a plain queue is run as one partition."""
         return self.partition_count > 0
+
+    def groups_messages(self) -> bool:
+        """Tell whether the messages of a key stay with one of several consumers.
+
+        Partitions do that in their own way; priorities, and keeping the last value only, know no order of a key.
+        """
+        competing = self.access_type == NON_EXCLUSIVE and not self.partitioned()
+        return (
+            competing
+            and self.group_buckets > 0
+            and not self.respect_msg_priority_enabled
+            and not self.last_value_only()
+        )
 
     def last_value_only(self) -> bool:
         """Tell whether only the newest message is kept."""
@@ -234,6 +249,8 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
             owner=_text(values, "owner"),
             permission=_text(values, "permission"),
             expires_unbound_s=_number(values, "expires_unbound_s"),
+            group_buckets=_number(values, "group_buckets"),
+            group_rebalance=_flag(values, "group_rebalance"),
             partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
             partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
             retention_time_s=_number(values, "retention_time_s"),

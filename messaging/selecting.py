@@ -25,7 +25,7 @@ def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Seg
     selector = flow.flow.selector
     assert selector is not None, "the flow selects"
     while state.looks_left > 0:
-        first, end = _not_looked_at(state, flow)
+        first, end = not_looked_at(state, flow)
         if first == end:
             return None
         segment = state.segments.at_or_after(first)
@@ -34,7 +34,7 @@ def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Seg
             return None
         batch = segment.batch
         assert batch is not None
-        _ask_for_next_page(state, segment)
+        ask_for_next_page(state, segment)
         stop = min(end, segment.end, first + state.looks_left)
         found = first
         while found < stop and not selector.matches(batch, found - segment.first):
@@ -50,8 +50,8 @@ def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Seg
     return None
 
 
-def _not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
-    """Return the oldest run of ready messages that the flow has not looked at; an empty one when there is none."""
+def not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
+    """Return the oldest run of ready messages that a flow has not looked at; an empty one when there is none."""
     again = flow.again
     while again.total > 0:
         first, end = again.next_range(0)
@@ -65,7 +65,7 @@ def _not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
     return first, end
 
 
-def _ask_for_next_page(state: LedgerState, segment: Segment) -> None:
+def ask_for_next_page(state: LedgerState, segment: Segment) -> None:
     """Have the next page read while this one is looked at."""
     if segment.page is not None:
         following = state.segments.at_or_after(segment.end)

@@ -31,6 +31,7 @@ class WaitReason(StrEnum):
     BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier one of its key waits for its redelivery
     RESCALE = "rescale"  # partitions changed, and older messages are unsettled in the one that had its key before
     LEAVING = "leaving"  # it is on its way to another queue
+    GROUP_BUSY = "group-busy"  # the consumer that has its message group takes no more, or the group changes hands
     ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
     NOT_SELECTED = "not-selected"  # no consumer that is there selects it
     BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
@@ -100,6 +101,9 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     if not active:
         return WaitReason.NOT_SELECTED
     unacked_count_max = ledger.rules.unacked_count_max
+    owners = [flow for flow in active if _may_have_group(ledger, flow, sequence)]
+    if not any(flow.room(unacked_count_max) > 0 for flow in owners) and len(owners) < len(active):
+        return WaitReason.GROUP_BUSY
     if any(flow.room(unacked_count_max) > 0 for flow in active):
         segment = ledger.segments.at_or_after(sequence)
         on_disk = segment is not None and segment.batch is None
@@ -121,6 +125,16 @@ def _may_select(ledger: Ledger, flow: LedgerFlow, sequence: int) -> bool:
     if selector is None or segment is None or segment.batch is None:
         return True
     return selector.matches(segment.batch, sequence - segment.first)
+
+
+def _may_have_group(ledger: Ledger, flow: LedgerFlow, sequence: int) -> bool:
+    """Return whether a flow may get a message as far as its group goes, or its group is not known."""
+    groups = ledger.groups
+    segment = None if groups is None else ledger.segments.at_or_after(sequence)
+    if groups is None or segment is None or segment.batch is None:
+        return True
+    key_hash = key_hash_in(ledger.rules.key_source, segment.batch, sequence - segment.first)
+    return key_hash < 0 or groups.is_open_to(key_hash, flow.flow.flow_id)
 
 
 def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:

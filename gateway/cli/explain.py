@@ -31,6 +31,7 @@ REASONS = {
     WaitReason.BEHIND_A_FAILED_ONE: "an earlier message of its key failed and waits for its redelivery",
     WaitReason.RESCALE: "held by a rescale: older messages, in the partition its key had before, are not settled",
     WaitReason.LEAVING: "it is on its way to another queue",
+    WaitReason.GROUP_BUSY: "the consumer that has its message group takes no more, or the group changes hands",
     WaitReason.ON_DISK: "it lies on disk until its turn comes",
     WaitReason.NOT_SELECTED: "no consumer that is there selects it",
     WaitReason.BEHIND_OTHERS: "it goes out when those before it have",

@@ -1,4 +1,4 @@
-"""Message annotations that a consumer gave with the outcome modified (3.4.5), and their way into the message.
+"""Message annotations that are added on the way, most of them given with the outcome modified (3.4.5).
 
 They are kept as encoded maps, one behind another, oldest first. Of a key the last value counts, and null takes it away.
 """
@@ -11,6 +11,9 @@ from protocols.amqp.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
 
 FREE_PREFIX: Final = "x-"  # keys with other beginnings are the standard's own (3.2.10)
+
+# What the first message of a group carries that a consumer gets; a bare message cannot have ActiveMQ's property added.
+FIRST_OF_GROUP: Final = encode(AmqpMap([(Symbol("x-opt-group-first-for-consumer"), True)]))
 
 
 def noted(annotations: AmqpMap) -> bytes:

@@ -20,7 +20,7 @@ from messaging.queue_attributes import EXCLUSIVE
 from messaging.selectors import Selector
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from protocols.amqp import outcomes
-from protocols.amqp.annotations import noted, with_notes
+from protocols.amqp.annotations import FIRST_OF_GROUP, noted, with_notes
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.link import ATTACHED, OutgoingLink
 from protocols.amqp.message_out import write_message
@@ -210,6 +210,8 @@ class ConsumingSide:
             )
             if delivery.remark:
                 data = with_notes(data, delivery.remark)
+            if delivery.first_of_group:
+                data = with_notes(data, FIRST_OF_GROUP)
             self._sessions.send(session, link, data, 0)
             sequence += 1
         self.sent_count += sequence - first

@@ -27,6 +27,7 @@ from protocols.mqtt.session import ExtraSubscription, Session
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 PROPERTY_PARTITION: Final = "sluicegate-partition"
+PROPERTY_FIRST_OF_GROUP: Final = "JMSXGroupFirstForConsumer"  # as ActiveMQ calls it
 PROPERTY_REDELIVERED: Final = "sluicegate-redelivered"
 PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 
@@ -151,6 +152,8 @@ class DeliveringSide:
             properties: list[tuple[str, str]] | None = None
             if bound.is_named_queue and self._level == 5:
                 properties = _queue_properties(partition, delivery)
+            if delivery.first_of_group and self._level == 5:
+                properties = [*(properties or ()), (PROPERTY_FIRST_OF_GROUP, "true")]
             rows = RowsOut(batch, start, stop, _qos_of(batch, options), options, properties, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:

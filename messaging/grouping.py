@@ -1,0 +1,319 @@
+"""Message groups: on a queue without partitions the messages of one key go to one consumer, which keeps the key.
+
+The key is hashed into buckets, and a bucket has one owner, so what is remembered is bounded whatever the number of
+keys; keys that share a bucket share its owner. A flow claims a bucket with the first message of it that nobody owns,
+if no other flow that could have it owns fewer. It owns the bucket until it leaves, until a message with a negative
+JMSXGroupSeq closes it, or until the buckets are shared anew because a flow came. Before a bucket changes hands while
+its owner is there, the owner settles what it holds of it: nobody gets a message of a key while another flow has an
+earlier one.
+
+A flow looks at each ready message once, as one that selects does (`messaging.selecting`), and passes over what belongs
+to others. When a bucket is let go they look again. An owner without room holds up nobody else, until so many of its
+messages lie among those of others that the gaps become too many to go on.
+
+Deliberately elsewhere: keys (`messaging.keys`), the order of redelivery within a key (`messaging.back_off`).
+"""
+
+from typing import Final, final
+
+from messaging.batch import MessageBatch
+from messaging.flows import LedgerFlow
+from messaging.headers import Headers
+from messaging.keys import key_hash_in
+from messaging.ledger_state import LedgerState
+from messaging.ranges import RangeSet
+from messaging.segments import Segment
+from messaging.selecting import ask_for_next_page, not_looked_at
+
+SEQUENCE_NAME: Final = "JMSXGroupSeq"
+GAPS_MAX: Final = 10_000  # ranges of ready messages, above which flows pass over no more: a change costs by them
+
+_NOBODY: Final = 0
+_DRAINS: Final = -1  # the owner that was settles what it holds
+_INT_MAX: Final = 0x7FFF_FFFF  # AMQP's group-sequence is unsigned, JMS's is not: above, it is a negative one
+_DIGITS_MAX: Final = 10
+
+# What a flow may do with a message.
+_TAKE: Final = 0
+_TAKE_ALONE: Final = 1  # the first of its bucket, which is told apart from what follows
+_PASS: Final = 2
+_WAIT: Final = 3  # another flow is to look at it first
+
+
+def has_keys(batch: MessageBatch) -> bool:
+    """Return whether some message of a batch has a key of its publisher's."""
+    column = batch.headers()
+    return column is not None and any(headers is not None and headers.key_hash >= 0 for headers in column)
+
+
+def closes_group(headers: Headers | None) -> bool:
+    """Return whether a message is the last of its group: its JMSXGroupSeq is negative."""
+    if headers is None or headers.user_properties is None:
+        return False
+    for name, value in headers.user_properties:
+        if name == SEQUENCE_NAME:
+            if isinstance(value, str):
+                digits = value.removeprefix("-")
+                if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+                    return False
+                return value.startswith("-") or int(digits) > _INT_MAX
+            if isinstance(value, bool) or not isinstance(value, int):
+                return False
+            return value < 0 or value > _INT_MAX
+    return False
+
+
+def groups_for(state: LedgerState) -> "MessageGroups | None":
+    """Return the groups of a ledger, if the rules want keys to have owners and there may be keys; None otherwise."""
+    rules = state.rules
+    if rules.group_buckets == 0:
+        return None
+    may_have_keys = rules.key_source is not None
+    for segment in state.segments.all():
+        if may_have_keys:
+            break
+        may_have_keys = segment.batch is None or has_keys(segment.batch)  # what lies in a page may have one
+    return MessageGroups(state, rules.group_buckets) if may_have_keys else None
+
+
+@final
+class Draining:
+    """What flows hold of a bucket that nobody gets more of before that is settled."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: dict[int, RangeSet]) -> None:
+        self.held = held  # by flow; some of it may be settled by now
+
+
+@final
+class MessageGroups:
+    """Who owns which bucket of one ledger.
+
+    Invariants: an owner is a flow of the ledger; `counts` has how many buckets each owns; a bucket that drains has no
+    owner.
+    """
+
+    def __init__(self, state: LedgerState, buckets: int) -> None:
+        """Make groups for a ledger. Of what its flows hold already, a bucket is its only holder's, or drains."""
+        self.buckets = buckets
+        self._owners = [_NOBODY] * buckets
+        self._counts: dict[int, int] = {}  # by flow
+        self._draining: dict[int, Draining] = {}  # by bucket
+        self._unannounced: set[int] = set()  # claimed, and nothing delivered yet
+        self._passed_from: dict[int, int] = {}  # bucket -> lowest sequence that a flow passed over because of it
+        held: dict[int, dict[int, RangeSet]] = {}  # bucket -> flow -> what it holds
+        for flow in state.flows.values():
+            for bucket, its in self._held_by(state, flow, set(range(buckets))).items():
+                held.setdefault(bucket, {})[flow.flow.flow_id] = its
+        for bucket, by_flow in held.items():
+            if len(by_flow) == 1:
+                for flow_id in by_flow:
+                    self._owners[bucket] = flow_id
+                    self._counts[flow_id] = self.owned_count(flow_id) + 1
+            else:
+                self._owners[bucket] = _DRAINS
+                self._draining[bucket] = Draining(by_flow)
+
+    def owned_count(self, flow_id: int) -> int:
+        """Return how many buckets a flow owns."""
+        return self._counts.get(flow_id, 0)
+
+    def owner_of(self, key_hash: int) -> int:
+        """Return the flow that has a key; 0 when none has, or it is changing hands."""
+        return max(_NOBODY, self._owners[key_hash % self.buckets])
+
+    def is_open_to(self, key_hash: int, flow_id: int) -> bool:
+        """Return whether a flow has a key, or may claim it."""
+        return self._owners[key_hash % self.buckets] in (_NOBODY, flow_id)
+
+    # --- which message is next ---
+
+    def next_piece(self, state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        """Return at most `limit` ready messages of one segment for a flow: ungrouped ones, its own, or a new group's.
+
+        As `messaging.selecting.next_selected`, whose cursors it uses.
+        """
+        while state.looks_left > 0:
+            first, end = not_looked_at(state, flow)
+            if first == end:
+                return None
+            segment = state.segments.at_or_after(first)
+            assert segment is not None, "what is ready is in a segment"
+            if not state.at_hand(segment):
+                return None
+            batch = segment.batch
+            assert batch is not None
+            ask_for_next_page(state, segment)
+            stop = min(end, segment.end, first + state.looks_left)
+            found = first
+            verdict = _PASS
+            while found < stop:
+                verdict = self._verdict(state, flow, batch, found - segment.first, found)
+                if verdict != _PASS:
+                    break
+                found += 1
+            flow.passed_over(first, found)
+            state.looks_left -= found - first
+            if verdict == _WAIT:
+                return None
+            if verdict != _PASS:
+                run_end = self._run_end(state, flow, segment, found, min(stop, found + limit), verdict)
+                state.looks_left -= run_end - found
+                return segment, found, run_end
+        return None
+
+    def _run_end(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, verdict: int
+    ) -> int:
+        """Return where the messages from `first` on end that the flow may take in one piece."""
+        batch = segment.batch
+        assert batch is not None
+        end = first + 1
+        if verdict == _TAKE_ALONE:
+            return end
+        while end < stop and not closes_group(batch.headers_of(end - 1 - segment.first)):
+            if self._verdict(state, flow, batch, end - segment.first, end) != _TAKE:
+                break
+            end += 1
+        return end
+
+    def _verdict(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, sequence: int) -> int:
+        selector = flow.flow.selector
+        if selector is not None and not selector.matches(batch, row):
+            return _PASS
+        key_hash = key_hash_in(state.rules.key_source, batch, row)
+        if key_hash < 0:
+            return _TAKE
+        bucket = key_hash % self.buckets
+        owner = self._owners[bucket]
+        if owner == flow.flow.flow_id:
+            return _TAKE_ALONE if bucket in self._unannounced else _TAKE
+        is_crowded = len(state.requeued.starts) > GAPS_MAX
+        if owner == _NOBODY:
+            if not is_crowded and self._is_for_another(state, flow, sequence):
+                return _WAIT
+            self._owners[bucket] = flow.flow.flow_id
+            self._counts[flow.flow.flow_id] = self.owned_count(flow.flow.flow_id) + 1
+            self._unannounced.add(bucket)
+            return _TAKE_ALONE
+        if is_crowded:
+            return _WAIT
+        self._passed_from[bucket] = min(sequence, self._passed_from.get(bucket, sequence))
+        return _PASS
+
+    def _is_for_another(self, state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
+        """Return whether a flow that owns less, and could have the message, has yet to look at it."""
+        count = self.owned_count(flow.flow.flow_id)
+        if count == 0:
+            return False
+        for other in state.flows.values():
+            if (
+                self.owned_count(other.flow.flow_id) < count
+                and not other.paused
+                and (other.looked_to <= sequence or sequence in other.again)
+                and other.room(state.rules.unacked_count_max) > 0
+            ):
+                return True
+        return False
+
+    # --- what becomes of a group ---
+
+    def delivered(
+        self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, start_row: int, stop_row: int
+    ) -> bool:
+        """Note a delivery; return whether its first message is the first of its group with this consumer."""
+        source = state.rules.key_source
+        is_first = False
+        if self._unannounced:
+            key_hash = key_hash_in(source, batch, start_row)
+            if key_hash >= 0 and key_hash % self.buckets in self._unannounced:
+                self._unannounced.discard(key_hash % self.buckets)
+                is_first = True
+        last = stop_row - 1
+        if closes_group(batch.headers_of(last)):
+            key_hash = key_hash_in(source, batch, last)
+            if key_hash >= 0:
+                self._drain(state, flow, {key_hash % self.buckets})
+        return is_first
+
+    def share_anew(self, state: LedgerState, newcomer: LedgerFlow) -> None:
+        """Have those who own more than their share let go of as many buckets as the newcomer is to have."""
+        flows = [flow for flow in state.flows.values() if not flow.paused]
+        share = sum([self.owned_count(flow.flow.flow_id) for flow in flows]) // max(1, len(flows))
+        missing = share - self.owned_count(newcomer.flow.flow_id)
+        for flow in flows:
+            surplus = min(missing, self.owned_count(flow.flow.flow_id) - share)
+            if flow is newcomer or surplus <= 0:
+                continue
+            owned = [bucket for bucket, owner in enumerate(self._owners) if owner == flow.flow.flow_id]
+            self._drain(state, flow, set(owned[-surplus:]))
+            missing -= surplus
+
+    def leave(self, state: LedgerState, flow_id: int) -> None:
+        """A flow has gone, and what it held is taken back: its buckets are anybody's."""
+        for bucket, owner in enumerate(self._owners):
+            if owner == flow_id:
+                self._let_go(state, bucket)
+        for bucket, draining in list(self._draining.items()):
+            if draining.held.pop(flow_id, None) is not None and not draining.held:
+                self._let_go(state, bucket)
+        self._counts.pop(flow_id, None)
+
+    def pass_on(self, state: LedgerState) -> None:
+        """Let go of the buckets whose old owners have settled what they held of them."""
+        for bucket, draining in list(self._draining.items()):
+            for flow_id, held in list(draining.held.items()):
+                flow = state.flows.get(flow_id)
+                if flow is None or not any(flow.in_flight.within(first, end) for first, end in held.ranges()):
+                    del draining.held[flow_id]
+            if not draining.held:
+                self._let_go(state, bucket)
+
+    def _drain(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> None:
+        """Have a flow settle what it holds of some of its buckets before anybody gets more of them."""
+        flow_id = flow.flow.flow_id
+        held = self._held_by(state, flow, buckets)
+        for bucket in buckets:
+            self._owners[bucket] = _DRAINS
+            self._counts[flow_id] -= 1
+            self._unannounced.discard(bucket)
+            its = held.get(bucket)
+            self._draining[bucket] = Draining({} if its is None else {flow_id: its})
+
+    def _held_by(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> dict[int, RangeSet]:
+        """Return what a flow holds of some buckets, of which it holds anything."""
+        held: dict[int, RangeSet] = {}
+        for first, end in flow.in_flight.ranges():
+            for segment in state.segments.overlapping(first, end):
+                batch = segment.batch
+                for sequence in range(max(first, segment.first), min(end, segment.end)):
+                    if batch is None:  # it lies in a page, and its key with it: it may be of any of them
+                        for bucket in buckets:
+                            held.setdefault(bucket, RangeSet()).add(sequence, sequence + 1)
+                        continue
+                    key_hash = key_hash_in(state.rules.key_source, batch, sequence - segment.first)
+                    if key_hash >= 0 and key_hash % self.buckets in buckets:
+                        held.setdefault(key_hash % self.buckets, RangeSet()).add(sequence, sequence + 1)
+        return held
+
+    def _let_go(self, state: LedgerState, bucket: int) -> None:
+        self._owners[bucket] = _NOBODY
+        self._unannounced.discard(bucket)
+        self._draining.pop(bucket, None)
+        first = self._passed_from.pop(bucket, 0)
+        if first:
+            for flow in state.flows.values():
+                flow.is_ready_again(first, state.next_sequence)
+
+    def check(self, state: LedgerState) -> None:
+        """Assert the invariants; for tests."""
+        counts: dict[int, int] = {}
+        for bucket, owner in enumerate(self._owners):
+            assert (owner == _DRAINS) == (bucket in self._draining), "what drains has no owner"
+            if owner > _NOBODY:
+                assert owner in state.flows, "an owner is a flow"
+                counts[owner] = counts.get(owner, 0) + 1
+        assert counts == {flow_id: count for flow_id, count in self._counts.items() if count}, "owners are counted"
+        for bucket in self._unannounced:
+            assert self._owners[bucket] > _NOBODY, "what is claimed has an owner"
