@@ -35,7 +35,7 @@ def bury(place: ErrandPlace) -> None:
         count = min(dead.end - dead.first, UNDER_WAY_MAX - place.burying_count)
         if count > 0:
             place.burying_count += count
-            Burial(place, DeadRange(dead.first, dead.first + count, dead.reason, dead.client), target).run()
+            Burial(place, DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause), target).run()
             dead.first += count
         if dead.first < dead.end:
             effects.dead.append(dead)
@@ -80,6 +80,7 @@ class Burial(Moving):
             delivery_count=count if reason == DISCARD_EXPIRED else max(count, 1),
             died_ms=wall_ms,
             client=self._dead.client,
+            cause=self._dead.cause,
             was_eligible=headers is not None and headers.dmq_eligible,
             via=(),
         )

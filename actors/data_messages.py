@@ -70,11 +70,12 @@ class Deliveries:
 class Settle:
     """Consumer -> partition: the outcome of half-open sequence ranges. Under an old epoch it changes nothing."""
 
-    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], outcome: int) -> None:
+    def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], outcome: int, cause: str = "") -> None:
         self.flow_id = flow_id
         self.epoch = epoch
         self.ranges = ranges
         self.outcome = outcome
+        self.cause = cause  # of REJECTED: what the consumer says of it; cut to CAUSE_CHARS_MAX
 
 
 @final

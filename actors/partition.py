@@ -314,7 +314,7 @@ class Partition:
         if flow is None or flow.epoch != message.epoch:
             return  # the partition has moved on: what was unsettled is somebody else's now
         for first, end in message.ranges:
-            self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome)
+            self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome, message.cause)
         self._wake_the_others(flow.flow)
 
     def _wake_the_others(self, flow: Flow) -> None:

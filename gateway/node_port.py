@@ -412,6 +412,7 @@ def _death_view(dead: DeadLetter) -> DeathView:
         delivery_count=dead.delivery_count,
         time_ms=dead.died_ms,
         client=dead.client or None,
+        cause=dead.cause or None,
         via=dead.via,
     )
 

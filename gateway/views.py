@@ -171,6 +171,7 @@ class DeathView:
     delivery_count: int
     time_ms: int  # wall clock
     client: str | None = None  # the consumer that had it last
+    cause: str | None = None  # what that said when it rejected it
     via: tuple[str, ...] = ()  # dead message queues it has left since
 
 

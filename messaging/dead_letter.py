@@ -13,14 +13,17 @@ PARTITION: Final = "sluicegate-dead-partition"
 DELIVERY_COUNT: Final = "sluicegate-dead-delivery-count"
 TIME_MS: Final = "sluicegate-dead-time-ms"
 CLIENT: Final = "sluicegate-dead-client"
+CAUSE: Final = "sluicegate-dead-cause"
 VIA: Final = "sluicegate-dead-via"
+
+CAUSE_CHARS_MAX: Final = 256  # of what a consumer says; AMQP clients may give any text
 
 
 @final
 class DeadLetter:
     """The death of one message: the first one, when it died again in a dead message queue. Never changed."""
 
-    __slots__ = ("client", "delivery_count", "died_ms", "partition", "queue", "reason", "via", "was_eligible")
+    __slots__ = ("cause", "client", "delivery_count", "died_ms", "partition", "queue", "reason", "via", "was_eligible")
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class DeadLetter:
         delivery_count: int,
         died_ms: int,
         client: str,
+        cause: str = "",
         was_eligible: bool,
         via: tuple[str, ...],
     ) -> None:
@@ -40,6 +44,7 @@ class DeadLetter:
         self.delivery_count = delivery_count  # deliveries that failed or were rejected, as far as is known
         self.died_ms = died_ms  # wall clock
         self.client = client  # the consumer that had it last; empty when none is to blame
+        self.cause = cause[:CAUSE_CHARS_MAX]  # why the consumer rejected it, in its own words; empty: it did not say
         self.was_eligible = was_eligible  # Headers.dmq_eligible as published
         self.via = via  # dead message queues it has died in since, in that order
 
@@ -54,6 +59,8 @@ class DeadLetter:
         ]
         if self.client:
             shown.append((CLIENT, self.client))
+        if self.cause:
+            shown.append((CAUSE, self.cause))
         for name in self.via:
             shown.append((VIA, name))
         return shown

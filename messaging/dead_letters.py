@@ -37,6 +37,7 @@ def died(headers: Headers | None, death: DeadLetter, *, received_ms: int) -> Hea
             delivery_count=before.delivery_count,
             died_ms=before.died_ms,
             client=before.client,
+            cause=before.cause,
             was_eligible=before.was_eligible,
             via=(*before.via, death.queue),
         )

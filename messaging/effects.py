@@ -58,13 +58,14 @@ class Delivery:
 class DeadRange:
     """Sequences `[first, end)` that leave for the dead message queue, all for one reason."""
 
-    __slots__ = ("client", "end", "first", "reason")
+    __slots__ = ("cause", "client", "end", "first", "reason")
 
-    def __init__(self, first: int, end: int, reason: str, client: str) -> None:
+    def __init__(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
         self.first = first
         self.end = end
         self.reason = reason
         self.client = client  # the consumer that had them last; empty when none is to blame
+        self.cause = cause  # what it said of them; empty: nothing
 
     def __repr__(self) -> str:
         return f"DeadRange({self.first}..{self.end - 1}, {self.reason})"
@@ -109,14 +110,14 @@ class Effects:
         else:
             settled.append((first, end))
 
-    def die(self, first: int, end: int, reason: str, client: str) -> None:
+    def die(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
         """Note messages for the dead message queue; neighbours with one fate become one range."""
         if self.dead:
             last = self.dead[-1]
-            if last.end == first and last.reason == reason and last.client == client:
+            if last.end == first and last.reason == reason and last.client == client and last.cause == cause:
                 last.end = end
                 return
-        self.dead.append(DeadRange(first, end, reason, client))
+        self.dead.append(DeadRange(first, end, reason, client, cause))
 
     def buried(self, reason: str, count: int) -> None:
         """Count messages that the dead message queue has."""

@@ -379,10 +379,11 @@ class Ledger(LedgerState):
 
     # --- settlements ---
 
-    def settle(self, flow_id: int, first: int, end: int, outcome: int) -> int:
+    def settle(self, flow_id: int, first: int, end: int, outcome: int, cause: str = "") -> int:
         """Apply a consumer's outcome to `[first, end)`; return how many messages it applied to.
 
-        Sequences that the flow does not hold (settled twice, or taken back meanwhile) are passed over.
+        `cause` is what the consumer says of a rejection. Sequences that the flow does not hold (settled twice, or
+        taken back meanwhile) are passed over.
         """
         flow = self.flows.get(flow_id)
         if flow is None:
@@ -393,7 +394,7 @@ class Ledger(LedgerState):
             if outcome == ACCEPTED:
                 self._settle(start, stop)
             elif outcome == REJECTED:
-                self._discard(start, stop, DISCARD_REJECTED, flow.flow.client)
+                self._discard(start, stop, DISCARD_REJECTED, flow.flow.client, cause)
             else:
                 self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count

@@ -258,11 +258,11 @@ class LedgerState:
             if segment.publication is not None:
                 self.close(segment.publication, segment.live_count)
 
-    def _discard(self, first: int, end: int, reason: str, client: str) -> None:
+    def _discard(self, first: int, end: int, reason: str, client: str, cause: str = "") -> None:
         """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
         if self.rules.dead_msg_queue and reason in DEAD_REASONS:
             self.leaving.add(first, end)
-            self.effects.die(first, end, reason, client)
+            self.effects.die(first, end, reason, client, cause)
         else:
             self.discard_for_good(first, end, reason)
 

@@ -14,6 +14,7 @@ Second flags; those not named are 0:
     0 T payload_is_text             1 F not_before_ms  number, behind the fields of the first
     2 F dead: text reason, text queue, varint partition, varint delivery_count, number died_ms, text client,
       u8 was_eligible, varint count of via, and text for each
+    3 F cause of the death, a text
 
 In version 1 of the batch format bit 15 was payload_is_text, and there were no second flags.
 
@@ -60,7 +61,8 @@ _SECOND_FLAGS: Final = 1 << 15  # version 1: payload_is_text
 _PAYLOAD_IS_TEXT: Final = 1 << 0
 _NOT_BEFORE: Final = 1 << 1
 _DEAD: Final = 1 << 2
-_SECOND_KNOWN: Final = 7
+_DEAD_CAUSE: Final = 1 << 3
+_SECOND_KNOWN: Final = 15
 
 _NO_HASH: Final = -1
 
@@ -163,7 +165,8 @@ def _flags_of(headers: Headers) -> int:
 def _second_flags_of(headers: Headers) -> int:
     flags = _PAYLOAD_IS_TEXT if headers.payload_is_text else 0
     flags |= 0 if headers.not_before_ms == 0 else _NOT_BEFORE
-    flags |= 0 if headers.dead is None else _DEAD
+    if headers.dead is not None:
+        flags |= _DEAD_CAUSE | _DEAD if headers.dead.cause else _DEAD
     return flags
 
 
@@ -213,7 +216,7 @@ def _take_row(data: bytes, offset: int, version: int) -> tuple[Headers, int]:
     if second & _NOT_BEFORE:
         headers.not_before_ms, offset = take_number(data, offset)
     if second & _DEAD:
-        headers.dead, offset = _take_dead(data, offset)
+        headers.dead, offset = _take_dead(data, offset, has_cause=second & _DEAD_CAUSE != 0)
     return headers, offset
 
 
@@ -228,9 +231,11 @@ def _put_dead(out: list[bytes], dead: DeadLetter) -> None:
     put_varint(out, len(dead.via))
     for name in dead.via:
         put_text(out, name)
+    if dead.cause:
+        put_text(out, dead.cause)
 
 
-def _take_dead(data: bytes, offset: int) -> tuple[DeadLetter, int]:
+def _take_dead(data: bytes, offset: int, *, has_cause: bool) -> tuple[DeadLetter, int]:
     reason, offset = take_text(data, offset)
     queue, offset = take_text(data, offset)
     partition, offset = take_varint(data, offset)
@@ -243,6 +248,9 @@ def _take_dead(data: bytes, offset: int) -> tuple[DeadLetter, int]:
     for _ in range(count):
         name, offset = take_text(data, offset)
         via.append(name)
+    cause = ""
+    if has_cause:
+        cause, offset = take_text(data, offset)
     dead = DeadLetter(
         reason=reason,
         queue=queue,
@@ -250,6 +258,7 @@ def _take_dead(data: bytes, offset: int) -> tuple[DeadLetter, int]:
         delivery_count=delivery_count,
         died_ms=died_ms,
         client=client,
+        cause=cause,
         was_eligible=was_eligible,
         via=tuple(via),
     )

@@ -263,7 +263,7 @@ class ConsumingSide:
             if is_second and self.link_of(run).is_second:
                 self._settle_durably(session, run, state)
             else:
-                self.settle(run, outcome_of(self.link_of(run), state))
+                self.settle(run, outcome_of(self.link_of(run), state), cause_of(state))
                 if is_second:
                     self.stored(DurableSettlement(self._address, session, run, state))
         if not disposition.settled and not is_second:
@@ -279,11 +279,11 @@ class ConsumingSide:
         unsettled = self._unsettled.get(session)
         return [] if unsettled is None else unsettled.find(first, last)
 
-    def settle(self, run: HeldRun, outcome: int) -> None:
-        """Tell a queue the outcome of deliveries that the client has no more."""
+    def settle(self, run: HeldRun, outcome: int, cause: str = "") -> None:
+        """Tell a queue the outcome of deliveries that the client has no more; of a rejection, what it says of it."""
         source = run.source
         self.give_back(source.flow_id, run.count)
-        source.partition.post(Settle(source.flow_id, source.epoch, [run.sequences()], outcome))
+        source.partition.post(Settle(source.flow_id, source.epoch, [run.sequences()], outcome, cause))
 
     def link_of(self, run: HeldRun) -> OutgoingLink:
         """Return the link on which a run went out: it is there as long as the run is unsettled."""
@@ -301,7 +301,7 @@ class ConsumingSide:
         source = run.source
         self.give_back(source.flow_id, run.count)
         outcome = outcome_of(self.link_of(run), state)
-        settle = Settle(source.flow_id, source.epoch, [run.sequences()], outcome)
+        settle = Settle(source.flow_id, source.epoch, [run.sequences()], outcome, cause_of(state))
         source.partition.post(SettleDurably(settle, DurableSettlement(self._address, session, run, state)))
 
     def stored(self, settlement: "DurableSettlement") -> None:
@@ -347,3 +347,11 @@ def outcome_of(link: OutgoingLink, state: DeliveryState | None) -> int:
             return REJECTED
         return FAILED if state.delivery_failed else RELEASED
     return RELEASED
+
+
+def cause_of(state: DeliveryState | None) -> str:
+    """Return what a client says of a rejection: the error's condition and description (3.4.3)."""
+    error = None if state is None else state.error
+    if error is None:
+        return ""
+    return f"{error.condition}: {error.description}" if error.description else error.condition

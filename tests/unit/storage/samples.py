@@ -28,6 +28,7 @@ deaths = st.builds(
     delivery_count=st.integers(0, 1 << 40),
     died_ms=any_number,
     client=any_text,
+    cause=any_text,
     was_eligible=st.booleans(),
     via=st.lists(any_text, max_size=3).map(tuple),
 )

@@ -81,6 +81,24 @@ DEAD = batch(
         )
     ],
 )
+DEAD_CAUSE = batch(
+    1,
+    headers=[
+        Headers(
+            dead=DeadLetter(
+                reason="rejected",
+                queue="orders/eu",
+                partition=0,
+                delivery_count=1,
+                died_ms=1_700_000_090_000,
+                client="worker",
+                cause="amqp:decode-error: é",
+                was_eligible=True,
+                via=("orders.dead",),
+            )
+        )
+    ],
+)
 CURSOR = CursorState(7, 1000, [(1002, 1005), (1200, 5000)], 9000, [(1000, 1002, 3), (5000, 5001, 200)])
 DELAYED_CURSOR = CURSOR._replace(delays=((1000, 1_700_000_000_000, 0xBEEF), (5000, 1_700_000_000_001, -2)))
 
@@ -88,6 +106,7 @@ WRITTEN: dict[str, bytes] = {
     "batch_v2_plain": encode_batch(PLAIN),
     "batch_v2_mixed": encode_batch(MIXED),
     "batch_v2_dead": encode_batch(DEAD),
+    "batch_v2_dead_cause": encode_batch(DEAD_CAUSE),
     "journal_v1_batch_v2": encode_journal_record(
         [Entry(PLAIN, [Match(1, 10, None)]), Entry(MIXED, [Match(1, 12, [0, 2]), Match(2, 5, [1])])],
         [Settlement(1, 3, 9), Settlement(2, 0, 1 << 40)],
@@ -119,6 +138,7 @@ def test_this_release_writes_the_golden_bytes(name: str) -> None:
         ("batch_v2_plain", PLAIN),
         ("batch_v2_mixed", MIXED),
         ("batch_v2_dead", DEAD),
+        ("batch_v2_dead_cause", DEAD_CAUSE),
     ],
 )
 def test_golden_batches_are_read(name: str, original: MessageBatch) -> None:
