@@ -13,11 +13,12 @@ from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
 from messaging.deliver_to_one import DeliverToOne, asks_for_one
+from messaging.fans import Fan
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, refusal_text
-from messaging.routing import Fan, QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
 from messaging.virtual_copies import Expansion
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch

@@ -97,6 +97,28 @@ def _check(gate: QueueGate, verdict: int, usage: int, limit: int, more: int, uni
 
 
 def _destinations(space: TopicSpace, message: Specimen) -> Iterator[DestinationView]:
+    """Yield where a message goes, and where definitions send it on; a queue once, as it takes a message once."""
+    queues: set[str] = set()
+    for view in _all_ways(space, message):
+        if view.kind != "queue" or view.name not in queues:
+            yield view
+        if view.kind == "queue":
+            queues.add(view.name)
+
+
+def _all_ways(space: TopicSpace, message: Specimen) -> Iterator[DestinationView]:
+    ways, keeps_own = ([], True) if space.expander is None else space.expander.ways(message.topic)
+    if keeps_own:
+        yield from _own(space, message)
+    for way in ways:
+        for view in _all_ways(space, replace(message, topic=way.topic)):
+            by = f"{way.definition}: {view.filter}" if view.filter != way.topic else way.definition
+            if way.condition and view.verdict in ("spooled", "delivered"):
+                view = replace(view, reason=f"{way.condition}; {view.reason}" if view.reason else way.condition)
+            yield replace(view, filter=by)
+
+
+def _own(space: TopicSpace, message: Specimen) -> Iterator[DestinationView]:
     best: dict[Subscriber, tuple[int, str, Selector | None]] = {}
     queues: dict[QueueTarget, None] = {}
     for filter_text, found in space.trace(message.topic):

@@ -25,7 +25,7 @@ class DestinationView:
 
     kind: str  # queue, client or shared-group
     name: str
-    filter: str  # the subscription that matches; empty for a message sent to a queue
+    filter: str  # the subscription that matches, or by which definitions it gets there; empty for one sent to a queue
     verdict: str  # spooled, delivered, refused, dropped or kept-out
     reason: str = ""
     exception: str | None = None  # of the queue, that keeps the message out

@@ -12,7 +12,7 @@ from typing import Final, final
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
-from messaging.headers import UserPropertyValue
+from messaging.fans import Fan, Way
 from messaging.key_source import KeySource
 from messaging.native_fields import NativeFields
 from messaging.pressure import Pressure
@@ -129,30 +129,6 @@ Destination = Subscription | QueueTarget | ShareGroup
 
 
 @final
-class Fan:
-    """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
-
-    __slots__ = ("copies", "is_concurrent", "is_partial", "lost", "missing", "spared")
-
-    def __init__(
-        self,
-        copies: "list[Copy]",
-        spared: dict[QueueTarget, None],
-        missing: list[str],
-        lost: list[str],
-        *,
-        is_partial: bool,
-        is_concurrent: bool,
-    ) -> None:
-        self.copies = copies  # what goes out under topics of its own
-        self.spared = spared  # queues that go without when they refuse
-        self.missing = missing  # target queues that there are not: the message is refused
-        self.lost = lost  # and those that go without
-        self.is_partial = is_partial  # what queues took before one refused stays theirs
-        self.is_concurrent = is_concurrent  # then also what queues take behind that one
-
-
-@final
 class Route:
     """Everybody who gets the messages of one topic. Immutable; each subscriber, queue and group stands here once.
 
@@ -199,18 +175,6 @@ class Route:
 
     def __repr__(self) -> str:
         return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"
-
-
-@final
-class Copy:
-    """A message under another topic: what definitions make of it, and who gets that."""
-
-    __slots__ = ("marks", "route", "topic")
-
-    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: Route) -> None:
-        self.topic = topic
-        self.marks = marks  # user properties that it has beyond the message's own
-        self.route = route
 
 
 @final
@@ -290,6 +254,10 @@ class TopicExpander:
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
         """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
+        raise AssertionError("an expander has definitions")
+
+    def ways(self, topic: str) -> tuple[list[Way], bool]:
+        """Return where definitions send a topic's messages on, and whether its own subscribers get them too."""
         raise AssertionError("an expander has definitions")
 
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import final
 
 from messaging.batch import MessageBatch
+from messaging.fans import Copy
 from messaging.headers import NATIVE_NONE, Headers
 from messaging.native_fields import NativeFields
-from messaging.routing import Copy, Route
+from messaging.routing import Route
 
 
 @final

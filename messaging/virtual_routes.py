@@ -16,10 +16,9 @@ is `messaging.virtual_copies`.
 
 from typing import Final, final
 
+from messaging.fans import Copy, Fan, Way
 from messaging.headers import ORIGINAL_DESTINATION, UserPropertyValue
 from messaging.routing import (
-    Copy,
-    Fan,
     Matches,
     QueueTarget,
     Route,
@@ -311,24 +310,47 @@ class VirtualRoutes(TopicExpander):
         for place, found_selecting in enumerate(matches.selecting):
             assert found_selecting.selector is not None, "it selects"
             node.selecting.append((place, choices.bit_of(found_selecting.selector)))
-        if is_queue_topic(topic):
-            name = queue_name_of(topic)
-            found = self._of_queues.match(name)
-        else:
-            name = topic
-            found = self._of_topics.match(name)
-            self._add_virtual(choices, node, depth)
-        for composite in dict.fromkeys(found):
-            if composite.name.matches(name):
-                node.forks.append(self._composite(choices, composite, depth))
+        self._add_virtual(choices, node, depth)
+        for composite in self._composites_on(topic):
+            node.forks.append(self._composite(choices, composite, depth))
         return node
+
+    def ways(self, topic: str) -> tuple[list[Way], bool]:
+        """Return where definitions send a topic's messages on, and whether its own subscribers get them too."""
+        found: list[Way] = []
+        for binding in self._bindings_on(topic):
+            definition, target = binding.definition, binding.target
+            condition = "not for messages that came over a bridge" if definition.local else ""
+            if definition.selector_aware and target.name not in self._want_all:
+                wanted = [selector.text for selector in self._wanted.get(target.name, [])]
+                condition = f"if a consumer selects it: {' | '.join(wanted) or 'none does'}"
+            found.append(Way(queue_topic(target.name), f"virtual topic {definition.name.text}", condition))
+        composites = self._composites_on(topic)
+        for composite in composites:
+            for to in composite.forward_to:
+                condition = f"if selected: {to.selector}" if to.selector else ""
+                destination = queue_topic(to.name) if to.kind == QUEUE else to.name
+                found.append(Way(destination, f"composite {composite.kind} {composite.name.text}", condition))
+        is_own = [not each.forward_only or each.send_when_not_matched for each in composites]
+        return found, not composites or any(is_own)
+
+    def _composites_on(self, topic: str) -> list[CompositeDestination]:
+        """Return the composites that a topic, or the queue that it leads to, is one of."""
+        is_queue = is_queue_topic(topic)
+        name = queue_name_of(topic) if is_queue else topic
+        found = self._of_queues.match(name) if is_queue else self._of_topics.match(name)
+        return [composite for composite in dict.fromkeys(found) if composite.name.matches(name)]
+
+    def _bindings_on(self, topic: str) -> list[_Binding]:
+        """Return the queues of consumers that take messages on a topic."""
+        if is_queue_topic(topic):
+            return []
+        return [binding for binding in dict.fromkeys(self._bindings.match(topic)) if binding.takes(topic)]
 
     def _add_virtual(self, choices: RouteChoices, node: _Node, depth: int) -> None:
         """Let the queues of a virtual topic's consumers have its messages, each definition by itself."""
         forks: dict[int, _Fork] = {}
-        for binding in dict.fromkeys(self._bindings.match(node.topic)):
-            if not binding.takes(node.topic):
-                continue
+        for binding in self._bindings_on(node.topic):
             definition, target = binding.definition, binding.target
             any_of = 0
             if definition.selector_aware and target.name not in self._want_all:
