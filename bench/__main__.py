@@ -16,6 +16,7 @@ from rich.console import Console
 from bench import brokers
 from bench.amqp_wire import AmqpError
 from bench.cases import CASES, Case, Effort
+from bench.flow_wire import FlowError
 from bench.load_processes import LoadError
 from bench.mqtt_wire import WireError
 from bench.placement import Cores, split_cores
@@ -50,7 +51,7 @@ def main() -> int:
         try:
             with _running(case, labels[label], broker_cores, options.sluicegate) as broker:
                 outcome = case.run(broker, effort)
-        except (brokers.BrokerError, LoadError, WireError, AmqpError, OSError) as error:
+        except (brokers.BrokerError, LoadError, WireError, AmqpError, FlowError, OSError) as error:
             failures += 1
             console.print(f"{title}: {type(error).__name__}: {error}", highlight=False, markup=False)
             continue

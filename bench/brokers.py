@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, final
 
-from bench.load_plan import AMQP
+from bench.load_plan import AMQP, FLOW
 from bench.mqtt_load import Address
 from bench.placement import Cores, on_cores
 
@@ -36,6 +36,7 @@ SLUICEGATE_SETTINGS: Final = (
     "listeners.mqtt.port=0",
     "listeners.mqtt_websocket.enabled=false",
     "listeners.amqp.port=0",
+    "listeners.flow.port=0",
     "listeners.amqp.max_connections=100000",
     "listeners.http.enabled=false",
     "listeners.mqtt.max_connections=100000",
@@ -43,6 +44,7 @@ SLUICEGATE_SETTINGS: Final = (
 )
 _MQTT_URL: Final = re.compile(r"mqtt://127\.0\.0\.1:(\d+)")
 _AMQP_URL: Final = re.compile(r"amqp://127\.0\.0\.1:(\d+)")
+_FLOW_URL: Final = re.compile(r"flow://127\.0\.0\.1:(\d+)")
 _ADMIN_URL: Final = re.compile(r"http://127\.0\.0\.1:\d+")
 
 # Nothing limits mosquitto but its own speed: no persistence, no limit on what is queued or in flight (20 and 1000 in
@@ -193,12 +195,12 @@ class Sluicegate(Broker):
     def __init__(self, directory: Path, cores: Cores, executable: Path | None) -> None:
         self._executable = executable or Path(sys.executable).with_name("sluicegate")
         self.admin_url = ""
-        self._amqp_address: Address = ("127.0.0.1", 0)
+        self._addresses: dict[str, Address] = {}  # of protocols other than MQTT
         super().__init__(directory, cores)
 
     def address_of(self, protocol: str) -> Address:
         """Return where clients of a protocol connect."""
-        return self._amqp_address if protocol == AMQP else self.address
+        return self._addresses.get(protocol, self.address)
 
     def create_queue(self, name: str, topic_filter: str | None) -> None:
         """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
@@ -221,11 +223,12 @@ class Sluicegate(Broker):
         lines = self._log.read_text(errors="replace")
         mqtt = _MQTT_URL.search(lines)
         amqp = _AMQP_URL.search(lines)
+        flow = _FLOW_URL.search(lines)
         admin = _ADMIN_URL.search(lines)
-        if mqtt is None or amqp is None or admin is None:
+        if mqtt is None or amqp is None or flow is None or admin is None:
             return None
         self.admin_url = admin.group()
-        self._amqp_address = ("127.0.0.1", int(amqp.group(1)))
+        self._addresses = {AMQP: ("127.0.0.1", int(amqp.group(1))), FLOW: ("127.0.0.1", int(flow.group(1)))}
         with contextlib.suppress(OSError):  # refused, reset or a status other than 2xx: not ready
             urllib.request.urlopen(self.admin_url + READY_PATH, timeout=HTTP_TIMEOUT_S).close()
             return "127.0.0.1", int(mqtt.group(1))

@@ -7,7 +7,7 @@ from typing import Final
 from bench import mqtt_wire as wire
 from bench.brokers import Broker, Mosquitto, RabbitMq, Sluicegate, Traffic
 from bench.footprint import run_idle_connections, run_recovery, run_waiting
-from bench.load_plan import AMQP, LoadPlan
+from bench.load_plan import AMQP, FLOW, LoadPlan
 from bench.outcome import Outcome
 from bench.throughput import run_throughput
 
@@ -64,6 +64,28 @@ def _through_queues(broker: Broker, effort: Effort) -> Outcome:
     return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
 
 
+def _flow(publisher_name: str) -> Callable[[Broker, Effort], Outcome]:
+    """Return the run of the flow protocol through the queues of `_through_queues`."""
+
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        if not isinstance(broker, Sluicegate):
+            raise TypeError(f"{broker.kind} does not speak the flow protocol")
+        for lane in range(QUEUE_LANES):
+            broker.create_queue(f"bench-{lane}", f"t/{lane}")
+        plan = LoadPlan(
+            protocol=FLOW,
+            lanes=QUEUE_LANES,
+            qos=1,
+            window=2000,
+            topic="t/{lane}",
+            topic_filter="bench-{lane}",
+            publisher_name=publisher_name,
+        )
+        return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+    return run
+
+
 def _amqp(lanes: int, payload_bytes: int) -> Case:
     """Return the case of so many senders, queues and receivers of AMQP."""
 
@@ -117,6 +139,13 @@ CASES: Final = (
     _throughput("wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
     _throughput("wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
     Case("queue-10-10", "QoS 1 into ten durable queues and out", _through_queues, frozenset((Sluicegate.kind,))),
+    Case("flow-10-10", "flow protocol into ten durable queues and out", _flow(""), frozenset((Sluicegate.kind,))),
+    Case(
+        "flow-named-10-10",
+        "the same, with named publishers: each message stored, once",
+        _flow("bench-{lane}"),
+        frozenset((Sluicegate.kind,)),
+    ),
     _amqp(1, 100),
     _amqp(8, 100),
     _amqp(1, 1024),

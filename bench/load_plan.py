@@ -6,6 +6,7 @@ from bench import mqtt_wire as wire
 
 MQTT = "mqtt"
 AMQP = "amqp"
+FLOW = "flow"
 _CYCLE_MIN = 1024  # a shorter cycle would make each write and each comparison short
 
 
@@ -26,7 +27,8 @@ class LoadPlan:
     payload_bytes: int = 100
     messages_per_lane: int | None = None  # None: until the load is stopped
     topic: str = "bench/{lane}"  # of AMQP: the address of a queue, for both ends; of a topic with QoS 0
-    topic_filter: str | None = "bench/{lane}"  # None: the session has its subscription already
+    topic_filter: str | None = "bench/{lane}"  # None: the session has it already. Of the flow protocol: a queue's name
+    publisher_name: str = ""  # of the flow protocol, with `{lane}`: known again; empty: nothing is remembered of it
     subscriber_version: int = wire.MQTT_3_1_1
     subscriber_id: str | None = None  # with `{lane}`: a session that outlives the connection. None: a clean one
 

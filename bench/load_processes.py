@@ -11,10 +11,12 @@ from typing import Final, final
 
 from bench import measure
 from bench.amqp_load import AmqpWorker
-from bench.load_plan import AMQP, LoadPlan, LoadReport
+from bench.flow_load import FlowWorker
+from bench.load_plan import AMQP, FLOW, MQTT, LoadPlan, LoadReport
 from bench.mqtt_load import Address, Worker
 
 _FORK: Final = multiprocessing.get_context("fork")  # an anonymous mapping is shared by fork only
+_WORKERS: Final[dict[str, type[Worker]]] = {MQTT: Worker, AMQP: AmqpWorker, FLOW: FlowWorker}
 _CONNECTED: Final = b"connected"
 _CONNECT_TIMEOUT_S: Final = 120.0
 _WORDS_PER_WORKER: Final = 8  # a cache line each: workers do not slow each other down
@@ -162,7 +164,7 @@ def _work(
     pipe: multiprocessing.connection.Connection,
 ) -> None:
     try:
-        worker = (AmqpWorker if plan.protocol == AMQP else Worker)(plan, lane_numbers, address)
+        worker = _WORKERS[plan.protocol](plan, lane_numbers, address)
         pipe.send(_CONNECTED)
         pipe.recv()
         pipe.send(worker.run(place))

@@ -17,7 +17,7 @@ from messaging.effects import Delivery
 from messaging.held import DeliverySource, Held, HeldRun
 from messaging.settlement import ACCEPTED, RELEASED
 from protocols.flow import codes
-from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.deliver_frames import write_alike, write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
 from protocols.flow.limits import RANGES_MAX
 from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
@@ -177,14 +177,44 @@ class ConsumingSide:
         batch = delivery.batch
         payloads, headers = batch.payloads(), batch.headers()
         was_direct = batch.qos == AT_MOST_ONCE
+        if headers is None and batch.topics is None and sent_count > 1:
+            write_alike(
+                self._out,
+                flow.flow_id,
+                flow.sent_through + 1,
+                first_sequence,
+                source.partition_number,
+                source.epoch,
+                delivery_count=delivery.delivery_count,
+                redelivered=delivery.redelivered,
+                was_direct=was_direct,
+                received_ms=batch.received_ms,
+                topic=flow.topic_data(batch.topic),
+                payloads=payloads,
+                start=delivery.start_row,
+                stop=delivery.start_row + sent_count,
+            )
+        else:
+            self._send_each(flow, source, delivery, sent_count, wall_ms)
+        flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
+        flow.sent_through += sent_count
+        self.sent_count += sent_count
+
+    def _send_each(
+        self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, count: int, wall_ms: int
+    ) -> None:
+        """Send rows that differ in more than their payloads."""
+        batch = delivery.batch
+        payloads, headers = batch.payloads(), batch.headers()
+        was_direct = batch.qos == AT_MOST_ONCE
         out = self._out
-        for number in range(sent_count):
+        for number in range(count):
             row = delivery.start_row + number
             out.append(
                 write_deliver(
                     flow.flow_id,
                     flow.sent_through + 1 + number,
-                    first_sequence + number,
+                    delivery.first_sequence + number,
                     source.partition_number,
                     source.epoch,
                     delivery_count=delivery.delivery_count,
@@ -197,9 +227,6 @@ class ConsumingSide:
                     wall_ms=wall_ms,
                 )
             )
-        flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
-        flow.sent_through += sent_count
-        self.sent_count += sent_count
 
     # --- what the client says ---
 

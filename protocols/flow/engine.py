@@ -32,7 +32,7 @@ from protocols.flow.limits import (
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
 from protocols.flow.partition_frames import read_partitions, read_partitions_ack
-from protocols.flow.publish_frames import PublishesReceived, read_pub_ack, read_publish
+from protocols.flow.publish_frames import PublishesReceived, read_alike, read_pub_ack, read_publish
 from protocols.flow.rows_frames import read_read, read_rows
 from protocols.flow.session_frames import (
     AUTH_DONE,
@@ -239,6 +239,7 @@ class FlowEngine:
                 run = read_publish(frame, data, wall_ms, before, self._topics)
                 if run is not before:
                     events.append(run)
+                pos = read_alike(run, frame, data, end)
             else:
                 run = None
                 self._receive(frame, data, events, wall_ms)
