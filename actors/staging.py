@@ -27,7 +27,6 @@ from actors.staging_messages import (
     StagedCommitted,
     StagingOverview,
 )
-from actors.staging_rows import Decision, FoundStaging, decision_row, name_key, page_key, page_row
 from actors.tasks import run
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -44,6 +43,7 @@ from messaging.staging import (
     StagingRefused,
 )
 from storage.interface import Table, TableWrite
+from storage.staging_rows import Decision, FoundStaging, decision_row, name_key, page_key, page_row
 
 log = logging.getLogger("sluicegate.staging")
 

@@ -24,7 +24,6 @@ from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
 from actors.staging import StagingActor, StagingServices
-from actors.staging_rows import find_staging
 from actors.supervision import VITAL
 from gateway.accounts import configure_roster, make_authenticator, make_roster
 from gateway.admin import AdminServer, serve_admin
@@ -67,6 +66,7 @@ from storage.errors import StorageError
 from storage.interface import CommitJob, Store
 from storage.queue_catalog import stored_queues
 from storage.spool_plan import SpoolPlanner
+from storage.staging_rows import find_staging
 from storage.store import RESERVE_BYTES, SpoolStore
 
 log = logging.getLogger("sluicegate.node")

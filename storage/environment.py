@@ -35,13 +35,13 @@ def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Enviro
     )
 
 
-def open_to_read(folder: Path, *, in_use: bool) -> lmdb.Environment:
-    """Open the files of a folder without changing any, not even the table of readers unless the folder is in use.
+def open_to_read(folder: Path) -> lmdb.Environment:
+    """Open the files of a folder that nobody writes to, without changing any, not even the table of readers.
 
     Raises DamagedRecord for a data file that ends too early: reading behind its end would kill the process. Raises
     lmdb.Error.
     """
-    env = lmdb.open(str(folder), max_dbs=DATABASE_COUNT, readonly=True, create=False, lock=in_use, readahead=False)
+    env = lmdb.open(str(folder), max_dbs=DATABASE_COUNT, readonly=True, create=False, lock=False, readahead=False)
     needed, found = _needed_bytes(env), (folder / DATA_FILE).stat().st_size
     if found < needed:
         env.close()

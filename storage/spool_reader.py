@@ -7,17 +7,20 @@ reader of it open at a time, and that is its own: neither fork it nor send it to
 The journal is held in memory, as by a node; pages are read when they are asked for.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, final
 
 import lmdb
+import orjson
 
 from messaging.batch import MessageBatch
-from messaging.cursors import CONSUME
+from messaging.cursors import CONSUME, CursorBook, cursor_from_row
 from messaging.flows import DeliveryRules
 from messaging.gaps import Gap
 from messaging.ledger import Ledger
+from messaging.queue_config import QueueInvalid
 from messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
 from messaging.recovery import StoredPartition, restore
 from messaging.retention import RetainedLog, RetentionRules
@@ -26,10 +29,12 @@ from storage.databases import PAGE_KEY, RECORD_KEY, Databases
 from storage.environment import open_to_read, translated
 from storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from storage.identity import read_clean, read_incarnation
-from storage.interface import Quarantined, Recovery, Table
+from storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
+from storage.quarantine import browse, describe_page
 from storage.queue_catalog import StoredQueue, stored_queues
+from storage.record_page import Run
 from storage.recovery import RecoveryScan, checked_page
-from storage.stored_state import read_cursor_book, read_partitions
+from storage.stored_state import read_partitions
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
 
@@ -67,33 +72,30 @@ class SpoolReader:
         recovery = self._recovery(scan, where)
         self.incarnation = recovery.incarnation
         self.was_clean = recovery.was_clean
-        tables = {table: dict(rows) for table, rows in recovery.tables.items()}
-        self.queues: dict[str, StoredQueue] = {each.name: each for each in stored_queues(tables[Table.CATALOG])}
-        self.cursors = read_cursor_book(tables[Table.READERS])
-        self.row_counts = {table: len(rows) for table, rows in tables.items()}
+        self.damage: list[Quarantined] = recovery.quarantined  # what could not be read, and was left out
+        self.tables = {table: dict(rows) for table, rows in recovery.tables.items()}
+        self.cursor_states = recovery.cursors  # by partition id
+        self.pages = recovery.pages
+        self.queues: dict[str, StoredQueue] = {each.name: each for each in self._stored_queues()}
+        self.cursors = self._cursor_book()
         self._stored, records = read_partitions(recovery)
         self.journal_records_count = len(records)
-        self.damage: list[Quarantined] = recovery.quarantined  # what could not be read, and was left out
         self._logs: dict[int, RetainedLog] = {}
 
     @classmethod
     def open_backup(cls, folder: Path) -> Self:
         """Open a backup. Raises BackupRefused, UnsupportedFormat, DamagedRecord, StoreFailed."""
         read_note(folder)
-        return cls._open(folder, in_use=False)
+        return cls.open_folder(folder)
 
     @classmethod
-    def open_folder(cls, folder: Path, *, in_use: bool = False) -> Self:
-        """Open the data folder of a node, which has to be on this machine; with `in_use` one that runs.
+    def open_folder(cls, folder: Path) -> Self:
+        """Open the data folder of a node that does not run.
 
         Raises BackupRefused when there is no spool, UnsupportedFormat, DamagedRecord, StoreFailed.
         """
-        return cls._open(folder, in_use=in_use)
-
-    @classmethod
-    def _open(cls, folder: Path, *, in_use: bool) -> Self:
         with translated(folder, needed_bytes=0):
-            env = open_to_read(folder, in_use=in_use)
+            env = open_to_read(folder)
             try:
                 return cls(env, folder)
             except BaseException:
@@ -119,6 +121,13 @@ class SpoolReader:
                 )
             )
         return positions
+
+    def check(self, queue: str) -> None:
+        """Assert that the messages of a queue add up, as a node that starts would have them."""
+        for partition_id in self.queues[queue].partition_ids:
+            log = self._log(queue, partition_id)
+            log.ledger.check()
+            log.check()
 
     def read(
         self, queue: str, partition: int, first: int, end: int = SEQUENCE_END, *, bytes_max: int = CHUNK_BYTES_MAX
@@ -146,6 +155,23 @@ class SpoolReader:
                     continue
             runs += runs_of(piece, page)
         return StoredRange(first, plan.next_sequence, runs, gaps_of(log, plan, runs, damaged))
+
+    def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
+        """Return the runs of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
+        with translated(Path(), needed_bytes=0), self._env.begin() as txn:
+            data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
+        return checked_page(data, partition_id, first_sequence)
+
+    def page_keys(self) -> Iterator[PageKey]:
+        """Yield the names of all pages that there are, whatever the directory says."""
+        with self._env.begin() as txn, txn.cursor(db=self._databases.pages) as cursor:
+            for key in cursor.iternext(keys=True, values=False):
+                yield PageKey(*PAGE_KEY.unpack(key))
+
+    def quarantine(self, limit: int) -> list[QuarantinedBytes]:
+        """Return up to `limit` items of the quarantine. Raises DamagedRecord for one that is damaged in its turn."""
+        with self._env.begin() as txn:
+            return list(browse(txn, self._databases, 0, limit))
 
     def close(self) -> None:
         """Release the files. May be called twice."""
@@ -205,14 +231,31 @@ class SpoolReader:
 
     def _page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
         """Return the runs of a page, or None for one that cannot be read."""
-        with translated(Path(), needed_bytes=0), self._env.begin() as txn:
-            data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
         try:
-            runs = checked_page(data, partition_id, first_sequence)
+            runs = self.read_page(partition_id, first_sequence)
         except (DamagedRecord, PageNotFound) as error:
-            self.damage.append(Quarantined(f"page {first_sequence} of partition {partition_id}", "damaged", str(error)))
+            self.damage.append(Quarantined(describe_page(partition_id, first_sequence), "damaged", str(error)))
             return None
         return [(run.first_sequence, run.batch) for run in runs]
+
+    def _cursor_book(self) -> CursorBook:
+        book = CursorBook()
+        for key, value in self.tables[Table.READERS].items():
+            try:
+                book.add(cursor_from_row(orjson.loads(value)))
+            except ValueError as error:
+                detail = f"it is no durable cursor of this release: {error}"
+                self.damage.append(Quarantined(f"row {key!r} of readers", "damaged", detail))
+        return book
+
+    def _stored_queues(self) -> Iterator[StoredQueue]:
+        for key, value in self.tables[Table.CATALOG].items():
+            try:
+                yield from stored_queues({key: value})
+            except (QueueInvalid, ValueError, KeyError, TypeError) as error:  # another release may know more attributes
+                self.damage.append(
+                    Quarantined(f"row {key!r} of catalog", "damaged", f"it is no queue of this release: {error}")
+                )
 
 
 def _end_of(stored: StoredPartition | None) -> int:

@@ -10,6 +10,7 @@ import typer
 from gateway.cli import (
     actors,
     backup,
+    doctor,
     events,
     explain,
     node,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command("serve")(node.serve)
 app.command("check-config")(node.check_config)
+app.command("doctor")(doctor.doctor)
 app.command("hash-password")(node.hash_password)
 app.command("pub")(publish.pub)
 app.command("sub")(subscribe.sub)

@@ -3,7 +3,7 @@
 A name's row has the attempts it was decided for until they are published; then it only remembers the name.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -12,8 +12,8 @@ from messaging.recovery import StoredPartition
 from messaging.staging import CommittedName, StagedPage, StagingArea
 from storage.interface import Table, TableWrite
 
-_PAGE = b"page/"
-_NAME = b"name/"
+PAGE_ROW: Final = b"page/"
+_NAME: Final = b"name/"
 
 
 class Decision(NamedTuple):
@@ -46,7 +46,7 @@ class FoundStaging(NamedTuple):
 
 def page_key(first: int) -> bytes:
     """Return the key of a page's row."""
-    return _PAGE + b"%020d" % first
+    return PAGE_ROW + b"%020d" % first
 
 
 def name_key(name: str) -> bytes:
@@ -87,7 +87,7 @@ def find_staging(
     known: set[int] = set()
     for key, value in rows.items():
         row = orjson.loads(value)
-        if key.startswith(_PAGE):
+        if key.startswith(PAGE_ROW):
             page = StagedPage(*row)
             known.add(page.first)
             area.take_up(page, wall_ms)

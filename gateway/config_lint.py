@@ -1,0 +1,104 @@
+"""What a configuration says that is allowed, and that its owner may not have meant. Each finding is a warning.
+
+What is not allowed at all is refused by gateway.config. Nothing is opened here but the files that settings name.
+"""
+
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from gateway.config import Config
+from gateway.config.listeners import Listener, TlsListener, is_loopback
+from storage.inspection import Finding, Severity
+
+# Files of a node beside its clients' sockets: database, log, listeners, loop.
+FILES_OF_THE_NODE: Final = 100
+MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
+
+
+def lint(config: Config) -> Iterator[Finding]:
+    """Yield what may not have been meant."""
+    yield from _reachable(config)
+    yield from _files(config)
+    yield from _spool(config)
+    yield from _queues(config)
+    yield from _limits(config)
+
+
+def _warning(setting: str, text: str) -> Finding:
+    return Finding(Severity.WARNING, setting, text)
+
+
+def _reachable(config: Config) -> Iterator[Finding]:
+    """Doors that more than this machine can reach."""
+    if config.admin.enabled and not is_loopback(config.admin.host):
+        yield _warning("admin.host", f"{config.admin.host} can be reached from elsewhere, and the port has no accounts")
+    for name, listener in config.listeners.enabled().items():
+        if is_loopback(listener.host):
+            continue
+        setting = f"listeners.{name}.host"
+        if not isinstance(listener, TlsListener):
+            yield _warning(setting, f"passwords and messages go to {listener.host} without TLS")
+        if config.authentication.allow_anonymous is True and not _asks_for_a_certificate(listener):
+            yield _warning(setting, f"anybody who reaches {listener.host} may connect: authentication.allow_anonymous")
+
+
+def _asks_for_a_certificate(listener: Listener) -> bool:
+    return isinstance(listener, TlsListener) and listener.client_ca is not None
+
+
+def _files(config: Config) -> Iterator[Finding]:
+    """Secrets that others on this machine can read."""
+    secrets: list[tuple[str, Path]] = []
+    for name, listener in config.listeners.enabled().items():
+        if isinstance(listener, TlsListener) and listener.key is not None:
+            secrets.append((f"listeners.{name}.key", listener.key))
+    for user in config.authentication.users:
+        if user.password_file is not None and not user.is_hashed():
+            secrets.append((f"authentication.users: {user.name}: password_file", user.password_file))
+    for setting, path in secrets:
+        mode = path.stat().st_mode
+        if mode & stat.S_IRWXO:
+            yield _warning(setting, f"everybody on this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
+
+
+def _spool(config: Config) -> Iterator[Finding]:
+    spool = config.spool
+    if not spool.sync:
+        yield _warning("spool.sync", "false: a power failure loses messages that were confirmed")
+    if spool.usage_bytes_max > MAP_SHARE_MAX * spool.map_bytes_max:
+        share = f"{100 * spool.usage_bytes_max // spool.map_bytes_max}%"
+        yield _warning("spool.usage_bytes_max", f"{share} of spool.map_bytes_max: leave it a quarter of room")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if spool.memory_bytes_max > memory // 2:
+        yield _warning("spool.memory_bytes_max", f"more than half of the {memory} bytes that this machine has")
+    data, backup = config.data.path.absolute(), config.backup.path.absolute()
+    if backup == data or data in backup.parents:
+        yield _warning("backup.path", f"backups lie in the data folder {data}, and are lost with it")
+
+
+def _queues(config: Config) -> Iterator[Finding]:
+    names = {definition.config.name for definition in config.queues.declared}
+    for definition in config.queues.declared:
+        queue = definition.config
+        setting = f"queues.declared: {queue.name}"
+        if queue.max_redelivery_count == 0 and queue.redelivery_enabled:
+            yield _warning(setting, "max_redelivery_count is 0: a message that fails each time is delivered for ever")
+        elif queue.dead_msg_queue and queue.dead_msg_queue not in names:
+            text = f"its dead_msg_queue {queue.dead_msg_queue!r} is not declared: unless it is there, what dies is lost"
+            yield _warning(setting, text)
+        if queue.spool_bytes_max() > config.spool.usage_bytes_max and not queue.last_value_only():
+            yield _warning(setting, "its max_msg_spool_usage is above spool.usage_bytes_max, which then holds for it")
+        if queue.max_ttl and not queue.respect_ttl_enabled:
+            yield _warning(setting, "max_ttl has no effect without respect_ttl_enabled")
+
+
+def _limits(config: Config) -> Iterator[Finding]:
+    wanted = sum(listener.max_connections for listener in config.listeners.enabled().values()) + FILES_OF_THE_NODE
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        text = f"together {wanted} files may be wanted, and a process started like this one may open {allowed}"
+        yield _warning("listeners: max_connections", text)

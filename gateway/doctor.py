@@ -1,0 +1,159 @@
+"""The examination of a node that does not run, or of a backup: configuration, folder, disk, and all that is stored.
+
+It changes nothing. A node that runs has its spool open for writing, so its spool is examined in a backup.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.config import Config
+from gateway.config_lint import lint
+from storage.backup import SPARE_BYTES
+from storage.backup_folder import BackupNote, checked_pieces, read_note
+from storage.environment import DATA_FILE, disk_free_bytes
+from storage.errors import StorageError
+from storage.folder_lock import LOCK_FILE
+from storage.inspection import Finding, Severity, inspect_spool
+from storage.spool_reader import SpoolReader
+
+MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
+
+
+@dataclass
+class Examination:
+    """What was looked at, and what was found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    looked_at: dict[str, int | str] = field(default_factory=dict)  # what -> how many, or what it is
+
+    def is_healthy(self) -> bool:
+        """Return whether there is no error among the findings."""
+        return all(each.severity != Severity.ERROR for each in self.findings)
+
+    def error(self, subject: str, text: str) -> None:
+        """Note an error."""
+        self.findings.append(Finding(Severity.ERROR, subject, text))
+
+    def warn(self, subject: str, text: str) -> None:
+        """Note a warning."""
+        self.findings.append(Finding(Severity.WARNING, subject, text))
+
+
+def examine_node(config: Config, *, looked: Callable[[], None]) -> Examination:
+    """Examine a configuration, and its data folder unless a node uses that. `looked` is called for each page."""
+    examination = Examination()
+    examination.findings += lint(config)
+    folder = config.data.path
+    examination.looked_at["data folder"] = str(folder)
+    if not folder.exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        _examine_parent(examination, folder)
+        return examination
+    _examine_folder(examination, config)
+    if not (folder / DATA_FILE).exists():
+        examination.looked_at["spool"] = "none: the first start makes one"
+        return examination
+    with _claimed(folder) as holder:
+        if holder is not None:
+            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
+        else:
+            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
+    return examination
+
+
+def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
+    """Examine a backup, its checksum first."""
+    examination = Examination()
+    examination.looked_at["backup"] = str(folder)
+    try:
+        note: BackupNote = read_note(folder)
+        for _ in checked_pieces(folder, note):
+            pass
+    except StorageError as error:
+        examination.error(str(folder), str(error))
+        return examination
+    examination.looked_at["checksum"] = f"right, over {note.data_bytes} bytes"
+    _examine_spool(examination, lambda: SpoolReader.open_backup(folder), folder, looked)
+    return examination
+
+
+def _examine_parent(examination: Examination, folder: Path) -> None:
+    there = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        examination.error("data.path", f"{folder} is not there, and {there} may not be written to")
+
+
+def _examine_folder(examination: Examination, config: Config) -> None:
+    folder = config.data.path
+    if not folder.is_dir():
+        examination.error("data.path", f"{folder} is no folder")
+        return
+    for path in (folder, *(folder / name for name in (DATA_FILE, LOCK_FILE))):
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            examination.error(str(path), "it may not be read and written by this user")
+    mode = folder.stat().st_mode
+    if mode & stat.S_IWOTH:
+        examination.warn(str(folder), f"everybody on this machine may write into it (mode {stat.S_IMODE(mode):04o})")
+    free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
+    examination.looked_at["disk"] = f"{free} bytes free"
+    if free < SPARE_BYTES:
+        examination.error(str(folder), f"{free} bytes are free: the spool takes no messages that need more room")
+    elif free < config.spool.map_bytes_max - size:
+        text = f"{free} bytes are free, and it may grow by {config.spool.map_bytes_max - size}: spool.map_bytes_max"
+        examination.warn(str(folder), text)
+    if size > MAP_FULL_SHARE * config.spool.map_bytes_max:
+        examination.warn("spool.map_bytes_max", f"the data file has {size} bytes of {config.spool.map_bytes_max}")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+@contextmanager
+def _claimed(folder: Path) -> Iterator[str | None]:
+    """Keep nodes from starting on the folder for the length of the block; yield the process id of one that runs.
+
+    Without a lock file, or the right to read it, nobody can be kept from anything.
+    """
+    try:
+        file = (folder / LOCK_FILE).open("rb")
+    except OSError:
+        yield None
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            holder = None
+        except BlockingIOError:
+            holder = file.read(32).decode(errors="replace").strip()
+        yield holder
+
+
+def _examine_spool(
+    examination: Examination, opened: Callable[[], SpoolReader], folder: Path, looked: Callable[[], None]
+) -> None:
+    try:
+        with opened() as reader:
+            examination.looked_at |= _counts(reader)
+            examination.findings += inspect_spool(reader, looked=looked)
+    except StorageError as error:
+        examination.error(str(folder / DATA_FILE), str(error))
+
+
+def _counts(reader: SpoolReader) -> dict[str, int | str]:
+    return {
+        "incarnation": f"{reader.incarnation:016x}",
+        "closed in order": "yes" if reader.was_clean else "no: what it holds is flagged as redelivered",
+        "queues": len(reader.queues),
+        "partitions": sum(len(queue.partition_ids) for queue in reader.queues.values()),
+        "messages": sum(each.waiting_count for name in reader.queues for each in reader.partitions(name)),
+        "pages": len(reader.pages),
+        "journal records": reader.journal_records_count,
+        **{f"rows of {table}": len(rows) for table, rows in reader.tables.items()},
+    }

@@ -1,0 +1,167 @@
+"""`sluicegate doctor`: what it says of configurations, folders, spools and backups, and its exit codes."""
+
+import os
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gateway.config import load
+from gateway.config_lint import lint
+from storage.backup import Backup
+from storage.environment import DATA_FILE
+from storage.store import SpoolStore
+from unit.gateway.test_commands import Shell
+from unit.storage.samples import publish_job
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def shell() -> Shell:
+    return Shell("")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder whose node has stopped."""
+    store = store_in(tmp_path / "data")
+    store.commit(publish_job(1))
+    store.mark_clean()
+    store.close()
+    return tmp_path / "data"
+
+
+def store_in(folder: Path) -> SpoolStore:
+    return SpoolStore.open(folder, map_bytes_max=16 * MIB, reserve_bytes=MIB)
+
+
+def examined(shell: Shell, *arguments: str, healthy: bool = True) -> dict[str, object]:
+    """Run the doctor; on a small map, so that the machine's disk has nothing to say."""
+    small = ("--set", "spool.map_bytes_max=16MiB", "--set", "spool.usage_bytes_max=8MiB")
+    run = shell.run if healthy else shell.told
+    answer: dict[str, object] = orjson.loads(run("doctor", *arguments, *small, "--json"))
+    return answer
+
+
+def subjects(answer: dict[str, object]) -> dict[str, str]:
+    findings = answer["findings"]
+    assert isinstance(findings, list)
+    return {each["subject"]: each["text"] for each in findings}
+
+
+def test_a_folder_in_order_is_told_and_not_touched(shell: Shell, data: Path) -> None:
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()}
+
+    answer = examined(shell, "--data", str(data))
+
+    assert answer["healthy"]
+    looked_at = answer["looked_at"]
+    assert isinstance(looked_at, dict)
+    assert (looked_at["journal records"], looked_at["closed in order"]) == (1, "yes")
+    assert "journal records" in shell.run("doctor", "--data", str(data))
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()} == before
+
+
+def test_damage_is_an_error_and_an_exit_code(shell: Shell, data: Path) -> None:
+    content = bytearray((data / DATA_FILE).read_bytes())
+    content[content.index(b"SGJ") + 60] ^= 1
+    (data / DATA_FILE).write_bytes(content)
+
+    answer = examined(shell, "--data", str(data), healthy=False)
+
+    assert not answer["healthy"]
+    assert "checksum" in subjects(answer)["journal record 1"]
+
+
+def test_a_file_cut_short_is_told_and_not_read(shell: Shell, data: Path) -> None:
+    """Reading behind its end would kill the process."""
+    os.truncate(data / DATA_FILE, (data / DATA_FILE).stat().st_size - 4096)
+
+    answer = examined(shell, "--data", str(data), healthy=False)
+
+    assert "bytes of" in subjects(answer)[str(data / DATA_FILE)]
+
+
+def test_the_spool_of_a_node_that_runs_is_left_alone(shell: Shell, data: Path) -> None:
+    store = store_in(data)
+    answer = examined(shell, "--data", str(data))
+    store.close()
+
+    looked_at = answer["looked_at"]
+    assert isinstance(looked_at, dict)
+    assert looked_at["spool"] == f"in use by process {os.getpid()}: make a backup, and examine that"
+    assert "queues" not in looked_at
+
+
+def test_a_folder_that_is_not_there_yet_is_no_error(shell: Shell, tmp_path: Path) -> None:
+    answer = examined(shell, "--data", str(tmp_path / "none"))
+    assert answer["looked_at"] == {"data folder": str(tmp_path / "none"), "spool": "none: the first start makes one"}
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_backup_is_examined_by_its_checksum_and_its_records(shell: Shell, data: Path, tmp_path: Path) -> None:
+    store = store_in(data)
+    folder = tmp_path / "backups" / "b"
+    Backup(store, folder, incarnation=1, taken_ms=1, node="n", release="1").run()
+    store.close()
+
+    assert examined(shell, "--backup", str(folder))["healthy"]
+
+    content = bytearray((folder / DATA_FILE).read_bytes())
+    content[-1] ^= 1
+    (folder / DATA_FILE).write_bytes(content)
+    assert "checksum" in subjects(examined(shell, "--backup", str(folder), healthy=False))[str(folder)]
+
+
+def test_a_folder_that_everybody_may_write_into_is_told(shell: Shell, data: Path) -> None:
+    data.chmod(0o777)
+    assert "mode 0777" in subjects(examined(shell, "--data", str(data)))[str(data)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "subject", "words"),
+    [
+        (["admin.host=0.0.0.0"], "admin.host", "no accounts"),
+        (["listeners.mqtt.host=0.0.0.0"], "listeners.mqtt.host", "without TLS"),
+        (["spool.sync=false"], "spool.sync", "power failure"),
+        (["spool.usage_bytes_max=16GiB"], "spool.usage_bytes_max", "100%"),
+        (["spool.memory_bytes_max=1TiB"], "spool.memory_bytes_max", "more than half"),
+        (["data.path=/x/data", "backup.path=/x/data/backups"], "backup.path", "lost with it"),
+        (["queues.declared=[{name: q}]"], "queues.declared: q", "delivered for ever"),
+        (
+            ["queues.declared=[{name: q, max_redelivery_count: 3, dead_msg_queue: d}]"],
+            "queues.declared: q",
+            "'d' is not declared",
+        ),
+        (["queues.declared=[{name: q, max_redelivery_count: 3, max_ttl: 9}]"], "queues.declared: q", "no effect"),
+        (["listeners.mqtt.max_connections=1000000"], "listeners: max_connections", "files may be wanted"),
+    ],
+)
+def test_what_is_allowed_and_hardly_meant_is_a_warning(settings: list[str], subject: str, words: str) -> None:
+    found = [each for each in lint(load(None, settings=settings)) if each.subject == subject]
+    assert any(words in each.text for each in found), found
+
+
+def test_anybody_on_a_door_to_the_world_is_a_warning_and_secrets_that_everybody_can_read(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("swordfish\n")
+    secret.chmod(0o644)
+    users = f"authentication.users=[{{name: ann, password_file: {secret}}}]"
+    open_to_all = ["listeners.mqtt.host=0.0.0.0", "authentication.allow_anonymous=true", users]
+
+    texts = [each.text for each in lint(load(None, settings=open_to_all))]
+
+    assert any("anybody who reaches 0.0.0.0 may connect" in text for text in texts)
+    assert any(f"can read {secret} (mode 0644)" in text for text in texts)
+    assert not any("swordfish" in text for text in texts)
+
+
+def test_a_configuration_that_cannot_be_used_is_said_as_ever(shell: Shell) -> None:
+    assert "the configuration is wrong" in shell.run("doctor", "--set", "spool.syn=true", expect=2)
+
+
+def test_errors_are_printed_for_people_as_well(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("no folder")
+    told = shell.told("doctor", "--data", str(tmp_path / "data"))
+    assert "error" in told

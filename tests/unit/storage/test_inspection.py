@@ -1,0 +1,169 @@
+"""What an inspection finds in a spool: every kind of damage, and records that say different things of each other."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from messaging.cursors import TAP, DurableCursor
+from messaging.queue_config import definition_from_dict
+from messaging.staging import StagedPage
+from storage.databases import PAGE_KEY, RECORD_KEY
+from storage.inspection import Finding, Severity, inspect_spool
+from storage.interface import CommitJob, PageWrite, Table, TableWrite
+from storage.queue_catalog import StoredQueue, counter_row, queue_row
+from storage.record_cursor import CursorState
+from storage.spool_reader import SpoolReader
+from storage.staging_rows import page_row
+from storage.store import SpoolStore
+from unit.storage.samples import page_bytes, publish_job
+from unit.storage.spool_file import flip_raw, get_raw, put_raw
+
+
+def queue(name: str, *partition_ids: int, **attributes: object) -> TableWrite:
+    definition = definition_from_dict({"name": name, **attributes})
+    return queue_row(StoredQueue(definition, "named", list(partition_ids), None, None))
+
+
+@pytest.fixture
+def folder(store: SpoolStore) -> Path:
+    """A spool in order: a queue with a page of sequences 5 to 7, and a record of 1000 to 1002."""
+    store.commit(
+        CommitJob(
+            table_writes=[queue("orders", 1), counter_row(2)],
+            page_writes=[PageWrite(1, page_bytes(5))],
+            cursor_puts=[CursorState(1, 5, [], 1 << 20, [])],
+        )
+    )
+    store.commit(publish_job(1))
+    store.close()
+    return store.folder
+
+
+def change(folder: Path, job: CommitJob) -> None:
+    store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
+    store.commit(job)
+    store.close()
+
+
+def found(folder: Path) -> list[Finding]:
+    """Inspect, and see to it that nothing was changed."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with SpoolReader.open_folder(folder) as reader:
+        findings = list(inspect_spool(reader, looked=lambda: None))
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    return findings
+
+
+def test_a_spool_in_order_has_no_findings(folder: Path) -> None:
+    assert found(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("database", "key", "subject"),
+    [
+        ("pages", PAGE_KEY.pack(1, 5), "page of partition 1 from sequence 5"),
+        ("directory", PAGE_KEY.pack(1, 5), "directory row of page of partition 1 from sequence 5"),
+        ("journal", RECORD_KEY.pack(1), "journal record 1"),
+        ("cursors", (1).to_bytes(4, "big"), "cursor of partition 1"),
+        ("catalog", b"queue/orders", "row b'queue/orders' of catalog"),
+    ],
+)
+def test_a_flipped_bit_is_found_wherever_it_is(folder: Path, database: str, key: bytes, subject: str) -> None:
+    """DESIGN 6: a checksum guards every record."""
+    flip_raw(folder, database, key, len(get_raw(folder, database, key)) - 3)
+
+    errors = [each for each in found(folder) if each.severity == Severity.ERROR]
+
+    assert errors[0].subject == subject
+    assert "checksum" in errors[0].text
+
+
+def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_found(folder: Path) -> None:
+    change(folder, CommitJob(table_writes=[queue("other", 1), queue("third", 2)]))
+
+    assert [each for each in found(folder) if each.subject.startswith("queue")] == [
+        Finding(Severity.ERROR, "queue other", "its partition id 1 is that of queue orders, too"),
+        Finding(Severity.ERROR, "queue third", "its partition id 2 will be given out again: the counter is at 2"),
+    ]
+
+
+def test_what_no_queue_has_is_found(folder: Path) -> None:
+    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorState(9, 1, [], 100, [])]))
+
+    assert found(folder) == [
+        Finding(Severity.WARNING, "page of partition 9 from sequence 1", "no queue has that partition; it takes room"),
+        Finding(Severity.WARNING, "cursor of partition 9", "no queue has that partition"),
+    ]
+
+
+def test_pages_that_overlap_and_sequences_that_will_be_used_twice_are_found(folder: Path) -> None:
+    overlap = CommitJob(page_writes=[PageWrite(1, page_bytes(6))], cursor_puts=[CursorState(1, 5, [(9, 20)], 8, [])])
+    change(folder, overlap)
+
+    errors = {(each.subject, each.text) for each in found(folder)}
+
+    assert ("page of partition 1 from sequence 6", "it begins within the page before, which goes up to 8") in errors
+    assert ("cursor of partition 1", "19 is settled, and sequences from 8 on were never given out") in errors
+    again = "it has sequence 8, which will be given out again"
+    assert ("page of partition 1 from sequence 6", again) in errors
+
+
+def test_a_page_that_the_directory_does_not_know_is_found(folder: Path) -> None:
+    put_raw(folder, "pages", PAGE_KEY.pack(1, 50), page_bytes(50))
+
+    (finding,) = found(folder)
+
+    assert finding.subject == "page of partition 1 from sequence 50"
+    assert "the directory does not know it" in finding.text
+
+
+def test_readers_transactions_and_dead_message_queues_that_lead_nowhere_are_found(folder: Path) -> None:
+    cursor = DurableCursor("spark", "gone", TAP)
+    row = page_row(StagedPage("job/7", 0, 0, 300, 303, 10))
+    change(
+        folder,
+        CommitJob(
+            table_writes=[
+                TableWrite(Table.READERS, b"gone/spark", orjson.dumps(cursor.to_row())),
+                row,
+                queue("lost", 1, dead_msg_queue="nowhere"),
+            ],
+            page_writes=[PageWrite(0, page_bytes(200))],
+            cursor_puts=[CursorState(0, 200, [], 1 << 20, [])],
+        ),
+    )
+
+    findings = {(each.severity, each.subject, each.text) for each in found(folder)}
+
+    assert (Severity.WARNING, "durable cursors spark", "there is no queue 'gone'") in findings
+    assert (Severity.ERROR, "transaction job/7", "its page page/00000000000000000300 is not there") in findings
+    assert (Severity.WARNING, "staged page 200", "no transaction has it; the next start removes it") in findings
+    dead = "its dead_msg_queue 'nowhere' is not there: what dies is lost"
+    assert (Severity.WARNING, "queue lost", dead) in findings
+
+
+def test_a_queue_of_another_release_is_named(folder: Path) -> None:
+    store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
+    row = queue("newer", 1)
+    assert row.value is not None
+    strange = row.value.replace(b'"max_ttl"', b'"max_tti"')
+    store.commit(CommitJob(table_writes=[row._replace(value=strange)]))
+    store.close()
+
+    (finding,) = [each for each in found(folder) if "newer" in each.subject]
+
+    assert finding.severity == Severity.ERROR
+    assert "it is no queue of this release" in finding.text
+
+
+def test_what_lies_in_quarantine_is_shown(folder: Path) -> None:
+    flip_raw(folder, "journal", RECORD_KEY.pack(1), 60)
+    store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
+    assert list(store.recover().journal) == []
+    store.close()
+
+    (finding,) = found(folder)
+
+    assert (finding.severity, finding.subject) == (Severity.WARNING, "quarantine item 1")
+    assert "journal record 1, damaged" in finding.text
