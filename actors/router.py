@@ -25,6 +25,7 @@ from actors.router_messages import (
     RemoveSubscription,
     SelectorOverview,
     SetQueueTopics,
+    ShareRefused,
     SubscriptionAdded,
 )
 from messaging.queue_config import QueueDefinition, is_named
@@ -34,7 +35,7 @@ from messaging.topics import TopicFilter
 from messaging.virtual_destinations import NO_DEFINITIONS
 from messaging.virtual_routes import VirtualRoutes
 
-GroupKey = tuple[str, str]  # share name and filter text: together they are the group
+GroupKey = tuple[str, TopicFilter]  # share name and filter, in whichever syntax: together they are the group
 
 
 class RouterActor(LoopActor):
@@ -47,7 +48,7 @@ class RouterActor(LoopActor):
         space: TopicSpace,
         selectors: Selectors,
         durable_selectors: DurableSelectors,
-        group_queue: Callable[[str, bool], QueueDefinition],
+        group_queue: Callable[[str, bool, int], QueueDefinition],
     ) -> None:
         super().__init__(cell)
         self._space = space
@@ -166,21 +167,23 @@ class RouterActor(LoopActor):
 
     def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
         answer: LoopFuture[GroupJoined] = LoopFuture()
-        key = (message.share_name, message.topic_filter.text)
+        key = (message.share_name, message.topic_filter)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = ShareGroup(*key)
+            group = self._groups[key] = ShareGroup(message.share_name, message.topic_filter.text)
             self._members[key] = {}
             self._space.subscribe(message.topic_filter, group, group)
         joined = group
         client = message.subscriber.client
+        is_new = client not in group.members
         group.members[client] = message.subscriber
         self._members[key][client] = message.qos > 0
         if message.qos == 0:
             answer.set(GroupJoined(group, None))
             return answer
         assert self.directory is not None
-        definition = self._group_queue(f"#share/{message.share_name}/{message.topic_filter.text}", message.durable)
+        count = message.partition_count
+        definition = self._group_queue(f"#share/{group.name}/{group.filter_text}", message.durable, count)
         asked: LoopFuture[QueueHandle] = self.directory.ask(
             CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
         )
@@ -188,7 +191,12 @@ class RouterActor(LoopActor):
         def created(done: LoopFuture[QueueHandle]) -> None:
             try:
                 handle = done.get()
+                found = handle.definition.config.partition_count
+                if count not in (0, found):
+                    raise ShareRefused(f"the shared subscription has {found} partitions, not {count}")
             except Exception as error:  # the client's SUBSCRIBE is refused for this reason
+                if is_new:
+                    self._leave(LeaveGroup(message.subscriber, message.share_name, message.topic_filter))
                 answer.set_exception((type(error), error, error.__traceback__))
                 return
             joined.queue = handle.target
@@ -198,7 +206,7 @@ class RouterActor(LoopActor):
         return answer
 
     def _leave(self, message: LeaveGroup) -> bool:
-        key = (message.share_name, message.topic_filter.text)
+        key = (message.share_name, message.topic_filter)
         group = self._groups.get(key)
         client = message.subscriber.client
         if group is None or client not in group.members:

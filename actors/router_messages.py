@@ -59,13 +59,21 @@ class SetQueueTopics:
 
 @dataclass(slots=True)
 class JoinGroup:
-    """Ask of the router: make a client a member of a shared group. Answered with GroupJoined."""
+    """Ask of the router: make a client a member of a shared group. GroupJoined answers, or ShareRefused is raised.
+
+    Filters of both syntaxes that match alike are one group.
+    """
 
     subscriber: Subscriber
     share_name: str
     topic_filter: TopicFilter
     qos: int
     durable: bool
+    partition_count: int = 0  # of its queue, which the first who wants guaranteed messages makes; 0: as it is
+
+
+class ShareRefused(Exception):
+    """A client cannot be a member of a shared group as it wants. The text says why."""
 
 
 @dataclass(slots=True)

@@ -21,9 +21,10 @@ def session_queue(name: str, durable: bool) -> QueueDefinition:
     return QueueDefinition(replace(_temporary(name, EXCLUSIVE), max_delivered_unacked_msgs_per_flow=65_535))
 
 
-def group_queue(name: str, durable: bool) -> QueueDefinition:
+def group_queue(name: str, durable: bool, partition_count: int) -> QueueDefinition:
     """Return the definition of a shared subscription's queue."""
-    return QueueDefinition(_config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE))
+    config = _config(name, NON_EXCLUSIVE) if durable else _temporary(name, NON_EXCLUSIVE)
+    return QueueDefinition(replace(config, partition_count=partition_count))
 
 
 def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
@@ -32,7 +33,8 @@ def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
     config = _config(wanted.name, access_type) if wanted.durable else _temporary(wanted.name, access_type)
     if wanted.user:
         config = replace(config, owner=wanted.user, permission=NO_ACCESS)
-    return QueueDefinition(replace(config, expires_unbound_s=wanted.expires_s), (wanted.topic,), wanted.selector)
+    config = replace(config, expires_unbound_s=wanted.expires_s, partition_count=wanted.partition_count)
+    return QueueDefinition(config, (wanted.topic,), wanted.selector)
 
 
 def _config(name: str, access_type: str) -> QueueConfig:

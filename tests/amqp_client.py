@@ -38,7 +38,7 @@ from protocols.amqp.performatives import (
 )
 from protocols.amqp.termini import Source, Target
 from protocols.amqp.transfers import first_transfer, handle_bytes, read_transfer, transfer_lead
-from protocols.amqp.values import AmqpValue
+from protocols.amqp.values import AmqpMap, AmqpValue
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
@@ -116,6 +116,7 @@ class AmqpClient:
         settled: bool = False,
         rcv_second: bool = False,
         desired: list[str] | None = None,
+        properties: AmqpMap | None = None,
     ) -> Attach:
         """Attach a link to receive on; return the broker's attach."""
         asked = Attach(
@@ -127,6 +128,7 @@ class AmqpClient:
             source=Source(source) if isinstance(source, str) else source,
             target=Target("here"),
             desired=desired,
+            properties=properties,
         )
         self.send(asked.encode())
         answer = await self.awaited(Attach)

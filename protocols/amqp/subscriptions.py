@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, QueuesExhausted, UpdateQueue
 from actors.queue_directory import StoreRefused
+from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import QueueInvalid
 from messaging.topics import TopicError, parse_queue_subscription, syntax_of
 from protocols.amqp import conditions
@@ -25,12 +26,14 @@ from protocols.amqp.termini import (
     NEVER,
     Source,
 )
+from protocols.amqp.values import Scalar
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
 
 SUBSCRIPTION_KIND: Final = "amqp-subscription"
 SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,
+PARTITION_COUNT: Final = "partition-count"  # property of a link that makes a shared subscription
 GLOBAL: Final = "global"  # and those of other containers too
 
 _PREFIX: Final = "#amqp/"
@@ -51,6 +54,7 @@ class SubscriptionQueue:
     expires_s: int  # of that time without a link; 0: never
     user: str  # who alone may have it; empty: anybody
     selector: str  # what of the topic's messages it takes; empty: everything
+    partition_count: int = 0  # of a shared one, whose links then get whole partitions; 0: not said
 
 
 @final
@@ -102,7 +106,21 @@ def wanted_queue(
     else:
         name = f"{_PREFIX}{connection.runtime.next_urn()}"
     user = "" if is_shared and GLOBAL in source.capabilities else connection.identity.user
-    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector)
+    count = _partition_count(link) if is_shared else 0
+    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector, count)
+
+
+def _partition_count(link: OutgoingLink) -> int:
+    """Return the number of partitions that a link asks for, 0 where it asks for none. Raises AddressRefused."""
+    properties = link.attach.properties
+    given = None if properties is None else properties.symbol(PARTITION_COUNT)
+    if given is None:
+        return 0
+    count = given.value if isinstance(given, Scalar) else given
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= PARTITION_COUNT_MAX:
+        text = f"{PARTITION_COUNT}: {given!r:.40} is no number of partitions; allowed: 1 to {PARTITION_COUNT_MAX}"
+        raise AddressRefused(conditions.INVALID_FIELD, text)
+    return count
 
 
 def _name_of(connection: "AmqpConnection", link: OutgoingLink, capabilities: list[str]) -> str:
@@ -172,6 +190,9 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
             raise AddressRefused(conditions.ILLEGAL_STATE, text)
         await queues.ask(DeleteQueue(wanted.name))  # JMS wants another topic or selector to begin anew
         return await _queue(connection, wanted, is_in_use=False)
+    if wanted.partition_count not in (0, present.config.partition_count):
+        text = f"the subscription has {present.config.partition_count} partitions, not {wanted.partition_count}"
+        raise AddressRefused(conditions.ILLEGAL_STATE, text)
     if present.config.expires_unbound_s != wanted.expires_s:
         config = replace(present.config, expires_unbound_s=wanted.expires_s)
         await queues.ask(UpdateQueue(replace(present, config=config)))

@@ -50,7 +50,10 @@ async def bind_flow(
     delivering = attached.delivering
     if is_named_queue:
         connection.identity.check_bind(sum([each.is_named_queue for each in delivering.flows.values()]))
-    ids = None if is_named_queue else attached.session.ids if extra is None else extra.ids
+    if is_named_queue or handle.definition.config.partitioned():  # ids are remembered by the sequences of one partition
+        ids = None
+    else:
+        ids = attached.session.ids if extra is None else extra.ids
     if ids is not None:
         await _match_ids(delivering, handle, ids)
     parked = None if extra is None else extra.parked

@@ -103,6 +103,7 @@ class SubscribeReceived(NamedTuple):
     subscription_identifier: int  # 0: none
     selectors: list[str]  # the User Properties `selector`: one of them is in force for all filters
     priorities: list[str]  # the User Properties `dto-priority`, for all filters as well
+    partition_counts: list[str]  # the User Properties `partition-count`: one, for the shared ones
 
 
 @final

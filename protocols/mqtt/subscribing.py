@@ -12,10 +12,12 @@ from actors.router_messages import (
     JoinGroup,
     LeaveGroup,
     RemoveSubscription,
+    ShareRefused,
     SubscriptionAdded,
 )
 from messaging.client_rights import SUBSCRIBE_ACL, ClientDenied
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
+from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import is_named
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
@@ -63,6 +65,7 @@ class _Asked(NamedTuple):
     identifier: int  # 0: none
     selector: Selector | None
     priorities: tuple[int, ...]
+    partition_count: int  # of the queue of a shared subscription; 0: not said
 
 
 Retained = RetainedScan[RetainedMessage]
@@ -136,7 +139,7 @@ async def _subscribe(
         if asked.selector is not None:
             reason = "a selector on a shared subscription; allowed: on a topic filter, and on $queue/NAME"
             raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
-        return await _subscribe_shared(connection, session, request, asked.identifier), None
+        return await _subscribe_shared(connection, session, request, asked), None
     if queue_name is not None:
         return await _subscribe_queue(connection, session, request, asked, queue_name), None
     topic_filter = parse_filter(text, Syntax.MQTT)
@@ -175,9 +178,22 @@ def _asked(connection: "MqttConnection", event: SubscribeReceived) -> _Asked:
     """Return what the properties of a SUBSCRIBE ask for. Raises _Refused."""
     selector = _selector(connection, event.selectors)
     try:
-        return _Asked(event.subscription_identifier, selector, priorities_of(event.priorities))
+        priorities = priorities_of(event.priorities)
     except PriorityInvalid as error:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(error)) from None
+    return _Asked(event.subscription_identifier, selector, priorities, _partition_count(event.partition_counts))
+
+
+def _partition_count(texts: list[str]) -> int:
+    """Return the number of partitions that a SUBSCRIBE asks for, 0 where it asks for none. Raises _Refused."""
+    if not texts:
+        return 0
+    text = texts[0]
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(PARTITION_COUNT_MAX)) else 0
+    if len(texts) > 1 or not 1 <= count <= PARTITION_COUNT_MAX:
+        reason = f"{', '.join(texts)!r:.40} is no number of partitions; allowed: one, 1 to {PARTITION_COUNT_MAX}"
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, reason)
+    return count
 
 
 def _selector(connection: "MqttConnection", texts: list[str]) -> Selector | None:
@@ -204,7 +220,7 @@ async def _make_queue(connection: "MqttConnection", session: Session) -> None:
 
 
 async def _subscribe_shared(
-    connection: "MqttConnection", session: Session, request: SubscriptionRequest, identifier: int
+    connection: "MqttConnection", session: Session, request: SubscriptionRequest, asked: _Asked
 ) -> int:
     shared = parse_shared(request.filter_text, Syntax.MQTT)
     assert shared is not None, "the filter begins with the prefix"
@@ -213,10 +229,15 @@ async def _subscribe_shared(
     rights.check_share(shared.share_name)
     rights.check_subscription(shared.filter, _count(session) - (known is not None))
     qos = request.qos if rights.may_keep_messages() else 0  # a server may grant less [3.8.4-8]
-    joined: GroupJoined = await connection.services.router.ask(
-        JoinGroup(session.subscriber, shared.share_name, shared.filter, qos, session.is_durable)
-    )
-    extra = _extra(request, identifier)
+    count = asked.partition_count
+    if count and qos == 0:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
+    join = JoinGroup(session.subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
+    try:
+        joined: GroupJoined = await connection.services.router.ask(join)
+    except ShareRefused as refusal:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(refusal)) from None
+    extra = _extra(request, asked.identifier)
     extra.qos = qos
     extra.queue_name = "" if joined.queue is None else joined.queue.name
     if known is not None:

@@ -2,12 +2,15 @@
 
 import pytest
 
+import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues, QueueHandle
 from amqp_client import AmqpClient, Received
 from inside_client import until
+from named_queues import shows
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
 from protocols.amqp.performatives import Attach, Detach
 from protocols.amqp.termini import COPY, NEVER, Source
+from protocols.amqp.values import AmqpMap, Symbol, uint
 from running_broker import RunningBroker
 
 TOPIC = "topic://news/eu"
@@ -216,4 +219,39 @@ async def test_dsub_addresses_are_durable_subscriptions(broker: RunningBroker) -
 async def test_a_durable_subscription_needs_a_container_id(broker: RunningBroker) -> None:
     client = await AmqpClient.open(broker.amqp_port, "")
     assert await refused_with(client, await client.receiver("mine", durable())) == "amqp:invalid-field"
+    await client.close()
+
+
+async def test_a_shared_subscription_may_ask_for_partitions(broker: RunningBroker) -> None:
+    """Ours: its links own whole partitions, so a key is consumed in order by one of them."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    four, shared = AmqpMap([(Symbol("partition-count"), uint(4))]), ["topic", "shared"]
+    await client.receiver("mine", Source(TOPIC, capabilities=shared), credit=100, properties=four)
+    await client.receiver("mine|2", Source(TOPIC, capabilities=shared), handle=1, credit=100, properties=four)
+    [queue] = await subscriptions(broker)
+    view = await shows(broker, lambda view: [len(flow.partitions) for flow in view.flows] == [2, 2], name=queue.name)
+    assert view.config.partition_count == 4
+    publisher = await broker.connect("p", 5)
+    for number in range(20):
+        properties = mqtt.user_property("JMSXGroupID", f"key-{number % 5}")
+        await publisher.publish("news/eu", b"%d %d" % (number % 5, number), properties=properties)
+    got: dict[bytes, list[tuple[int, int]]] = {}
+    for each in await client.deliveries(20):
+        key, sent = each.payload.split()
+        got.setdefault(key, []).append((each.handle, int(sent)))
+    assert [len({handle for handle, _ in its}) for its in got.values()] == [1] * 5
+    assert all(its == sorted(its) for its in got.values())
+    await client.close()
+
+
+async def test_partitions_that_a_subscription_cannot_have_are_refused(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    source = Source(TOPIC, capabilities=["topic", "shared"])
+    for handle, (count, condition) in enumerate(((1001, "amqp:invalid-field"), (3, ""), (4, "amqp:illegal-state"))):
+        asked = AmqpMap([(Symbol("partition-count"), uint(count))])
+        answer = await client.receiver(f"mine|{handle}", source, handle=handle, properties=asked)
+        if condition:
+            assert await refused_with(client, answer) == condition
+        else:
+            assert answer.source is not None
     await client.close()

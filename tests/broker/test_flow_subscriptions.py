@@ -155,3 +155,21 @@ async def test_a_client_that_reads_nothing_costs_itself(broker: RunningBroker) -
         assert broker.node.flow.counters.dropped["transmit_congestion"] > 0
     slow.cut()
     await slow.ended()
+
+
+async def test_filters_that_match_alike_are_one_group_in_either_syntax(broker: RunningBroker) -> None:
+    """Solace 2.6: `$share/n/f` is `#share/n/f'`: members of both protocols share the messages."""
+    device = await broker.connect("a", 5)
+    assert await device.subscribe("$share/g/t/+") == [0]
+    async with FlowClient(broker.flow_port) as worker:
+        await subscribes(worker, "#share/g/t/*")
+        publisher = await broker.connect(level=5)
+        for number in range(4):
+            await publisher.publish("t/1", b"%d" % number, qos=0)
+        shares = [payloads(await worker.receives_in_all(2, 0)), await device.payloads(2)]
+        assert sorted(payload for its in shares for payload in its) == [b"0", b"1", b"2", b"3"]
+        await device.is_quiet()
+        assert broker.node.space.subscriptions_count == 1
+        await device.unsubscribe("$share/g/t/+")
+        await publisher.publish("t/1", b"4", qos=0)
+        assert payloads(await worker.receives_in_all(1, 0)) == [b"4"]

@@ -8,6 +8,7 @@ import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues
 from actors.messages import DescribeQueue
 from mqtt_packets import Published
+from named_queues import shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 
@@ -334,3 +335,75 @@ async def test_a_client_whose_profile_does_not_allow_it_joins_no_group(broker: R
     answer = await client.awaited(mqtt.SUBACK)
     assert mqtt.suback_codes(answer, 5) == [0x87, 0]
     assert b"403 Shared Subscription Permission Denied" in answer.body
+
+
+def partitions(count: str) -> bytes:
+    return mqtt.user_property("partition-count", count)
+
+
+async def refusal(client: RawClient, text: str, qos: int, properties: bytes) -> str:
+    """Subscribe in vain; return the Reason String."""
+    client.send(mqtt.subscribe((text, qos), packet_id=77, level=5, properties=properties))
+    answer = await client.awaited(mqtt.SUBACK)
+    assert mqtt.suback_codes(answer, 5) == [0x83]
+    return answer.body.decode(errors="replace")
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_group_may_ask_for_partitions_and_has_order_by_key(broker: RunningBroker, durable: bool) -> None:
+    """Members own whole partitions: a key has one member, whatever the others do."""
+    connect = broker.connect_durable if durable else broker.connect
+    clients = [await connect(name, 5) for name in ("a", "b")]
+    assert await clients[0].subscribe("$share/g/t", qos=1, properties=partitions("8")) == [1]
+    assert await clients[1].subscribe("$share/g/t", qos=1) == [1]
+    view = await shows(  # after the rebalance delay
+        broker, lambda view: sorted(len(flow.partitions) for flow in view.flows) == [4, 4], name="#share/g/t"
+    )
+    assert (view.config.partition_count, view.durable) == (8, durable)
+    publisher = await broker.connect(level=5)
+    for number in range(60):
+        properties = mqtt.user_property("JMSXGroupID", f"key-{number % 12}")
+        await publisher.publish("t", b"%d %d" % (number % 12, number), properties=properties)
+    found = [[payload.split() for payload in its] for its in await everything(60, *clients)]
+    keys = [{key for key, _ in its} for its in found]
+    assert not keys[0] & keys[1]
+    for its in found:
+        for key in {key for key, _ in its}:
+            numbers = [int(number) for each, number in its if each == key]
+            assert numbers == sorted(numbers)
+
+
+async def test_a_group_keeps_its_partitions_over_a_restart(broker: RunningBroker) -> None:
+    member = await broker.connect_durable("a")
+    await member.subscribe("$share/g/t", qos=2, properties=partitions("4"))
+    await member.leave()
+    publisher = await broker.connect(level=5)
+    for number in range(8):
+        properties = mqtt.user_property("JMSXGroupID", f"key-{number}")
+        await publisher.publish("t", b"%d" % number, qos=2, properties=properties)
+    await broker.restart()
+    member = await broker.connect_durable("a")
+    messages = []
+    for _ in range(8):
+        message = await member.message()
+        await member.completes(message)
+        messages.append(message.payload)
+    assert sorted(messages) == [b"%d" % number for number in range(8)]
+
+
+async def test_what_cannot_be_had_of_partitions_is_refused_and_joins_nobody(broker: RunningBroker) -> None:
+    first, other = await broker.connect("a", 5), await broker.connect("b", 5)
+    assert "'1001' is no number of partitions; allowed: one, 1 to 1000" in await refusal(
+        first, "$share/g/t", 1, partitions("1001")
+    )
+    assert "'2, 3' is no number" in await refusal(first, "$share/g/t", 1, partitions("2") + partitions("3"))
+    assert "partitions at QoS 0, where there is no queue" in await refusal(first, "$share/g/t", 0, partitions("2"))
+    assert await first.subscribe("$share/g/t", qos=1, properties=partitions("2")) == [1]
+    assert await first.subscribe("$share/g/t", qos=1, properties=partitions("2")) == [1]
+    text = await refusal(other, "$share/g/t", 1, partitions("3"))
+    assert "the shared subscription has 2 partitions, not 3" in text
+    assert await other.unsubscribe("$share/g/t") == [0x11]
+    publisher = await broker.connect(level=5)
+    await publisher.publish("t", b"direct", qos=0)
+    assert await first.payloads(1) == [b"direct"]
+    await other.is_quiet()

@@ -16,9 +16,10 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.wire import packet, read_string, read_u8, read_u16
 
-# Names of User Properties: ours, for 5.0 has neither selectors nor Deliver-To-One.
+# Names of User Properties: ours, for 5.0 has neither selectors nor Deliver-To-One nor partitions.
 SELECTOR_NAME: Final = "selector"
 PRIORITY_NAME: Final = "dto-priority"
+PARTITION_COUNT_NAME: Final = "partition-count"
 
 _SHARE: Final = "$share/"
 
@@ -38,11 +39,13 @@ def decode_subscribe(data: bytes, pos: int, end: int, level: int, filters_max: i
     subscription_identifier = 0
     selectors: list[str] = []
     priorities: list[str] = []
+    partition_counts: list[str] = []
     if level == 5:
         properties, pos = read_properties(data, pos, end, IN_SUBSCRIBE)
         subscription_identifier = properties.numbers.get(SUBSCRIPTION_IDENTIFIER, 0)
         selectors = [text for name, text in properties.user if name == SELECTOR_NAME]
         priorities = [text for name, text in properties.user if name == PRIORITY_NAME]
+        partition_counts = [text for name, text in properties.user if name == PARTITION_COUNT_NAME]
     requests: list[SubscriptionRequest] = []
     while pos < end:
         filter_text, pos = read_string(data, pos, end)
@@ -52,7 +55,7 @@ def decode_subscribe(data: bytes, pos: int, end: int, level: int, filters_max: i
         _check_count(len(requests), filters_max)
     if not requests:
         raise PeerViolation(PROTOCOL_ERROR, "SUBSCRIBE without filters [3.8.3-2]")
-    return SubscribeReceived(packet_id, requests, subscription_identifier, selectors, priorities)
+    return SubscribeReceived(packet_id, requests, subscription_identifier, selectors, priorities, partition_counts)
 
 
 def _request(filter_text: str, options: int, level: int) -> SubscriptionRequest:
