@@ -57,7 +57,7 @@ COMMIT_STAGED: Final = 0x51
 ABORT_STAGED: Final = 0x52
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
-REQUESTS_OF_SESSION: Final = (
+REQUESTS_OF_SESSION: Final[tuple[int, ...]] = (
     SUBSCRIBE,
     UNSUBSCRIBE,
     QUEUE_STATUS, CUT_RANGE, BIND_CURSOR, ACK_CURSOR, PIN_CURSOR, CURSOR_STATUS, UNBIND_CURSOR, DELETE_CURSOR, STAGE,
