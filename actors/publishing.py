@@ -169,7 +169,7 @@ class Publisher:
                     return
             receivers = route.direct
             if not guaranteed:
-                receivers = receivers + route.guaranteed
+                receivers = receivers + route.guaranteed + route.takers
             else:
                 for subscriber in route.guaranteed:
                     if subscriber.queue is not None:
@@ -181,7 +181,9 @@ class Publisher:
                 for subscriber in receivers:
                     direct.setdefault(subscriber, []).extend(rows)
             for queue in route.queues:
-                queues.setdefault(queue, []).extend(rows)
+                its = rows if guaranteed or queue.turns is None else direct.pop(queue.turns, [])
+                if its:
+                    queues.setdefault(queue, []).extend(its)
             for group in route.groups:
                 groups.setdefault(group, []).extend(rows)
         for group in list(groups):
@@ -203,6 +205,9 @@ class Publisher:
         guaranteed = batch.qos != AT_MOST_ONCE
         if guaranteed and route.only_queue is not None:
             self._spool_to_one(route.only_queue, batch, token, result)
+            return
+        if route.takers and not guaranteed:
+            self._publish_mixed(batch, {route: list(range(batch.count))}, token, result)
             return
         if route.queues or (guaranteed and (route.guaranteed or route.groups)):
             targets: dict[QueueTarget, list[int] | None] = dict.fromkeys(route.queues, rows)

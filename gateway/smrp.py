@@ -89,7 +89,8 @@ def rows_of(space: TopicSpace, question: SmrpQuestion) -> list[Row]:
             for priority in found.priorities or (client.priority,):
                 rows.append((client.client, text, priority, DestinationType.CLIENT, persistence))
         elif isinstance(found, QueueTarget):
-            rows.append(_of_queue(found, text))
+            for priority in found.priorities or (DELIVER_ALWAYS,):
+                rows.append((found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT))
             excepting[found] = None
         else:
             shared = f"#share/{found.name}/{text}"

@@ -2,8 +2,8 @@
 
 Who it is: every subscription that is deliver-always gets the message all the same; of the other clients those of the
 best priority that are connected take turns. A client gets one copy at most, also when it has its turn and a
-deliver-always subscription; the turn counts. Messages for queues and for shared groups are not concerned, and nobody
-who is away is waited for.
+deliver-always subscription; the turn counts. Messages for queues and for shared groups are not concerned (but for a
+queue that is one client's subscription, with `QueueTarget.turns`), and nobody who is away is waited for.
 
 Subscriptions say the rest: `Subscription.priorities` is what one asked for, `Subscriber.priority` is for those that
 asked for nothing. A turn is remembered with the client that had it, not with a topic: so a client that gets messages
@@ -13,7 +13,7 @@ of a thousand topics gets its share of them, and not each topic's first.
 from typing import Final, final
 
 from messaging.batch import MessageBatch
-from messaging.routing import DELIVER_ALWAYS, Route, Subscriber, Subscription, TopicSpace
+from messaging.routing import DELIVER_ALWAYS, QueueTarget, Route, Subscriber, Subscription, TopicSpace
 
 PRIORITY_BEST: Final = 1
 PRIORITY_WORST: Final = 4
@@ -156,9 +156,15 @@ def _last_turn(subscriber: Subscriber) -> int:
 
 
 def _matching(space: TopicSpace, batch: MessageBatch, row: int) -> list[Subscription]:
-    """Return the clients' subscriptions that a message meets."""
-    return [
-        found
-        for found in space.matching(batch.topic_of(row))
-        if isinstance(found, Subscription) and (found.selector is None or found.selector.matches(batch, row))
-    ]
+    """Return the clients' subscriptions that a message meets, those with a queue of their own among them."""
+    topic = batch.topic_of(row)
+    met: list[Subscription] = []
+    for found in space.matching(topic):
+        if isinstance(found, Subscription):
+            if found.selector is None or found.selector.matches(batch, row):
+                met.append(found)
+        elif isinstance(found, QueueTarget):
+            place = found.turns
+            if place is not None and (found.selector is None or found.selector.matches(batch, row)):
+                met.append(Subscription(place, 0, None, found.priorities))
+    return met

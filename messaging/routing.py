@@ -54,6 +54,10 @@ class QueueTarget:
         self.key_source: KeySource | None = None  # of the keys that publishers did not give
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
         self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
+        self.turns: Subscriber | None = (
+            None  # its place among those that share Deliver-To-One messages; None: it gets all
+        )
+        self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
         self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
 
     def partition_of(self, key_hash: int) -> int:
@@ -136,7 +140,7 @@ class Route:
     each message.
     """
 
-    __slots__ = ("choices", "direct", "fan", "groups", "guaranteed", "is_empty", "only_queue", "queues")
+    __slots__ = ("choices", "direct", "fan", "groups", "guaranteed", "is_empty", "only_queue", "queues", "takers")
 
     def __init__(
         self,
@@ -153,6 +157,7 @@ class Route:
         self.guaranteed = guaranteed  # clients that get guaranteed messages through their queue
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
+        self.takers = [queue.turns for queue in queues if queue.turns is not None]  # places of queues that take turns
         self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or fan is not None)
         # Where a guaranteed message goes when nobody else gets it: what most topics have.
         self.only_queue: QueueTarget | None = None
@@ -339,6 +344,12 @@ class TopicSpace:
         if subscriber.priority != priority:
             subscriber.priority = priority
             self._changed()
+
+    def share_out(self, target: QueueTarget, place: Subscriber, priorities: tuple[int, ...]) -> None:
+        """Let a queue have Deliver-To-One messages in turn, as the subscription of one client that it is."""
+        target.turns = place
+        target.priorities = priorities
+        self._changed()
 
     def matching(self, topic: str) -> list[Destination]:
         """Return what stands behind each subscription that matches a topic, whatever it selects or keeps out."""

@@ -16,6 +16,7 @@ from actors.messages import (
 from messaging.address import Address
 from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
+from messaging.routing import Subscriber
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
 from protocols.amqp.attaching import find_queue
@@ -158,6 +159,10 @@ async def _subscribe(
     wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
     check_rights(connection, link, wanted)
     queue = await subscription_queue(connection, link, wanted)
+    if wanted.priorities:
+        place = Subscriber(wanted.name)
+        place.address = connection.cell.inbox
+        connection.services.space.share_out(queue.target, place, wanted.priorities)
     consuming = _consuming_link(connection, session, link, queue)
     consuming.is_subscription = True
     consuming.keeps_queue_on_detach = wanted.is_kept

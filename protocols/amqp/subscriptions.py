@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, QueuesExhausted, UpdateQueue
 from actors.queue_directory import StoreRefused
+from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.queue_attributes import PARTITION_COUNT_MAX
 from messaging.queue_config import QueueInvalid
 from messaging.topics import TopicError, parse_queue_subscription, syntax_of
@@ -26,13 +27,14 @@ from protocols.amqp.termini import (
     NEVER,
     Source,
 )
-from protocols.amqp.values import Scalar
+from protocols.amqp.values import Scalar, Symbol
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
 
 SUBSCRIPTION_KIND: Final = "amqp-subscription"
 SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,
+DTO_PRIORITY: Final = "dto-priority"  # property of a link, as the user property of SUBSCRIBE in MQTT
 PARTITION_COUNT: Final = "partition-count"  # property of a link that makes a shared subscription
 GLOBAL: Final = "global"  # and those of other containers too
 
@@ -54,6 +56,7 @@ class SubscriptionQueue:
     expires_s: int  # of that time without a link; 0: never
     user: str  # who alone may have it; empty: anybody
     selector: str  # what of the topic's messages it takes; empty: everything
+    priorities: tuple[int, ...] = ()  # for Deliver-To-One, of one that ends with its link; empty: it gets all
     partition_count: int = 0  # of a shared one, whose links then get whole partitions; 0: not said
 
 
@@ -106,8 +109,25 @@ def wanted_queue(
     else:
         name = f"{_PREFIX}{connection.runtime.next_urn()}"
     user = "" if is_shared and GLOBAL in source.capabilities else connection.identity.user
+    priorities = _priorities(link)
+    if priorities and (is_shared or is_kept):
+        text = f"{DTO_PRIORITY} on a subscription that is shared or kept; allowed: on one that ends with its link"
+        raise AddressRefused(conditions.INVALID_FIELD, text)
     count = _partition_count(link) if is_shared else 0
-    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector, count)
+    return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector, priorities, count)
+
+
+def _priorities(link: OutgoingLink) -> tuple[int, ...]:
+    """Return the Deliver-To-One priority that a link asks for. Raises AddressRefused."""
+    properties = link.attach.properties
+    given = None if properties is None else properties.symbol(DTO_PRIORITY)
+    if given is None:
+        return ()
+    text = given.text if isinstance(given, Symbol) else given
+    try:
+        return priorities_of([text if isinstance(text, str) else repr(text)])
+    except PriorityInvalid as error:
+        raise AddressRefused(conditions.INVALID_FIELD, str(error)) from None
 
 
 def _partition_count(link: OutgoingLink) -> int:

@@ -9,6 +9,8 @@ from flow_client import FlowClient
 from messaging.headers import Headers
 from protocols.amqp.encoding import encode
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from protocols.amqp.performatives import Detach
+from protocols.amqp.termini import Source
 from protocols.amqp.values import AmqpMap, Symbol
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
@@ -164,6 +166,46 @@ async def test_every_protocol_can_ask_for_it(broker: RunningBroker) -> None:
         assert await pair[0].payloads(1) == [b"0"]
     for client in pair:
         await client.is_quiet()
+
+
+async def test_amqp_receivers_take_turns_where_their_links_say_so(broker: RunningBroker) -> None:
+    """The link property `dto-priority`; without it a receiver's own queue gets everything."""
+    client = await AmqpClient.open(broker.amqp_port, "workers")
+    for handle, priority in enumerate(["P1", "P1", "P3", "DA", ""]):
+        properties = AmqpMap([(Symbol("dto-priority"), priority)]) if priority else None
+        await client.receiver(f"r{handle}", "topic://t", handle=handle, credit=100, properties=properties)
+    device = await subscribed(broker, "device", "P1")
+    publisher = await broker.connect("p", 5)
+    for number in range(6):
+        await publisher.publish("t", b"%d" % number, qos=0, properties=TO_ONE)
+    await publisher.publish("t", b"all", qos=0)
+    await publisher.publish("t", b"kept", qos=1, properties=TO_ONE)
+
+    turns = await device.payloads(4)
+    found: dict[int, list[bytes]] = {}
+    for each in await client.deliveries(2 * 4 + 2 + 2 * 8):
+        found.setdefault(each.handle, []).append(each.payload)
+
+    assert turns[2:] == [b"all", b"kept"]
+    assert sorted(turns[:2] + found[0][:2] + found[1][:2]) == [b"%d" % number for number in range(6)]
+    assert found[0][2:] == found[1][2:] == found[2] == [b"all", b"kept"]
+    everything = [b"0", b"1", b"2", b"3", b"4", b"5", b"all", b"kept"]
+    assert found[3] == found[4] == everything
+    await client.is_quiet()
+    await client.close()
+
+
+async def test_a_priority_of_a_link_that_cannot_be_is_refused(broker: RunningBroker) -> None:
+    client = await AmqpClient.open(broker.amqp_port, "workers")
+    for handle, (priority, capabilities) in enumerate((("P9", ["topic"]), ("P1", ["topic", "shared"]))):
+        asked = AmqpMap([(Symbol("dto-priority"), priority)])
+        source = Source("topic://t", capabilities=capabilities)
+        answer = await client.receiver(f"r{handle}", source, handle=handle, properties=asked)
+        assert answer.source is None
+        detach = await client.awaited(Detach)
+        assert detach.error is not None
+        assert detach.error.condition == "amqp:invalid-field"
+    await client.close()
 
 
 async def test_an_amqp_consumer_sees_that_it_was_asked_for(broker: RunningBroker) -> None:
