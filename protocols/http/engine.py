@@ -78,7 +78,7 @@ class HttpStream(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header."""
         super().on_header(name, value)
-        self.scope["state"]["fields"].append((name.decode("latin-1"), _text(value)))
+        self.scope["state"]["fields"].append((name, value))
 
     def on_headers_complete(self) -> None:
         """Begin to serve the request; its body follows."""
@@ -102,7 +102,7 @@ class _Wire(asyncio.Transport):
         self._is_closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if not self._is_closing:
+        if data and not self._is_closing:  # an answer without a body still writes one
             self._counters.bytes_sent += len(data)
             self._transport.write(bytes(data))
 
@@ -123,14 +123,6 @@ class _Wire(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._transport.resume_reading()
-
-
-def _text(value: bytes) -> str:
-    """Return a header's value: UTF-8 as clients send it, or the bytes one by one where it is not."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
 
 
 async def _nobody(scope: Any, receive: Receive, send: Send) -> None:

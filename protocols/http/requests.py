@@ -32,7 +32,8 @@ class Request:
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
         self.raw_query: bytes = scope["query_string"]
-        self.fields: list[tuple[str, str]] = scope["state"]["fields"]  # as they were sent
+        sent: list[tuple[bytes, bytes]] = scope["state"]["fields"]
+        self.fields = [(name.decode("latin-1"), _text(value)) for name, value in sent]  # as they were sent
         self._by_name: dict[str, str] = {name.lower(): value for name, value in self.fields}
         self._receive = receive
         self._send = send
@@ -111,6 +112,14 @@ class Request:
             error_body(problem, as_json=as_json),
             [(b"content-type", kind), *problem.headers, *headers],
         )
+
+
+def _text(value: bytes) -> str:
+    """Return a header's value: UTF-8 as clients send it, or the bytes one by one where it is not."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _too_large(bytes_max: int) -> HttpProblem:
