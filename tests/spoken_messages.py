@@ -6,7 +6,7 @@ Values are in the words of the cross-protocol table: what a protocol has only as
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol
@@ -345,14 +345,20 @@ class Flow:
 
 
 class Http:
-    """HTTP, by httpx: it publishes and does not consume. Names are those of Solace's REST messaging."""
+    """HTTP, by httpx. Names are those of Solace's REST messaging."""
 
     name = "http"
     can_say = EVERY_FIELD - {"content_encoding"}  # HTTP's own is undone on arrival
     keeps_types = True
     types: Final = {bool: "boolean", int: "int64", float: "double"}
+    values: Final[dict[str, Callable[[str], Any]]] = {
+        "boolean": lambda text: text == "true",
+        "int64": int,
+        "double": float,
+        "string": str,
+    }
 
-    def __init__(self, node: GatewayProcess) -> None:
+    def __init__(self, node: GatewayProcess, role: str = "speaker") -> None:
         self._url = f"http://127.0.0.1:{node.ports['http']}"
 
     def send(self, topic: str, message: Spoken) -> None:
@@ -383,12 +389,47 @@ class Http:
         answer = httpx.post(address, content=_bytes(message.body), headers=headers, timeout=ANSWER_S)
         assert (answer.status_code, answer.content) == (200, b"")
 
+    def receive(self, queue: str) -> Spoken:
+        with httpx.Client(base_url=self._url, timeout=2 * ANSWER_S) as client:
+            got = client.get(f"/QUEUE/{queue}", params={"wait_s": ANSWER_S})
+            assert got.status_code == 200
+            assert client.post(got.headers["sluicegate-settle"]).status_code == 204
+            assert client.delete(got.headers["sluicegate-flow"]).status_code == 204
+        told = got.headers
+        annotations: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for raw_name, raw_value in told.raw:
+            name = raw_name.decode().lower()  # as it comes, for headers have no case
+            if name.startswith("solace-user-property-"):
+                text, is_typed, kind = raw_value.decode().rpartition("; type=")
+                value = self.values[kind](text) if is_typed else kind
+                own_name = name[len("solace-user-property-") :]
+                (annotations if own_name.startswith("x-") else others)[own_name] = value
+        content_type = told["content-type"]
+        is_text = content_type.startswith("text/")
+        return Spoken(
+            body=got.text if is_text else got.content,
+            durable=told["solace-delivery-mode"] == "Persistent",
+            priority=int(told.get("solace-priority", "4")),
+            ttl_s=-(-int(told.get("solace-time-to-live-in-ms", "0")) // 1000),
+            message_id=told.get("solace-message-id", ""),
+            correlation=told.get("solace-correlation-id", ""),
+            reply_to=told.get("solace-reply-to-destination", "").removeprefix("/TOPIC/"),
+            content_type="" if content_type == "application/octet-stream" else content_type,
+            subject=others.pop("subject", ""),
+            created_ms=int(told.get("solace-timestamp", "0")),
+            key=others.pop("jmsxgroupid", ""),
+            group_sequence=int(others.pop("jmsxgroupseq", 0)),
+            annotations=annotations,
+            properties={name: each for name, each in others.items() if name not in Mqtt5.named},
+        )
+
     def close(self) -> None:
         """Nothing is open between two messages."""
 
 
 SENDERS: Final = (Mqtt3, Mqtt5, Amqp, Flow, Http)
-RECEIVERS: Final = (Mqtt3, Mqtt5, Amqp, Flow)
+RECEIVERS: Final = (Mqtt3, Mqtt5, Amqp, Flow, Http)
 
 
 def _text(name: symbol) -> str:

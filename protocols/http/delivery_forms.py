@@ -9,7 +9,7 @@ from typing import Final
 
 import orjson
 
-from messaging.batch import MessageBatch
+from messaging.batch import AT_MOST_ONCE, MessageBatch
 from protocols.http.destinations import name_of_topic
 from protocols.http.held import HeldMessage
 from protocols.http.message_out import append_field, response_headers
@@ -32,6 +32,7 @@ def delivery_headers(message: HeldMessage, wall_ms: int) -> list[tuple[bytes, by
     if headers is not None and headers.dead is not None:
         for name, value in headers.dead.properties():
             append_field(fields, name, str(value))
+    append_field(fields, "solace-delivery-mode", _mode(message.batch))
     append_field(fields, "sluicegate-destination", name_of_topic(message.batch.topic_of(message.row)))
     append_field(fields, "sluicegate-partition", str(message.source.partition_number))
     append_field(fields, "sluicegate-sequence", str(message.sequence))
@@ -56,6 +57,7 @@ def message_keys(batch: MessageBatch, row: int, wall_ms: int) -> dict[str, objec
     """Return what a line says of a message: the keys that a line of a batch to publish has."""
     headers = batch.headers_of(row)
     said = {name.decode("ascii"): value.decode("utf-8") for name, value in response_headers(headers, wall_ms)}
+    said["solace-delivery-mode"] = _mode(batch)
     keys: dict[str, object] = {"destination": name_of_topic(batch.topic_of(row)), "headers": said}
     if headers is not None and headers.dead is not None:
         # Beside the headers: those are what may be published again. Where it died several times, the last one shows.
@@ -66,6 +68,10 @@ def message_keys(batch: MessageBatch, row: int, wall_ms: int) -> dict[str, objec
     except UnicodeDecodeError:
         keys["base64"] = base64.b64encode(payload).decode("ascii")
     return keys
+
+
+def _mode(batch: MessageBatch) -> str:
+    return "Direct" if batch.qos == AT_MOST_ONCE else "Persistent"
 
 
 def event(kind: str, line: bytes, event_id: str) -> bytes:
