@@ -7,6 +7,7 @@ Names only, and all of them: what stands here is the library's public face, and 
 from messaging.headers import UserPropertyValue
 from protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
 from protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from protocols.flow.client.blocking_subscriber import BlockingSubscriber
 from protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.client import Client
 from protocols.flow.client.consumer import Consumer
@@ -34,13 +35,17 @@ from protocols.flow.client.events import (
     FlowActivated,
     FlowDeactivated,
     FlowInterrupted,
+    PartitionsChanged,
     SettledTooLate,
+    SubscriptionLost,
 )
-from protocols.flow.client.messages import Delivery, Message
+from protocols.flow.client.messages import Delivery, Message, Received
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import Publisher
+from protocols.flow.client.subscriber import Subscriber
 from protocols.flow.columns import Columns, ColumnWriter
 from protocols.flow.cursor_frames import Position, Positions
+from protocols.flow.partition_frames import PartitionState
 from protocols.flow.rows_frames import RowsReceived
 from protocols.flow.stage_frames import StagingAnswer
 
@@ -52,6 +57,7 @@ __all__ = [
     "BlockingCursor",
     "BlockingPublisher",
     "BlockingRangeReader",
+    "BlockingSubscriber",
     "Bulk",
     "Client",
     "ClientClosed",
@@ -76,6 +82,8 @@ __all__ = [
     "IncarnationChanged",
     "Message",
     "MessageTooLarge",
+    "PartitionState",
+    "PartitionsChanged",
     "Position",
     "Positions",
     "PublishRefused",
@@ -84,10 +92,13 @@ __all__ = [
     "PublisherForgotten",
     "RangeReader",
     "ReadFailed",
+    "Received",
     "RequestInterrupted",
     "RequestRefused",
     "RowsReceived",
     "SettledTooLate",
     "StagingAnswer",
+    "Subscriber",
+    "SubscriptionLost",
     "UserPropertyValue",
 ]

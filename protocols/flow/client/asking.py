@@ -1,8 +1,8 @@
-"""Requests about the session as a whole: queues, cursors, staged rows. Each is answered, or fails, once.
+"""Requests about the session as a whole: subscriptions, queues, cursors, staged rows. Each is answered, or fails, once.
 
-Flow: bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request whose connection
-breaks is said again on the next one, for what it asks is the same however often it is done; but for STAGE, which would
-keep its rows twice.
+Flow: subscriptions, bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request
+whose connection breaks is said again on the next one, for what it asks is the same however often it is done; but for
+STAGE, which would keep its rows twice.
 """
 
 from collections import deque
@@ -15,8 +15,9 @@ from protocols.flow.engine import FlowEngine
 from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
 from protocols.flow.session_frames import Error
 from protocols.flow.stage_frames import StagingAnswer
+from protocols.flow.subscription_frames import Subscribed
 
-Answer = Positions | RangeCut | StagingAnswer
+Answer = Positions | RangeCut | StagingAnswer | Subscribed
 
 
 @final

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from protocols.flow.client.blocking_bulk import BlockingBulk
+from protocols.flow.client.blocking_subscriber import BlockingSubscriber
 from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
 from protocols.flow.client.errors import ClientClosed
@@ -18,6 +19,8 @@ from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.client.messages import Delivery, Message
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
+from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT
+from protocols.flow.partition_frames import PartitionState
 
 
 class BlockingClient:
@@ -74,12 +77,24 @@ class BlockingClient:
         window_bytes: int = WINDOW_BYTES_DEFAULT,
         unsettled_max: int = UNSETTLED_MAX_DEFAULT,
         renew_every_s: float = 0.0,
+        selector: str = "",
+        acknowledges_partitions: bool = False,
     ) -> "BlockingConsumer":
         """As `Client.consumer`, to be entered with `with`."""
         consumer = self._client.consumer(
-            queue, window=window, window_bytes=window_bytes, unsettled_max=unsettled_max, renew_every_s=renew_every_s
+            queue,
+            window=window,
+            window_bytes=window_bytes,
+            unsettled_max=unsettled_max,
+            renew_every_s=renew_every_s,
+            selector=selector,
+            acknowledges_partitions=acknowledges_partitions,
         )
         return BlockingConsumer(self._running(), consumer)
+
+    def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> BlockingSubscriber:
+        """As `Client.subscriber`, to be entered with `with`."""
+        return BlockingSubscriber(self._running(), self._client.subscriber(waiting_bytes_max=waiting_bytes_max))
 
     @property
     def bulk(self) -> BlockingBulk:
@@ -197,6 +212,15 @@ class BlockingConsumer:
     def accept_all(self, deliveries: list[Delivery]) -> None:
         """As `Consumer.accept_all`."""
         self._thread.loop.call_soon_threadsafe(self._consumer.accept_all, deliveries)
+
+    @property
+    def partitions(self) -> tuple[PartitionState, ...]:
+        """As `Consumer.partitions`."""
+        return self._consumer.partitions
+
+    def acknowledge_partitions(self) -> None:
+        """As `Consumer.acknowledge_partitions`."""
+        self._thread.loop.call_soon_threadsafe(self._consumer.acknowledge_partitions)
 
     def extend_all(self) -> None:
         """As `Consumer.extend_all`."""

@@ -13,6 +13,7 @@ from protocols.flow.client.asking import Answer, Request
 from protocols.flow.client.bulk import Bulk
 from protocols.flow.client.client_flow import ClientFlow
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
+from protocols.flow.client.direct_inbox import DirectInbox
 from protocols.flow.client.errors import ConnectFailed
 from protocols.flow.client.events import ClientEvent
 from protocols.flow.client.messages import Message
@@ -20,6 +21,7 @@ from protocols.flow.client.options import ClientOptions, target_of
 from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, Publisher
 from protocols.flow.client.session import ClientSession
+from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT, Subscriber
 from protocols.flow.client.waiting import WaitingLine
 
 ALPN: Final = "gfp/1"
@@ -63,6 +65,7 @@ class Client:
         self._reason = ""  # why it is
         self._changed = WaitingLine()
         self._owners: dict[ClientFlow, FlowOwner] = {}
+        self._subscriber: Subscriber | None = None
         self._asked: dict[Request, asyncio.Future[Answer]] = {}
         self._direct_bytes = 0
         self._running: asyncio.Task[None] | None = None
@@ -113,11 +116,14 @@ class Client:
         window_bytes: int = WINDOW_BYTES_DEFAULT,
         unsettled_max: int = UNSETTLED_MAX_DEFAULT,
         renew_every_s: float = 0.0,
+        selector: str = "",
+        acknowledges_partitions: bool = False,
     ) -> Consumer:
-        """Return a consumer of a queue, to be entered with `async with`.
+        """Return a consumer of a queue, to be entered with `async with`; with a selector, of messages it selects.
 
         `window` messages and about `window_bytes` are fetched ahead of the program; `unsettled_max` may be unsettled in
         all (0: as many as the gateway allows). With `renew_every_s` everything that is held is extended so often.
+        With `acknowledges_partitions` the program hears of its partitions, and lets go of them by its own word.
         """
         return Consumer(
             self,
@@ -126,7 +132,13 @@ class Client:
             window_bytes=window_bytes,
             unsettled_max=unsettled_max,
             renew_every_s=renew_every_s,
+            selector=selector,
+            acknowledges_partitions=acknowledges_partitions,
         )
+
+    def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> Subscriber:
+        """Return a subscriber to topics, to be entered with `async with`; about so much may wait to be taken."""
+        return Subscriber(self, waiting_bytes_max=waiting_bytes_max)
 
     @property
     def bulk(self) -> Bulk:
@@ -176,6 +188,31 @@ class Client:
     def close_timeout_s(self) -> float:
         """How long a publisher or consumer may take to close."""
         return self._options.close_timeout_s
+
+    @property
+    def direct(self) -> DirectInbox:
+        """Subscriptions and direct messages."""
+        return self._session.direct
+
+    def check_running(self) -> None:
+        """Raise what the client has ended with, if it has."""
+        self._session.check_running()
+
+    def begin_direct(self, subscriber: Subscriber, waiting_bytes_max: int) -> None:
+        """Let a subscriber have the direct messages."""
+        self.check_running()
+        if self._subscriber is not None:
+            raise RuntimeError("a client has one subscriber at a time: direct messages do not say whose they are")
+        self._subscriber = subscriber
+        self._session.direct.bytes_max = waiting_bytes_max
+
+    async def end_direct(self) -> None:
+        """Let nobody have them."""
+        self._subscriber = None
+        ended = self._session.direct.clear()
+        if self._session.error is None and self._session.is_open:
+            async with asyncio.timeout(self.close_timeout_s):
+                await asyncio.gather(*(self.ask(each.end()) for each in ended), return_exceptions=True)
 
     async def ask(self, request: Request) -> Answer:
         """Ask the gateway for something; return the answer. Raises RequestRefused, or what the client ended with."""
@@ -233,6 +270,9 @@ class Client:
         done, session.asking.done = session.asking.done, []
         for request in done:
             self._answer(request)
+        if self._subscriber is not None and (session.direct.has_news or session.error is not None):
+            session.direct.has_news = False
+            self._subscriber.on_news()
         events = session.take_events()
         if events:
             self._changed.wake_all()
@@ -240,7 +280,10 @@ class Client:
             self._tell(event)
 
     def _answer(self, request: Request) -> None:
-        answer = self._asked.pop(request)
+        answer = self._asked.pop(request, None)
+        if answer is None:
+            self._session.direct.answered(request)
+            return
         if answer.done():  # who asked has given up
             return
         if request.error is not None:

@@ -10,7 +10,8 @@ from protocols.flow.client.inbox import Inbox
 from protocols.flow.client.messages import Delivery
 from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.waiting import WaitingLine
-from protocols.flow.limits import NAME_BYTES_MAX
+from protocols.flow.limits import NAME_BYTES_MAX, SELECTOR_BYTES_MAX
+from protocols.flow.partition_frames import PartitionState
 
 if TYPE_CHECKING:
     from protocols.flow.client.client import Client
@@ -36,6 +37,8 @@ class Consumer(FlowOwner):
         window_bytes: int,
         unsettled_max: int,
         renew_every_s: float,
+        selector: str,
+        acknowledges_partitions: bool,
     ) -> None:
         """Raises ValueError for limits that make no sense."""
         if not 0 < window <= WINDOW_MAX:
@@ -44,12 +47,16 @@ class Consumer(FlowOwner):
             raise ValueError("window_bytes is more than 0; unsettled_max and renew_every_s are 0 or more")
         if not 0 < len(queue.encode("utf-8")) <= NAME_BYTES_MAX:
             raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes")
+        if len(selector.encode("utf-8")) > SELECTOR_BYTES_MAX:
+            raise ValueError(f"a selector has at most {SELECTOR_BYTES_MAX} bytes")
         self._inbox = Inbox(
             queue,
             window=window,
             window_bytes=window_bytes,
             unsettled_max=unsettled_max,
             renew_every_ms=int(renew_every_s * 1000),
+            selector=selector,
+            acknowledges=acknowledges_partitions,
         )
         super().__init__(client, self._inbox)
         self.settle_with: Callable[[Delivery, int], None] = self.settle  # what the methods of deliveries call
@@ -107,6 +114,19 @@ class Consumer(FlowOwner):
         """Accept deliveries of this consumer."""
         for delivery in deliveries:
             self.settle(delivery, ACCEPTED)
+
+    @property
+    def partitions(self) -> tuple[PartitionState, ...]:
+        """Its partitions, if it `acknowledges_partitions` and the queue has any."""
+        return self._inbox.partitions
+
+    def acknowledge_partitions(self) -> None:
+        """Let go of the partitions that drain, once the program has put away what it keeps for them.
+
+        What it holds of them goes to others when it is settled, or when their time is over.
+        """
+        self._inbox.acknowledge_partitions()
+        self._client.ask_flush()
 
     def extend_all(self) -> None:
         """Go on holding everything that is held: the queue's time to settle begins anew."""

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias, final
 
+from protocols.flow.partition_frames import PartitionState
+
 
 @final
 @dataclass(frozen=True)
@@ -56,4 +58,31 @@ class SettledTooLate:
     count: int
 
 
-ClientEvent: TypeAlias = Connected | Disconnected | FlowActivated | FlowDeactivated | FlowInterrupted | SettledTooLate
+@final
+@dataclass(frozen=True)
+class PartitionsChanged:
+    """The consumer's partitions are others now, all of them named. What drains is to be let go of."""
+
+    queue: str
+    partitions: tuple[PartitionState, ...]
+
+
+@final
+@dataclass(frozen=True)
+class SubscriptionLost:
+    """A subscription was refused when the connection was made again, and is given up."""
+
+    topic_filter: str
+    reason: str
+
+
+ClientEvent: TypeAlias = (
+    Connected
+    | Disconnected
+    | FlowActivated
+    | FlowDeactivated
+    | FlowInterrupted
+    | SettledTooLate
+    | PartitionsChanged
+    | SubscriptionLost
+)

@@ -18,6 +18,7 @@ from protocols.flow.flow_frames import ENDED as FLOW_ENDED
 from protocols.flow.flow_frames import Bound, FlowEnd, FlowState, PubOpened
 from protocols.flow.frames import CLOSE_PUB, UNBIND
 from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.partition_frames import Partitions
 from protocols.flow.publish_frames import PubAck
 from protocols.flow.rows_frames import Reading, RowsReceived
 from protocols.flow.session_frames import NO_REQUEST, Error
@@ -25,10 +26,21 @@ from protocols.flow.settle_frames import Credit, Settled
 
 # What is said of a flow.
 FlowWord: TypeAlias = (
-    DeliveriesReceived | PubAck | RowsReceived | Credit | Settled | FlowState | PubOpened | Bound | Reading | FlowEnd
+    DeliveriesReceived
+    | PubAck
+    | RowsReceived
+    | Credit
+    | Settled
+    | FlowState
+    | Partitions
+    | PubOpened
+    | Bound
+    | Reading
+    | FlowEnd
 )
 OF_FLOWS: Final = (
-    DeliveriesReceived, PubAck, RowsReceived, Credit, Settled, FlowState, PubOpened, Bound, Reading, FlowEnd,
+    DeliveriesReceived, PubAck, RowsReceived, Credit, Settled, FlowState, Partitions, PubOpened, Bound, Reading,
+    FlowEnd,
 )  # fmt: skip
 
 
@@ -163,6 +175,8 @@ class FlowTable:
             flow.credited(event)
         elif isinstance(event, Settled):
             flow.not_held(event)
+        elif isinstance(event, Partitions):
+            flow.listed(event)
         elif isinstance(event, FlowState):
             if event.state != FLOW_ENDED:
                 flow.stands(event)

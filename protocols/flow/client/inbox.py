@@ -9,6 +9,7 @@ from collections import deque
 from typing import Final, final
 
 from messaging.ranges import RangeSet
+from messaging.settlement import RELEASED
 from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING, ClientFlow
 from protocols.flow.client.errors import ConsumerEnded, FlowClientError
 from protocols.flow.client.events import (
@@ -16,6 +17,7 @@ from protocols.flow.client.events import (
     FlowActivated,
     FlowDeactivated,
     FlowInterrupted,
+    PartitionsChanged,
     SettledTooLate,
 )
 from protocols.flow.deliver_frames import Delivered
@@ -23,6 +25,7 @@ from protocols.flow.engine import FlowEngine
 from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState
 from protocols.flow.frames import UNBIND
 from protocols.flow.limits import RANGES_MAX
+from protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck, PartitionState
 from protocols.flow.session_frames import Error
 from protocols.flow.settle_frames import OUTCOME_EXTEND, Credit, Settle, Settled
 
@@ -34,10 +37,20 @@ class Inbox(ClientFlow):
     """The core of one consumer.
 
     Invariants: what waits in `_line` is held, unless the gateway took it back; the limit of credit is at most `window`
-    above what the program has taken.
+    above what has left the line.
     """
 
-    def __init__(self, queue: str, *, window: int, window_bytes: int, unsettled_max: int, renew_every_ms: int) -> None:
+    def __init__(
+        self,
+        queue: str,
+        *,
+        window: int,
+        window_bytes: int,
+        unsettled_max: int,
+        renew_every_ms: int,
+        selector: str = "",
+        acknowledges: bool = False,
+    ) -> None:
         super().__init__()
         self.queue = queue
         self.window = window
@@ -49,10 +62,16 @@ class Inbox(ClientFlow):
         self.held = RangeSet()  # delivery ids that came and are not settled
         self.too_late_count = 0  # settled when they were not held any more
         self.events: list[ClientEvent] = []  # for the owner to take
+        self.partitions: tuple[PartitionState, ...] = ()  # of a queue that hands over by our word
         self._asked_unsettled_max = unsettled_max
+        self._selector = selector  # of the messages it wants; empty: all
+        self._acknowledges = acknowledges  # it wants to let go of partitions by its own word
+        self._list_number = 0  # of those partitions
+        self._list_acknowledged = 0
+        self._wants_to_let_go = False  # said by the program, and not sent
         self._line: deque[Delivered] = deque()  # not taken by the program
         self._line_bytes = 0
-        self._taken_through = 0  # the highest delivery id that the program has
+        self._received_through = 0  # the highest delivery id that has come
         self._granted = 0  # the highest that may come
         self._is_recalled = False  # credit was taken back, as too many bytes lie here
         self._outcomes: list[tuple[int, int, int]] = []  # first and last delivery id, outcome; not yet sent
@@ -72,10 +91,8 @@ class Inbox(ClientFlow):
         taken = [line.popleft() for _ in range(count)]
         for each in taken:
             self._line_bytes -= len(each.payload) + OVERHEAD_BYTES
-        if taken:
-            self._taken_through = taken[-1].delivery_id
-            if self._wants_credit():
-                self.is_dirty = True
+        if taken and self._wants_credit():
+            self.is_dirty = True
         return taken
 
     def settle(self, bind_number: int, first: int, last: int, outcome: int) -> int:
@@ -111,7 +128,15 @@ class Inbox(ClientFlow):
     def request(self, request_id: int, flow_id: int) -> bytes:
         """Return BIND, with credit from the start."""
         self._granted = self.window
-        return Bind(flow_id, request_id, self.queue, self._asked_unsettled_max, self._granted).encode()
+        return Bind(
+            flow_id,
+            request_id,
+            self.queue,
+            self._asked_unsettled_max,
+            self._granted,
+            self._acknowledges,
+            self._selector,
+        ).encode()
 
     def closing(self, request_id: int) -> bytes:
         """Return UNBIND, behind what is to be said."""
@@ -124,7 +149,8 @@ class Inbox(ClientFlow):
         self.was_open = True
         self.bind_count += 1
         self.unsettled_max = said.unsettled_max
-        self._taken_through = 0
+        self._received_through = 0
+        self._list_number = self._list_acknowledged = 0
         self._is_recalled = False
         self.has_news = True
 
@@ -135,6 +161,7 @@ class Inbox(ClientFlow):
         for each in deliveries:
             line_bytes += len(each.payload) + OVERHEAD_BYTES
         line.extend(deliveries)
+        self._received_through = deliveries[-1].delivery_id
         self._line_bytes += line_bytes
         self.held.add(deliveries[0].delivery_id, deliveries[-1].delivery_id + 1)
         self.has_news = True
@@ -155,6 +182,29 @@ class Inbox(ClientFlow):
             self.events.append(FlowActivated(self.queue) if is_active else FlowDeactivated(self.queue))
         self.has_news = True
 
+    def listed(self, said: Partitions) -> None:
+        """Take over which partitions it has. What has come of those that drain and was not taken goes back at once."""
+        self.partitions = said.partitions
+        self._list_number = said.number
+        draining = {each.partition for each in said.partitions if each.state == DRAINING}
+        if draining and self._line:
+            kept: deque[Delivered] = deque()
+            for each in self._line:
+                if each.partition in draining:
+                    self._line_bytes -= len(each.payload) + OVERHEAD_BYTES
+                    self._say(each.delivery_id, each.delivery_id, RELEASED)
+                else:
+                    kept.append(each)
+            self._line = kept
+        self.events.append(PartitionsChanged(self.queue, said.partitions))
+        self.has_news = True
+
+    def acknowledge_partitions(self) -> None:
+        """Let go of every partition that drains. The program has put away what it kept for them."""
+        if self._list_acknowledged < self._list_number and self.phase == OPEN:
+            self._wants_to_let_go = True
+            self.is_dirty = True
+
     def not_held(self, said: Settled) -> None:
         """Learn that deliveries were not this flow's any more when they were settled."""
         count = 0
@@ -173,6 +223,8 @@ class Inbox(ClientFlow):
         self.phase = RESTING
         self.is_active = False
         self.held = RangeSet()
+        self.partitions = ()
+        self._wants_to_let_go = False
         self._line.clear()
         self._line_bytes = 0
         self._outcomes.clear()
@@ -199,18 +251,26 @@ class Inbox(ClientFlow):
             return
         for frame in self._settlements():
             engine.send(frame)
+        if self._wants_to_let_go:  # behind the settlements that come before it
+            self._wants_to_let_go = False
+            self._list_acknowledged = self._list_number
+            engine.send(PartitionsAck(self.flow_id, self._list_number).encode())
         if self._line_bytes > self.window_bytes:
             if not self._is_recalled:
                 self._is_recalled = True
                 engine.send(Credit(self.flow_id, 0, True, False).encode())
         elif self._wants_credit():
             self._is_recalled = False
-            self._granted = self._taken_through + self.window
+            self._granted = self._credit()
             engine.send(Credit(self.flow_id, self._granted, False, False).encode())
+
+    def _credit(self) -> int:
+        """Return the limit that the room here allows: `window` more than what has left the line."""
+        return self._received_through - len(self._line) + self.window
 
     def _wants_credit(self) -> bool:
         """Whether the limit of credit is worth a frame: by half a window, or once there is room for bytes again."""
-        rise = self._taken_through + self.window - self._granted
+        rise = self._credit() - self._granted
         if self._is_recalled:
             return rise > 0 and self._line_bytes <= self.window_bytes // 2
         return rise > 0 and 2 * rise >= self.window
@@ -225,11 +285,11 @@ class Inbox(ClientFlow):
     def check(self) -> None:
         """Assert the invariants."""
         self.held.check()
-        assert self._granted <= self._taken_through + self.window or self._is_recalled or self.phase == ENDED
+        assert self._granted <= self._credit() or self._is_recalled or self.phase == ENDED
         assert self._line_bytes == sum([len(each.payload) + OVERHEAD_BYTES for each in self._line])
         ids = [each.delivery_id for each in self._line]
-        assert not ids or (self._taken_through < ids[0] and ids[-1] <= self._granted)
-        assert ids == list(range(ids[0], ids[0] + len(ids))) if ids else True, "none is missing"
+        assert ids == sorted(set(ids)), "delivery ids ascend"
+        assert not ids or ids[-1] <= self._received_through <= self._granted
 
     def __repr__(self) -> str:
         return f"Inbox({self.queue!r}, {len(self._line)} waiting, {self.held!r})"

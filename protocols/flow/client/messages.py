@@ -107,45 +107,14 @@ def _properties_bytes_max(headers: Headers) -> int:
 _NO_HEADERS: Final = Headers()
 
 
-@final
-class Delivery:
-    """One message as a consumer gets it. It is the consumer's until it is settled, or taken back.
+class Received:
+    """A message as a program gets it."""
 
-    Settling says what became of it, once; what is said later changes nothing. The words go out with the next write and
-    are not answered.
-    """
+    __slots__ = ("_delivered", "_headers")
 
-    __slots__ = ("_delivered", "_headers", "_settle", "bind_number")
-
-    def __init__(self, delivered: Delivered, bind_number: int, settle: Callable[["Delivery", int], None]) -> None:
+    def __init__(self, delivered: Delivered) -> None:
         self._delivered = delivered
         self._headers = delivered.headers or _NO_HEADERS
-        self._settle = settle
-        self.bind_number = bind_number  # which of the consumer's binds it came by
-
-    # --- what became of it ---
-
-    def accept(self) -> None:
-        """It is consumed."""
-        self._settle(self, ACCEPTED)
-
-    def release(self) -> None:
-        """Give it back untouched: it is delivered again, and its count stays."""
-        self._settle(self, RELEASED)
-
-    def fail(self) -> None:
-        """Give it back after a try: it is delivered again, and its count rises."""
-        self._settle(self, FAILED)
-
-    def reject(self) -> None:
-        """Never again from this queue: it goes to the dead message queue, or is dropped."""
-        self._settle(self, REJECTED)
-
-    def extend(self) -> None:
-        """Go on holding it: the queue's time to settle begins anew."""
-        self._settle(self, OUTCOME_EXTEND)
-
-    # --- what it is ---
 
     @property
     def payload(self) -> bytes:
@@ -161,31 +130,6 @@ class Delivery:
     def key(self) -> str | None:
         """Its partition key. Messages with one key come in order."""
         return self._headers.partition_key
-
-    @property
-    def delivery_id(self) -> int:
-        """Its number among the deliveries of the flow, from 1; a consumer that reconnects begins anew."""
-        return self._delivered.delivery_id
-
-    @property
-    def sequence(self) -> int:
-        """Its number in its partition, for good."""
-        return self._delivered.message_id
-
-    @property
-    def partition(self) -> int:
-        """Number of the partition it lies in, from 0."""
-        return self._delivered.partition
-
-    @property
-    def assignment_epoch(self) -> int:
-        """Which ownership of the partition it was delivered under."""
-        return self._delivered.epoch
-
-    @property
-    def delivery_count(self) -> int:
-        """How often it was delivered, with this time; it stays at 65535."""
-        return self._delivered.delivery_count
 
     @property
     def redelivered(self) -> bool:
@@ -248,5 +192,69 @@ class Delivery:
         return list(self._headers.user_properties or ())
 
     def __repr__(self) -> str:
-        where = f"partition {self.partition}, sequence {self.sequence}"
-        return f"Delivery({self.topic!r}, {where}, count {self.delivery_count}, {len(self.payload)} bytes)"
+        return f"{type(self).__name__}({self.topic!r}, {len(self.payload)} bytes)"
+
+
+@final
+class Delivery(Received):
+    """A message of a queue. It is the consumer's until it is settled, or taken back.
+
+    Settling says what became of it, once; what is said later changes nothing. The words go out with the next write and
+    are not answered.
+    """
+
+    __slots__ = ("_settle", "bind_number")
+
+    def __init__(self, delivered: Delivered, bind_number: int, settle: Callable[["Delivery", int], None]) -> None:
+        super().__init__(delivered)
+        self._settle = settle
+        self.bind_number = bind_number  # which of the consumer's binds it came by
+
+    # --- what became of it ---
+
+    def accept(self) -> None:
+        """It is consumed."""
+        self._settle(self, ACCEPTED)
+
+    def release(self) -> None:
+        """Give it back untouched: it is delivered again, and its count stays."""
+        self._settle(self, RELEASED)
+
+    def fail(self) -> None:
+        """Give it back after a try: it is delivered again, and its count rises."""
+        self._settle(self, FAILED)
+
+    def reject(self) -> None:
+        """Never again from this queue: it goes to the dead message queue, or is dropped."""
+        self._settle(self, REJECTED)
+
+    def extend(self) -> None:
+        """Go on holding it: the queue's time to settle begins anew."""
+        self._settle(self, OUTCOME_EXTEND)
+
+    # --- which it is ---
+
+    @property
+    def delivery_id(self) -> int:
+        """Its number among the deliveries of the flow, from 1; a consumer that reconnects begins anew."""
+        return self._delivered.delivery_id
+
+    @property
+    def sequence(self) -> int:
+        """Its number in its partition, for good."""
+        return self._delivered.message_id
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition it lies in, from 0."""
+        return self._delivered.partition
+
+    @property
+    def assignment_epoch(self) -> int:
+        """Which ownership of the partition it was delivered under."""
+        return self._delivered.epoch
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was delivered, with this time; it stays at 65535."""
+        return self._delivered.delivery_count

@@ -13,6 +13,7 @@ from protocols.flow.client.asking import Asking, Request
 from protocols.flow.client.authentication import Login
 from protocols.flow.client.backoff import Backoff
 from protocols.flow.client.client_flow import NO_FLOW, ClientFlow
+from protocols.flow.client.direct_inbox import DirectInbox
 from protocols.flow.client.errors import (
     AuthenticationRefused,
     ClientClosed,
@@ -25,7 +26,7 @@ from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.cursor_frames import Positions, RangeCut
 from protocols.flow.engine import FlowEngine
-from protocols.flow.events import FlowEvent, PeerViolated
+from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import write_publish
 from protocols.flow.session_frames import (
@@ -39,6 +40,7 @@ from protocols.flow.session_frames import (
     Welcome,
 )
 from protocols.flow.stage_frames import StagingAnswer
+from protocols.flow.subscription_frames import Subscribed
 from protocols.flow.turns import CLOSED
 
 PRODUCT: Final = "sluicegate-client"
@@ -68,6 +70,7 @@ class ClientSession:
         self.connect_at_ms = now_ms  # when to make the next connection
         self.was_open = False
         self.asking = Asking()
+        self.direct = DirectInbox()
         self.flows = FlowTable()
         self._random_bytes = random_bytes
         self._jitter = jitter  # a number from 0 up to 1
@@ -99,7 +102,9 @@ class ClientSession:
 
     def take_events(self) -> list[ClientEvent]:
         """Return what happened since the last time."""
-        events, self.flows.events = self.flows.events, []
+        events = self.flows.events + self.direct.events
+        self.flows.events = []
+        self.direct.events = []
         return events
 
     def ask(self, request: Request) -> None:
@@ -219,9 +224,11 @@ class ClientSession:
     def _handle(self, event: FlowEvent, now_ms: int) -> None:
         engine = self._engine
         assert engine is not None, "somebody was heard"
-        if isinstance(event, OF_FLOWS):
+        if isinstance(event, DeliveriesReceived) and event.flow_id == NO_FLOW:
+            self.direct.delivered(event.deliveries)
+        elif isinstance(event, OF_FLOWS):
             self.flows.handle(event, engine, now_ms)
-        elif isinstance(event, Positions | RangeCut | StagingAnswer):
+        elif isinstance(event, Positions | RangeCut | StagingAnswer | Subscribed):
             self.asking.answered(event)
         elif isinstance(event, Error):
             self._handle_error(event, now_ms)
@@ -276,6 +283,8 @@ class ClientSession:
         self._login = None
         self.flows.events.append(Connected(self._welcome.product))
         self.flows.open_with(engine, now_ms)
+        for request in self.direct.begin_again():
+            self.asking.add(request)
 
     # --- ends ---
 
