@@ -31,6 +31,7 @@ from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Changes, Config, diff
+from gateway.config.sections import Admin, Health
 from gateway.declared_queues import declare_queues
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
@@ -132,6 +133,7 @@ class Node:
         self.rest = RestPoints(self)
         self.admin: AdminServer | None = None
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
+        self.health: AdminServer | None = None
 
     # --- start ---
 
@@ -151,20 +153,23 @@ class Node:
         self.recovered.sessions.clear()
         self.recovered.transactions.clear()
         if self.config.admin.enabled:
-            await self._open_admin()
+            self.admin = await self._open_admin("admin", self.config.admin)
+        if self.config.health.enabled:
+            self.health = await self._open_admin("health", self.config.health, probes_only=True)
         for front in self.fronts:
             await front.start()
         await self.rest.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
-    async def _open_admin(self) -> None:
-        admin = self.config.admin
-        queue_label_max = self.config.metrics.queue_label_max
+    async def _open_admin(self, name: str, config: Admin | Health, *, probes_only: bool = False) -> AdminServer:
+        label_max = self.config.metrics.queue_label_max
         try:
-            self.admin = await serve_admin(NodeView(self), admin.host, admin.port, queue_label_max=queue_label_max)
+            return await serve_admin(
+                NodeView(self), config.host, config.port, queue_label_max=label_max, probes_only=probes_only
+            )
         except OSError as error:
-            raise cannot_listen("admin", admin.host, admin.port, error) from None
+            raise cannot_listen(name, config.host, config.port, error) from None
 
     async def reload(self, config: Config) -> Changes:
         """Take over what can change while running; return what differs."""
@@ -200,8 +205,9 @@ class Node:
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
-        admin = [] if self.admin is None else [("admin", f"http://{self.config.admin.host}:{self.admin.port}")]
-        return [each for front in self.fronts for each in front.endpoints()] + admin
+        operators = [("health", self.config.health.host, self.health), ("admin", self.config.admin.host, self.admin)]
+        ports = [(name, f"http://{host}:{server.port}") for name, host, server in operators if server is not None]
+        return [each for front in self.fronts for each in front.endpoints()] + ports
 
     # --- stop ---
 
@@ -214,8 +220,9 @@ class Node:
         self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
-        if self.admin is not None:
-            await self.admin.stop()
+        for server in (self.admin, self.health):
+            if server is not None:
+                await server.stop()
         await self._spool_is_idle()
         closed = await self._close_ledgers()
         await self._spool_is_idle()

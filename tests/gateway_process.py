@@ -47,9 +47,18 @@ SECTIONS: Final = {
     "flow_tls": "listeners.flow_tls",
     "http": "listeners.http",
     "http_tls": "listeners.http_tls",
+    "health": "health",
     "admin": "admin",
 }
-OPEN_WHEN_ENABLED: Final = ("mqtt_tls", "mqtt_websocket_tls", "amqp_tls", "amqp_websocket", "flow_tls", "http_tls")
+OPEN_WHEN_ENABLED: Final = (
+    "mqtt_tls",
+    "mqtt_websocket_tls",
+    "amqp_tls",
+    "amqp_websocket",
+    "flow_tls",
+    "http_tls",
+    "health",
+)
 MQTT_SCHEMES: Final = {
     "mqtt": "mqtt",
     "mqtts": "mqtt_tls",
@@ -110,6 +119,11 @@ class GatewayProcess:
     @property
     def admin_url(self) -> str:
         return f"http://127.0.0.1:{self.ports['admin']}"
+
+    @property
+    def health_url(self) -> str:
+        """The port for probes and scrapers, where it is enabled."""
+        return f"http://127.0.0.1:{self.ports['health']}"
 
     @property
     def http_url(self) -> str:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin.api import AdminApi
-from gateway.admin.operations import OPERATIONS
+from gateway.admin.operations import OPERATIONS, PROBED
 from gateway.admin.problems import Unacceptable, answer_error, problem
 from gateway.config.listeners import is_loopback
 from gateway.metrics import Exposition
@@ -48,16 +48,25 @@ EXPECTED: Final = (
 HANDLERS: Final = dict.fromkeys((*EXPECTED, Exception), answer_error)
 
 
-def build_app(node: NodePort, *, queue_label_max: int = 1000, loopback_only: bool = False) -> ASGIApp:
-    """Return the admin application over a node. `loopback_only`: it is bound to a loopback address."""
+def build_app(
+    node: NodePort, *, queue_label_max: int = 1000, loopback_only: bool = False, probes_only: bool = False
+) -> ASGIApp:
+    """Return the admin application over a node, or with `probes_only` what of it anybody may ask.
+
+    `loopback_only`: it is bound to a loopback address.
+    """
     api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
-    return _Guard(Starlette(routes=routes(api), exception_handlers=HANDLERS), loopback_only=loopback_only)
+    return _Guard(
+        Starlette(routes=routes(api, probes_only=probes_only), exception_handlers=HANDLERS), loopback_only=loopback_only
+    )
 
 
-def routes(api: AdminApi) -> list[Route]:
-    """Return one route for each path of the table of operations."""
+def routes(api: AdminApi, *, probes_only: bool = False) -> list[Route]:
+    """Return one route for each path of the table of operations, or for those of probes."""
     endpoints: dict[str, dict[str, Endpoint]] = {}
     for operation in OPERATIONS:
+        if probes_only and operation.path not in PROBED:
+            continue
         endpoints.setdefault(operation.path, {})[operation.method] = getattr(api, operation.id)
     return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in endpoints.items()]
 

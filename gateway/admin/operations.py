@@ -106,6 +106,9 @@ SMRP_NUMBERS: Final = (
     Parameter("limit", "most rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
 )
 
+# What probes and scrapers ask: it tells no message, no name of a client, and changes nothing.
+PROBED: Final = frozenset({"/health/live", "/health/ready", "/metrics"})
+
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
     Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),

@@ -20,10 +20,12 @@ SHUTDOWN_S: Final = 3  # for answers under way
 class AdminServer:
     """The admin port of one node. `start` binds and returns once requests are served; `stop` ends it."""
 
-    def __init__(self, *, node: NodePort, host: str, port: int, queue_label_max: int) -> None:
+    def __init__(
+        self, *, node: NodePort, host: str, port: int, queue_label_max: int, probes_only: bool = False
+    ) -> None:
         self._host = host
         self._wanted_port = port
-        app = build_app(node, queue_label_max=queue_label_max, loopback_only=is_loopback(host))
+        app = build_app(node, queue_label_max=queue_label_max, loopback_only=is_loopback(host), probes_only=probes_only)
         self._server = _Embedded(
             uvicorn.Config(
                 app,
@@ -61,9 +63,11 @@ class AdminServer:
             self._task = None
 
 
-async def serve_admin(node: NodePort, host: str, port: int, *, queue_label_max: int = 1000) -> AdminServer:
-    """Start the admin port of a node; port 0 takes any free one, `.port` tells which."""
-    server = AdminServer(node=node, host=host, port=port, queue_label_max=queue_label_max)
+async def serve_admin(
+    node: NodePort, host: str, port: int, *, queue_label_max: int = 1000, probes_only: bool = False
+) -> AdminServer:
+    """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which."""
+    server = AdminServer(node=node, host=host, port=port, queue_label_max=queue_label_max, probes_only=probes_only)
     await server.start()
     return server
 

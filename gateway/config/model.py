@@ -16,6 +16,7 @@ from gateway.config.sections import (
     Data,
     Events,
     Flow,
+    Health,
     Http,
     Limits,
     Log,
@@ -38,6 +39,7 @@ class Config(Section):
     backup: Backup = Backup()
     listeners: Listeners = Listeners()
     admin: Admin = Admin()
+    health: Health = Health()
     mqtt: Mqtt = Mqtt()
     amqp: Amqp = Amqp()
     flow: Flow = Flow()
@@ -68,6 +70,10 @@ class Config(Section):
         taken: dict[tuple[str, int], str] = {}
         if self.admin.enabled and self.admin.port:
             taken[self.admin.host, self.admin.port] = "admin"
+        if self.health.enabled and self.health.port:
+            if (self.health.host, self.health.port) in taken:
+                raise ValueError(f"health and admin both want {self.health.host}:{self.health.port}")
+            taken[self.health.host, self.health.port] = "health"
         for name, listener in self.listeners.enabled().items():
             address = (listener.host, listener.port)
             if listener.port and address in taken:

@@ -56,6 +56,14 @@ class Admin(Section):
     port: Port = 8080
 
 
+class Health(Section):
+    """The HTTP port for probes and scrapers: `/health/live`, `/health/ready` and `/metrics`, and nothing else."""
+
+    enabled: bool = False
+    host: Host = LOOPBACK
+    port: Port = 5550
+
+
 class Mqtt(Section):
     """Limits and choices of the MQTT protocols."""
 

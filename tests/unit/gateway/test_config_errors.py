@@ -24,7 +24,7 @@ def test_a_wrong_value_names_its_place_and_its_range(tmp_path: Path) -> None:
 
 def test_a_wrong_key_gets_a_guess_and_the_list(tmp_path: Path) -> None:
     assert problems_of("log:\n  levle: info\n", tmp_path) == [
-        "gate.yaml:2:3: log.levle: there is no such key; did you mean 'level'? allowed here: level, format"
+        "gate.yaml:2:3: log.levle: there is no such key; did you mean 'level'? allowed here: level, format, audit_file"
     ]
 
 

@@ -1,0 +1,13 @@
+{{- define "sluicegate.labels" -}}
+app.kubernetes.io/name: sluicegate
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- define "sluicegate.selector" -}}
+app.kubernetes.io/name: sluicegate
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+{{- define "sluicegate.name" -}}
+{{- if eq .Release.Name "sluicegate" }}sluicegate{{ else }}{{ printf "%s-sluicegate" .Release.Name | trunc 48 | trimSuffix "-" }}{{ end }}
+{{- end }}

@@ -1,0 +1,103 @@
+"""The dashboard and the alert rules ask for metrics that a running gateway shows, by labels that these have."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+
+from gateway.metrics import METRIC_BY_NAME
+from gateway_process import GatewayProcess
+from manifests import K8S, files
+
+NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
+LABEL: Final = re.compile(r"([a-z_]+)\s*[=!]~?")
+BY: Final = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
+OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prometheus adds
+# They come into being with what they count: a denial, a dead message, a commit that fails.
+COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metric.type == "counter" and metric.labels}
+
+
+def dashboard() -> dict[str, Any]:
+    found = json.loads((K8S / "monitoring" / "dashboard.json").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def expressions() -> list[str]:
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    panels = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", [])]
+    queries = [each["query"]["query"] for each in dashboard()["templating"]["list"] if each["type"] == "query"]
+    keda = files("examples/keda-scaledobject.yaml")[0]["spec"]["triggers"][0]["metadata"]["query"]
+    return [*[rule["expr"] for rule in rules], *panels, *queries, keda]
+
+
+@pytest.fixture(scope="module")
+def exposition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """What a gateway shows on the port for probes."""
+    folder = tmp_path_factory.mktemp("gateway")
+    settings: dict[str, object] = {
+        "health.enabled": True,
+        "queues.declared": "[{name: orders, partition_count: 2, access_type: non-exclusive}]",
+    }
+    gateway = GatewayProcess(folder, settings)
+    with gateway:
+        yield httpx.get(f"{gateway.health_url}/metrics", timeout=30, trust_env=False).text
+
+
+def test_every_metric_that_is_asked_for_is_shown(exposition: str) -> None:
+    shown = set(re.findall(r"^([a-z_]+)(?:\{| )", exposition, re.MULTILINE))
+    asked = {name for text in expressions() for name, _ in NAME.findall(text)}
+    assert len(asked) > 20
+    assert asked - shown <= COUNTED_LATER
+
+
+def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
+    for text in expressions():
+        known = set(OF_SCRAPES)
+        for name, selector in NAME.findall(text):
+            labels = set(METRIC_BY_NAME[name].labels) if name in METRIC_BY_NAME else set()
+            assert set(LABEL.findall(selector)) <= labels | OF_SCRAPES, (name, text)
+            known |= labels
+        for group in BY.findall(text):
+            assert {each.strip() for each in group.split(",")} <= known, text
+
+
+def test_every_alert_says_what_happened_and_how_bad_it_is() -> None:
+    for rule in files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]:
+        assert rule["alert"].startswith("Sluicegate")
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description"}
+
+
+def test_panels_of_the_dashboard_lie_side_by_side() -> None:
+    """No two have one place, and each has a number of its own."""
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert max(x for x, _ in cells) < 24
+        taken |= cells
+
+
+def test_the_port_for_probes_has_nothing_else(exposition: str, tmp_path: Path) -> None:
+    """docs/configuration.md, health."""
+    assert exposition
+    gateway = GatewayProcess(tmp_path, {"health.enabled": True})
+    with gateway, httpx.Client(base_url=gateway.health_url, timeout=30, trust_env=False) as client:
+        assert client.get("/health/live").status_code == 200
+        assert client.get("/health/ready").status_code == 200
+        for path in ("/", "/queues", "/actors", "/events", "/docs", "/openapi.json"):
+            assert client.get(path).status_code == 404
+        assert client.post("/queues", json={"name": "q"}).status_code == 404
+        assert client.post("/health/live").status_code == 405
