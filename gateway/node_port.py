@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from actors.cell import ActorOverview
 from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors
 from actors.directory_messages import (
     DeclareQueue,
@@ -22,25 +21,20 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.messages import (
-    INACTIVE,
-    BrowsedMessage,
-    DescribeQueue,
-    PartitionOverview,
-    PurgeQueue,
-    QueueOverview,
-)
+from actors.messages import DescribeQueue, PurgeQueue, QueueOverview
 from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
 from gateway.backups import cancel_backup, show_backup, start_backup
 from gateway.browse_pages import browse_page
+from gateway.client_views import ClientQuestion, ClientsView, clients_view
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import samples_of
+from gateway.overview_views import actor_view, message_view, queue_view
 from gateway.ports import (
     CursorNotFound,
     NodePort,
@@ -56,32 +50,12 @@ from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
-from gateway.views import (
-    ActorView,
-    DeathView,
-    EventView,
-    FlowView,
-    Health,
-    MessageView,
-    PartitionStatus,
-    PartitionView,
-    QueueView,
-    RebalanceStatus,
-    RedriveView,
-    Sample,
-    ScaleStatus,
-    TakenView,
-    payload_preview,
-)
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
-from messaging.dead_letter import DeadLetter
-from messaging.key_source import KeySource
-from messaging.keys import key_in
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
 from messaging.selectors import Selector
-from messaging.settlement import TO_DMQ_FAILED
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -141,7 +115,7 @@ class NodeView(NodePort):
         _check_partition(handle, partition)
         wanted = self._selector(selector)
         found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
-        return [_message_view(each, handle.target.key_source) for each in found]
+        return [message_view(each, handle.target.key_source) for each in found]
 
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
@@ -156,7 +130,7 @@ class NodeView(NodePort):
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self._node.following.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
-                yield _message_view(message, handle.target.key_source)
+                yield message_view(message, handle.target.key_source)
 
     def _selector(self, text: str) -> Selector | None:
         return selector_of(text, self._node.selectors) if text else None
@@ -251,6 +225,17 @@ class NodeView(NodePort):
             blocked=node.spool_gate.blocked,
             staged_bytes=staging.staged_bytes,
             transactions_open=staging.open_count,
+            messages_count=node.spool_gate.usage_count,
+            messages_count_max=node.spool_gate.usage_count_max,
+            unacked_count=node.credit.used,
+            unacked_count_max=node.credit.limit,
+            memory_bytes=node.memory.used_bytes,
+            memory_bytes_max=node.memory.bytes_max,
+            file_bytes=usage.file_bytes,
+            disk_free_bytes=usage.disk_free_bytes,
+            journal_records=usage.journal_entries,
+            pages=usage.page_entries,
+            quarantined=usage.quarantine_entries,
         )
 
     async def start_backup(self, name: str) -> BackupView:
@@ -265,9 +250,14 @@ class NodeView(NodePort):
         """End the backup that is running."""
         return await cancel_backup(self._node)
 
+    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+        """Return a page of the connected clients."""
+        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        return clients_view(self._node, [await self._describe(handle) for handle in handles], question)
+
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
-        return [_actor_view(root.overview(), "") for root in self._node.runtime.roots]
+        return [actor_view(root.overview(), "") for root in self._node.runtime.roots]
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
@@ -324,124 +314,3 @@ def _check_partition(handle: QueueHandle, partition: int | None) -> None:
     count = len(handle.target.partitions)
     if partition is not None and not 0 <= partition < count:
         raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
-
-
-def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -> QueueView:
-    """Return a queue as operators see it."""
-    clients = {flow.flow_id: flow.client for flow in overview.flows}
-    partitions = []
-    for partition, (status, flow_id, epoch) in zip(overview.partitions, overview.partition_statuses, strict=True):
-        partitions.append(
-            PartitionView(
-                number=partition.number,
-                status=PartitionStatus(status),
-                ready_count=partition.ready_count,
-                unacked_count=partition.in_flight_count,
-                spooled_bytes=partition.waiting_bytes,
-                next_sequence=partition.next_sequence,
-                kept_from=partition.kept_from,
-                kept_bytes=partition.kept_bytes,
-                assignment_epoch=epoch,
-                held_count=partition.held_count,
-                flow_id=str(flow_id) if flow_id else None,
-                client=clients.get(flow_id),
-            )
-        )
-    return QueueView(
-        config=overview.config,
-        durable=handle.durable,
-        subscriptions=handle.definition.subscriptions,
-        ready_count=sum(each.ready_count for each in overview.partitions),
-        unacked_count=sum(each.in_flight_count for each in overview.partitions),
-        spooled_bytes=overview.usage_bytes,
-        partition_operational_count=len(partitions) if overview.config.partitioned() else 0,
-        scale_status=ScaleStatus(overview.scale_status),
-        rebalance_status=RebalanceStatus(overview.rebalance_status),
-        accepted_total=overview.accepted_count,
-        delivered_total=sum(each.delivered_count for each in overview.partitions),
-        redelivered_total=sum(each.redelivered_count for each in overview.partitions),
-        settled_total=sum(each.settled_count for each in overview.partitions),
-        discards=_discards(overview.partitions),
-        bind_refusals=overview.bind_refusals,
-        kept_bytes=sum(each.kept_bytes for each in overview.partitions),
-        spool_incarnation=incarnation,
-        partitions=tuple(partitions),
-        flows=tuple(
-            FlowView(
-                id=str(flow.flow_id),
-                client=flow.client,
-                protocol=flow.protocol,
-                window=flow.window,
-                unacked_count=flow.unacked_count,
-                active=flow.activity != INACTIVE,
-                activity=flow.activity,
-                partitions=tuple(flow.partitions),
-                selector=flow.selector or None,
-            )
-            for flow in overview.flows
-        ),
-    )
-
-
-def _message_view(message: BrowsedMessage, key_source: KeySource | None) -> MessageView:
-    batch = message.batch
-    headers = batch.headers_of(message.row)
-    payload = batch.payloads()[message.row]
-    text, encoding, truncated = payload_preview(payload)
-    return MessageView(
-        id=f"{message.partition_number}:{message.sequence}",
-        partition=message.partition_number,
-        sequence=message.sequence,
-        topic=batch.topic_of(message.row),
-        size_bytes=len(payload),
-        delivery_count=max(message.delivery_count, 1 if message.redelivered or message.in_flight else 0),
-        received_ms=batch.received_ms,
-        key=key_in(key_source, batch, message.row),
-        payload=text,
-        payload_encoding=encoding,
-        payload_truncated=truncated,
-        dead=None if headers is None or headers.dead is None else _death_view(headers.dead),
-    )
-
-
-def _death_view(dead: DeadLetter) -> DeathView:
-    return DeathView(
-        reason=dead.reason,
-        queue=dead.queue,
-        partition=dead.partition,
-        delivery_count=dead.delivery_count,
-        time_ms=dead.died_ms,
-        client=dead.client or None,
-        cause=dead.cause or None,
-        via=dead.via,
-    )
-
-
-def _discards(partitions: Sequence[PartitionOverview]) -> dict[str, int]:
-    """Return what left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
-    counts: dict[str, int] = {}
-    for partition in partitions:
-        for reason, count in partition.discards.items():
-            name = reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded"
-            counts[name] = counts.get(name, 0) + count
-        for reason, count in partition.buried.items():
-            counts[f"{reason}_to_dmq"] = counts.get(f"{reason}_to_dmq", 0) + count
-    return counts
-
-
-def _actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
-    path = f"{parent_path}/{overview.name}" if parent_path else overview.name
-    batches = overview.batches_count
-    return ActorView(
-        name=overview.name,
-        path=path,
-        kind=overview.kind,
-        state=overview.state,
-        inbox_depth=overview.inbox_depth,
-        handled_count=overview.handled_count,
-        batch_count=batches,
-        batch_size_mean=overview.handled_count / batches if batches else 0.0,
-        handling_time_us=overview.handling_ns / 1000 / batches if batches else 0.0,
-        restart_count=overview.restarts_count,
-        children=tuple(_actor_view(child, path) for child in overview.children),
-    )

@@ -6,6 +6,7 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
+from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
@@ -183,6 +184,9 @@ class NodePort(Protocol):
 
     async def cancel_backup(self) -> BackupView:
         """End the backup that is running; nothing of it is left. Raises Refused when there was none."""
+
+    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+        """Return a page of the connected clients, by name."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -16,6 +16,7 @@ from gateway.listening import make_listener, start_listener
 from gateway.tree import SupervisorActor
 from messaging.events import SYSTEM_TLS_FAILED
 from protocols.counters import ProtocolCounters
+from protocols.identity import Identity
 from protocols.listeners import Listener
 from protocols.reading_gate import ReadingGate
 from protocols.transports import Connection
@@ -30,6 +31,10 @@ class ClientConnection(Connection, Protocol):
     """A connection as its front sees it."""
 
     gate: ReadingGate
+    identity: Identity
+
+    def peer_name(self) -> str:
+        """Return where the client is."""
 
     def tick(self, now_ms: int) -> None:
         """Time has passed."""

@@ -56,6 +56,17 @@ class SpoolView:
     blocked: str  # why it takes no messages, or empty
     staged_bytes: int  # of transactions that are not committed
     transactions_open: int
+    messages_count: int  # that wait in all durable queues
+    messages_count_max: int
+    unacked_count: int  # that consumers hold unsettled
+    unacked_count_max: int
+    memory_bytes: int  # of messages in memory
+    memory_bytes_max: int
+    file_bytes: int  # the data file; what it has and does not use is used again
+    disk_free_bytes: int
+    journal_records: int
+    pages: int
+    quarantined: int  # damaged records that are kept aside
 
 
 class BackupState(StrEnum):

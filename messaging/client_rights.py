@@ -73,9 +73,10 @@ class ClientRights:
         self.user = user
         self.client = client
         self.profile = profile
+        self.admitted_ms = now_ms  # of the clock that timers go by
         self._denials = denials
         self._verdicts: dict[str, bool] = {}  # topics that may, or may not, be published to
-        self._acl_name = acl.name
+        self.acl_name = acl.name
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(user, client)
         self._subscribe = acl.subscribe.of_client(user, client)
@@ -84,7 +85,7 @@ class ClientRights:
         self.limits_publishing = self._limits_publishing()
 
     def __repr__(self) -> str:
-        return f"ClientRights({self.client!r} as {self.user!r}, {self.profile.name!r}, {self._acl_name!r})"
+        return f"ClientRights({self.client!r} as {self.user!r}, {self.profile.name!r}, {self.acl_name!r})"
 
     @property
     def verdicts_count(self) -> int:
@@ -94,7 +95,7 @@ class ClientRights:
     def renew(self, profile: ClientProfile, acl: AclProfile) -> None:
         """Go by changed profiles from now on; what the client has, it keeps."""
         self.profile = profile
-        self._acl_name = acl.name
+        self.acl_name = acl.name
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)

@@ -15,6 +15,8 @@ from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import (
     BROWSE_PARAMETERS,
     CLIENT_ID_PARAMETER,
+    CLIENT_NAME_PARAMETER,
+    CLIENTS_NUMBERS,
     EVENTS_PARAMETERS,
     FOLLOW,
     KEY_PARAMETER,
@@ -30,6 +32,7 @@ from gateway.admin.operations import (
     TextParameter,
 )
 from gateway.admin.problems import Unacceptable
+from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
@@ -83,6 +86,7 @@ QUEUES: Final = TypeAdapter(_Queues)
 MESSAGE: Final = TypeAdapter(MessageView)
 MESSAGES: Final = TypeAdapter(_Messages)
 CURSORS: Final = TypeAdapter(_Cursors)
+CLIENTS: Final = TypeAdapter(ClientsView)
 SPOOL: Final = TypeAdapter(SpoolView)
 BACKUP: Final = TypeAdapter(BackupView)
 ACTORS: Final = TypeAdapter(_Actors)
@@ -177,6 +181,13 @@ class AdminApi:
             limit=limit,
         )
         return _json(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
+
+    async def list_clients(self, request: Request) -> Response:
+        """The clients that are connected."""
+        after, limit = (_whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
+        name = _text(request, CLIENT_NAME_PARAMETER) or ""
+        question = ClientQuestion(client_name=name, after=after, limit=limit)
+        return _json(CLIENTS.dump_json(await self._node.list_clients(question)))
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""

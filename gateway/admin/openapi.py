@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import TypeAdapter
 
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
+from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
@@ -35,6 +36,7 @@ Schema = dict[str, object]
 VIEWS: Final = (
     QueueView,
     CursorView,
+    ClientsView,
     SpoolView,
     BackupView,
     MessageView,

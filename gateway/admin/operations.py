@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX
 
@@ -84,6 +85,11 @@ FOLLOW: Final = Parameter(
 )
 TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; none with `queue`", 65_535)
 TARGET_PARAMETER: Final = TextParameter("queue", "a queue the message is sent to", 250)
+CLIENT_NAME_PARAMETER: Final = TextParameter("client_name", "* is any characters, ? one", 65_535)
+CLIENTS_NUMBERS: Final = (
+    Parameter("after", "clients to pass over", 0, 2**63 - 1, 0),
+    Parameter("limit", "most clients to return", 1, CLIENTS_MAX, CLIENTS_DEFAULT),
+)
 QUEUE_PARAMETER: Final = TextParameter("queue", "name of the queue", 250, required=True)
 KEY_PARAMETER: Final = TextParameter("key", "partition key", 255)
 CLIENT_ID_PARAMETER: Final = TextParameter("client_id", "the publisher's, for queues that take keys from it", 65_535)
@@ -184,6 +190,17 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
         parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
+    ),
+    Operation(
+        "list_clients",
+        "GET",
+        "/clients",
+        "The clients that are connected, and what holds them up",
+        (
+            Answer(200, "A page of clients, by name", "ClientsView"),
+            Answer(422, "A parameter is not allowed", "Problem"),
+        ),
+        parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
     ),
     Operation(
         "show_spool",

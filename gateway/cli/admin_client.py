@@ -13,8 +13,9 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
+from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.reader_views import BackupView, CursorView
+from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.rest_views import RestDeliveryPointsView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.smrp import SmrpSubscriptionsView
@@ -39,6 +40,8 @@ _KEY: Final = TypeAdapter(KeyExplanation)
 _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
 _REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
+_CLIENTS: Final = TypeAdapter(ClientsView)
+_SPOOL: Final = TypeAdapter(SpoolView)
 _BACKUP: Final = TypeAdapter(BackupView)
 _SELECTORS: Final = TypeAdapter(tuple[DurableSelectorView, ...])
 _RELOAD: Final = TypeAdapter(ReloadView)
@@ -208,6 +211,14 @@ class AdminClient:
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
         return _read(_REST_POINTS, self._ask("GET", "/rest-delivery-points"))
+
+    def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
+        """Return a page of the connected clients; `question` has the parameters of the operation."""
+        return _read(_CLIENTS, self._ask("GET", f"/clients?{urlencode(question)}"))
+
+    def show_spool(self) -> SpoolView:
+        """Return the spool."""
+        return _read(_SPOOL, self._ask("GET", "/spool"))
 
     def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `question` has the parameters of the operation."""

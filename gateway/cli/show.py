@@ -5,14 +5,16 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
+from gateway.cli import show_broker
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.rest_views import RestDeliveryPointsView
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionsView, SmrpSubscriptionView
 
-app = typer.Typer(help="Show the node's routing, in the form that Solace's brokers have.", no_args_is_help=True)
+app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
 smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
 app.add_typer(smrp, name="smrp")
+show_broker.add_to(app)
 
 LEGEND = """Flags Legend:
 T - Destination Type (C=local client, Q=local queue, R=remote router)

@@ -77,6 +77,10 @@ class HttpConnection:
         self._resumed: LoopFuture[None] | None = None  # somebody waits for the gate
         self._reader: FlowReader | None = None  # what the present request reads messages with
 
+    def peer_name(self) -> str:
+        """Return where the client is, for logs."""
+        return self._peer_name
+
     # --- the transport ---
 
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:

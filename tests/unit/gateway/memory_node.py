@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gateway.client_views import ClientQuestion, ClientsView, ClientView
 from gateway.explain_publish import Specimen
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
@@ -63,6 +64,7 @@ class MemoryNode:
     redrives: dict[str, RedriveView] = field(default_factory=dict)
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
+    clients: Sequence[ClientView] = ()
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -255,6 +257,17 @@ class MemoryNode:
             blocked="",
             staged_bytes=5,
             transactions_open=6,
+            messages_count=7,
+            messages_count_max=8,
+            unacked_count=9,
+            unacked_count_max=10,
+            memory_bytes=11,
+            memory_bytes_max=12,
+            file_bytes=13,
+            disk_free_bytes=14,
+            journal_records=15,
+            pages=16,
+            quarantined=17,
         )
 
     async def start_backup(self, name: str) -> BackupView:
@@ -276,6 +289,12 @@ class MemoryNode:
     async def cancel_backup(self) -> BackupView:
         self.backup = replace(await self.show_backup(), state=BackupState.CANCELLED, failure="it was cancelled")
         return self.backup
+
+    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+        found = [each for each in self.clients if question.client_name in ("", each.name)]
+        return ClientsView(
+            total_count=len(found), clients=tuple(found[question.after : question.after + question.limit])
+        )
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors

@@ -1,0 +1,136 @@
+"""`sluicegate show client|message-spool|rebalance`: who is connected, how full the spool is, who has which partition.
+
+A queue with all it has is `sluicegate queue show`; routing is in `gateway.cli.show`.
+"""
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientsView, ClientView
+from gateway.reader_views import SpoolView
+from gateway.views import PartitionView, QueueView, ScaleStatus
+
+_CLIENTS = TypeAdapter(ClientsView)
+_SPOOL = TypeAdapter(SpoolView)
+_PARTITIONS = TypeAdapter(tuple[PartitionView, ...])
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands to those that show something."""
+    app.command("client")(client)
+    app.command("message-spool")(message_spool)
+    app.command("rebalance")(rebalance)
+
+
+def client(
+    client_name: Annotated[
+        str | None, typer.Argument(metavar="[PATTERN]", help="* is any characters, ? one; without, all.")
+    ] = None,
+    after: Annotated[int, typer.Option(min=0, help="Clients to pass over.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=CLIENTS_MAX, help="Most clients to print.")] = CLIENTS_DEFAULT,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the clients that are connected; what they subscribe to is in `show smrp subscriptions`."""
+    asked: dict[str, str | int] = {"after": after, "limit": limit}
+    if client_name:
+        asked["client_name"] = client_name
+    view = AdminClient(url).list_clients(asked)
+    if as_json:
+        print_json(_CLIENTS.dump_python(view, mode="json"))
+        return
+    columns = (
+        "client",
+        "username",
+        "protocol",
+        "address",
+        "profile",
+        "ACL",
+        "connected",
+        "flows",
+        "unacked",
+        "reading",
+    )
+    print_table(columns, [_client_row(each) for each in view.clients])
+    shown = len(view.clients)
+    if shown < view.total_count:
+        typer.echo(f"\n{shown} of {view.total_count} clients, from {after + 1} on; see --after and --limit")
+
+
+def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show how full the message spool is, of what, and whether it takes messages."""
+    view = AdminClient(url).show_spool()
+    if as_json:
+        print_json(_SPOOL.dump_python(view, mode="json"))
+        return
+    print_table(("", "now", "at most"), _spool_rows(view))
+    typer.echo(f"\ntakes messages: {f'no: {view.blocked}' if view.blocked else 'yes'}")
+
+
+def rebalance(
+    name: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="This queue only.")] = None,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show where the partitions of partitioned queues are, and which of them are on their way."""
+    client = AdminClient(url)
+    names = [name] if name is not None else [each.name for each in client.list_queues() if _has_partitions(each)]
+    partitioned = [client.show_queue(each) for each in names]
+    if as_json:
+        print_json([_rebalance_document(view) for view in partitioned])
+        return
+    columns = ("queue", "rebalance", "scaling", "partition", "status", "client", "epoch", "ready", "unacked", "held")
+    print_table(columns, [_partition_row(view, each) for view in partitioned for each in view.partitions])
+
+
+def _client_row(view: ClientView) -> tuple[object, ...]:
+    who = (view.name, view.client_username or "-", view.protocol, view.address, view.client_profile, view.acl_profile)
+    reading = "paused" if view.is_paused else "yes"
+    return (*who, str(timedelta(seconds=view.connected_s)), view.flows_count, view.unacked_count, reading)
+
+
+def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
+    bounded = (
+        ("bytes of the map in use", view.used_bytes, view.limit_bytes),
+        ("payload bytes in durable queues", view.messages_bytes, view.messages_bytes_max),
+        ("messages in durable queues", view.messages_count, view.messages_count_max),
+        ("messages delivered and unsettled", view.unacked_count, view.unacked_count_max),
+        ("message bytes in memory", view.memory_bytes, view.memory_bytes_max),
+    )
+    others = (
+        ("bytes of the data file", view.file_bytes),
+        ("bytes free on its disk", view.disk_free_bytes),
+        ("journal records", view.journal_records),
+        ("pages", view.pages),
+        ("damaged records kept aside", view.quarantined),
+        ("transactions open", view.transactions_open),
+        ("bytes staged by them", view.staged_bytes),
+        ("incarnation", view.incarnation),
+    )
+    return [*bounded, *[(what, value, "") for what, value in others]]
+
+
+def _has_partitions(view: QueueView) -> bool:
+    """Return whether a queue is partitioned, or was until a moment ago."""
+    return view.config.partitioned() or view.scale_status != ScaleStatus.READY
+
+
+def _rebalance_document(view: QueueView) -> dict[str, object]:
+    return {
+        "queue": view.name,
+        "rebalance_status": view.rebalance_status,
+        "scale_status": view.scale_status,
+        "partition_count": view.config.partition_count,
+        "partition_operational_count": view.partition_operational_count,
+        "partitions": _PARTITIONS.dump_python(view.partitions, mode="json"),
+    }
+
+
+def _partition_row(view: QueueView, each: PartitionView) -> tuple[object, ...]:
+    counts = (each.assignment_epoch, each.ready_count, each.unacked_count, each.held_count)
+    return (view.name, view.rebalance_status, view.scale_status, each.number, each.status, each.client or "-", *counts)

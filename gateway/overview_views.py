@@ -1,0 +1,146 @@
+"""What actors say of queues, messages and themselves, in the form in which operators see it."""
+
+from collections.abc import Sequence
+
+from actors.cell import ActorOverview
+from actors.directory_messages import QueueHandle
+from actors.messages import INACTIVE, BrowsedMessage, PartitionOverview, QueueOverview
+from gateway.views import (
+    ActorView,
+    DeathView,
+    FlowView,
+    MessageView,
+    PartitionStatus,
+    PartitionView,
+    QueueView,
+    RebalanceStatus,
+    ScaleStatus,
+    payload_preview,
+)
+from messaging.dead_letter import DeadLetter
+from messaging.key_source import KeySource
+from messaging.keys import key_in
+from messaging.settlement import TO_DMQ_FAILED
+
+
+def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -> QueueView:
+    """Return a queue as operators see it."""
+    clients = {flow.flow_id: flow.client for flow in overview.flows}
+    partitions = []
+    for partition, (status, flow_id, epoch) in zip(overview.partitions, overview.partition_statuses, strict=True):
+        partitions.append(
+            PartitionView(
+                number=partition.number,
+                status=PartitionStatus(status),
+                ready_count=partition.ready_count,
+                unacked_count=partition.in_flight_count,
+                spooled_bytes=partition.waiting_bytes,
+                next_sequence=partition.next_sequence,
+                kept_from=partition.kept_from,
+                kept_bytes=partition.kept_bytes,
+                assignment_epoch=epoch,
+                held_count=partition.held_count,
+                flow_id=str(flow_id) if flow_id else None,
+                client=clients.get(flow_id),
+            )
+        )
+    return QueueView(
+        config=overview.config,
+        durable=handle.durable,
+        subscriptions=handle.definition.subscriptions,
+        ready_count=sum(each.ready_count for each in overview.partitions),
+        unacked_count=sum(each.in_flight_count for each in overview.partitions),
+        spooled_bytes=overview.usage_bytes,
+        partition_operational_count=len(partitions) if overview.config.partitioned() else 0,
+        scale_status=ScaleStatus(overview.scale_status),
+        rebalance_status=RebalanceStatus(overview.rebalance_status),
+        accepted_total=overview.accepted_count,
+        delivered_total=sum(each.delivered_count for each in overview.partitions),
+        redelivered_total=sum(each.redelivered_count for each in overview.partitions),
+        settled_total=sum(each.settled_count for each in overview.partitions),
+        discards=_discards(overview.partitions),
+        bind_refusals=overview.bind_refusals,
+        kept_bytes=sum(each.kept_bytes for each in overview.partitions),
+        spool_incarnation=incarnation,
+        partitions=tuple(partitions),
+        flows=tuple(
+            FlowView(
+                id=str(flow.flow_id),
+                client=flow.client,
+                protocol=flow.protocol,
+                window=flow.window,
+                unacked_count=flow.unacked_count,
+                active=flow.activity != INACTIVE,
+                activity=flow.activity,
+                partitions=tuple(flow.partitions),
+                selector=flow.selector or None,
+            )
+            for flow in overview.flows
+        ),
+    )
+
+
+def message_view(message: BrowsedMessage, key_source: KeySource | None) -> MessageView:
+    """Return a message that was browsed."""
+    batch = message.batch
+    headers = batch.headers_of(message.row)
+    payload = batch.payloads()[message.row]
+    text, encoding, truncated = payload_preview(payload)
+    return MessageView(
+        id=f"{message.partition_number}:{message.sequence}",
+        partition=message.partition_number,
+        sequence=message.sequence,
+        topic=batch.topic_of(message.row),
+        size_bytes=len(payload),
+        delivery_count=max(message.delivery_count, 1 if message.redelivered or message.in_flight else 0),
+        received_ms=batch.received_ms,
+        key=key_in(key_source, batch, message.row),
+        payload=text,
+        payload_encoding=encoding,
+        payload_truncated=truncated,
+        dead=None if headers is None or headers.dead is None else _death_view(headers.dead),
+    )
+
+
+def _death_view(dead: DeadLetter) -> DeathView:
+    return DeathView(
+        reason=dead.reason,
+        queue=dead.queue,
+        partition=dead.partition,
+        delivery_count=dead.delivery_count,
+        time_ms=dead.died_ms,
+        client=dead.client or None,
+        cause=dead.cause or None,
+        via=dead.via,
+    )
+
+
+def _discards(partitions: Sequence[PartitionOverview]) -> dict[str, int]:
+    """Return what left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
+    counts: dict[str, int] = {}
+    for partition in partitions:
+        for reason, count in partition.discards.items():
+            name = reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded"
+            counts[name] = counts.get(name, 0) + count
+        for reason, count in partition.buried.items():
+            counts[f"{reason}_to_dmq"] = counts.get(f"{reason}_to_dmq", 0) + count
+    return counts
+
+
+def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
+    """Return an actor with what it supervises."""
+    path = f"{parent_path}/{overview.name}" if parent_path else overview.name
+    batches = overview.batches_count
+    return ActorView(
+        name=overview.name,
+        path=path,
+        kind=overview.kind,
+        state=overview.state,
+        inbox_depth=overview.inbox_depth,
+        handled_count=overview.handled_count,
+        batch_count=batches,
+        batch_size_mean=overview.handled_count / batches if batches else 0.0,
+        handling_time_us=overview.handling_ns / 1000 / batches if batches else 0.0,
+        restart_count=overview.restarts_count,
+        children=tuple(actor_view(child, path) for child in overview.children),
+    )

@@ -1,0 +1,65 @@
+"""`sluicegate show client|message-spool|rebalance` against a real admin server."""
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from gateway.client_views import ClientView
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.test_commands import Shell
+
+ANN = ClientView(
+    name="sensor-1",
+    client_username="ann",
+    protocol="mqtt",
+    address="10.0.0.7:50123",
+    client_profile="default",
+    acl_profile="devices",
+    connected_s=90_061,
+    flows_count=2,
+    unacked_count=17,
+    is_paused=True,
+)
+
+
+@pytest.fixture
+def shell(admin: RunningAdmin) -> Shell:
+    return Shell(admin.url)
+
+
+def test_clients_are_shown_with_who_they_are_and_what_holds_them_up(shell: Shell, node: MemoryNode) -> None:
+    node.clients = [ANN, replace(ANN, name="sensor-2", client_username="", is_paused=False)]
+
+    lines = shell.run("show", "client").splitlines()
+
+    assert "sensor-1  ann" in lines[1]
+    assert "10.0.0.7:50123" in lines[1]
+    assert "1 day, 1:01:01" in lines[1]
+    assert lines[1].rstrip().endswith("paused")
+    assert "sensor-2  -" in lines[2]
+    assert "1 of 2 clients" in shell.run("show", "client", "--limit", "1")
+    (only,) = orjson.loads(shell.run("show", "client", "sensor-2", "--json"))["clients"]
+    assert only["name"] == "sensor-2"
+
+
+def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
+    shown = shell.run("show", "message-spool")
+    assert "messages in durable queues" in shown
+    assert shown.endswith("takes messages: yes\n")
+    assert orjson.loads(shell.run("show", "message-spool", "--json"))["quarantined"] == 17
+
+
+def test_rebalances_are_shown_partition_by_partition(shell: Shell) -> None:
+    shell.run("queue", "create", "orders", "--partitions", "3")
+    shell.run("queue", "create", "plain")
+
+    lines = shell.run("show", "rebalance").splitlines()
+
+    assert [line.split()[:5] for line in lines[1:]] == [
+        ["orders", "ready", "ready", str(number), status]
+        for number, status in enumerate(["ready", "unassigned", "unassigned"])
+    ]
+    (document,) = orjson.loads(shell.run("show", "rebalance", "orders", "--json"))
+    assert (document["partition_count"], len(document["partitions"])) == (3, 3)
