@@ -136,13 +136,12 @@ class AmqpClient:
             self.flow(handle, credit)
         return answer
 
-    async def sender(self, name: str, target: Target | str, *, handle: int = 9, rcv_second: bool = False) -> Attach:
+    async def sender(self, name: str, target: Target | str, *, handle: int = 9) -> Attach:
         """Attach a link to send on; return the broker's attach."""
         asked = Attach(
             name,
             handle=handle,
             is_receiver=False,
-            receiver_settle_mode=1 if rcv_second else 0,
             source=Source("here"),
             target=Target(target) if isinstance(target, str) else target,
             initial_delivery_count=0,

@@ -120,7 +120,6 @@ def _attach_coordinator(
         raise AddressRefused(conditions.NOT_IMPLEMENTED, text)
     connection.identity.rights.check_transaction()
     granted = Coordinator(list(TRANSACTION_CAPABILITIES))
-    link.is_second = False  # a transaction has happened or has not, whatever the client makes of the answer
     connection.attach(session, link, source=link.attach.source, target=granted)
     connection.sides.transacting.attached(session, link)
 

@@ -58,7 +58,6 @@ class DeliveriesReceived:
         *,
         message_format: int,
         settled: bool,
-        is_second: bool,
         txn_id: bytes | None,
         resumed: bool,
     ) -> None:
@@ -66,7 +65,6 @@ class DeliveriesReceived:
         self.link = link
         self.message_format = message_format
         self.settled = settled  # by the sender: no disposition is due
-        self.is_second = is_second  # the sender settles when it has heard the outcome
         self.txn_id = txn_id  # None: outside of transactions
         self.resumed = resumed  # they were sent before, on a link that is attached again
         self.delivery_ids: list[int] = []

@@ -39,7 +39,6 @@ class IncomingLink:
         self.credit = 0  # deliveries the peer may still send
         self.credit_overdrawn_max = 0  # of credit we took back: what crosses our flow on the way is not held against it
         self.message_bytes_max = 0
-        self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after our outcome
         # The delivery whose last frame has not come.
         self.is_partial = False
         self.partial: list[bytes] = []
@@ -47,7 +46,6 @@ class IncomingLink:
         self.partial_id = 0
         self.partial_format = 0
         self.partial_settled = False
-        self.partial_is_second = False
         self.partial_txn_id: bytes | None = None
         self.partial_tag = b""
         self.partial_resumed = False

@@ -39,11 +39,6 @@ if TYPE_CHECKING:
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
 
-# What the sender of a delivery hears of its outcome (2.6.12).
-NOTHING: Final = 0  # it sent it settled
-SETTLED: Final = 1  # the outcome, and that we have settled
-OUTCOME: Final = 2  # the outcome: it settles then, and we have nothing left to do
-
 _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_MESSAGE_TOO_LARGE: conditions.MESSAGE_SIZE_EXCEEDED,
     REFUSED_SHUT_DOWN: conditions.NOT_ALLOWED,
@@ -51,11 +46,6 @@ _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_PUBLISH_ACL: conditions.UNAUTHORIZED_ACCESS,
     REFUSED_GUARANTEED_SEND: conditions.UNAUTHORIZED_ACCESS,
 }
-
-
-def answer_due(event: DeliveriesReceived) -> int:
-    """Return what the sender is to hear of the deliveries of an event."""
-    return NOTHING if event.settled else OUTCOME if event.is_second else SETTLED
 
 
 def takes_rejected(link: IncomingLink) -> bool:
@@ -89,11 +79,10 @@ class PublishingLink:
 class _Answer:
     """Deliveries whose outcome waits for confirmations."""
 
-    __slots__ = ("due", "ids", "pending", "publishing", "refusal")
+    __slots__ = ("ids", "pending", "publishing", "refusal")
 
-    def __init__(self, publishing: PublishingLink, ids: list[int], pending: int, due: int) -> None:
+    def __init__(self, publishing: PublishingLink, ids: list[int], pending: int) -> None:
         self.publishing = publishing
-        self.due = due
         self.ids = ids
         self.pending = pending
         self.refusal = ""
@@ -168,21 +157,20 @@ class PublishingSide:
         if publishing is None:
             return
         self._count_in(publishing, event)
-        due = answer_due(event)
-        run = _Run(due)
+        run = _Run(event.settled)
         for row, delivery_id in enumerate(event.delivery_ids):
             if publishing.remembered is not None and self._is_known(publishing, publishing.remembered, event, row):
                 continue
             message, destination = self._understand(publishing, event, event.payloads[row], wall_ms)
             if message is None or not isinstance(destination, Destination):
                 self._publish_run(publishing, run, wall_ms)
-                run = _Run(due)
+                run = _Run(event.settled)
                 assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
-                self._settle(publishing, [delivery_id], destination, due)
+                self._settle(publishing, [delivery_id], destination, event.settled)
                 continue
             if not run.takes(message, destination):
                 self._publish_run(publishing, run, wall_ms)
-                run = _Run(due)
+                run = _Run(event.settled)
             run.add(delivery_id, message, destination)
         self._publish_run(publishing, run, wall_ms)
         self._top_up(publishing)
@@ -196,7 +184,7 @@ class PublishingSide:
             state = remembered.outcome(tag)
             # Without an outcome here the client has settled what it sends nothing of, and wants nobody to know it.
             if state is not None or (event.settled and not event.payloads[row]):
-                self._settle(publishing, [delivery_id], state or ACCEPTED_STATE, answer_due(event))
+                self._settle(publishing, [delivery_id], state or ACCEPTED_STATE, event.settled)
                 return True
         if not event.settled:
             publishing.tags[delivery_id] = tag
@@ -222,10 +210,10 @@ class PublishingSide:
     def _publish_run(self, publishing: PublishingLink, run: "_Run", wall_ms: int) -> None:
         if run.ids:
             assert run.destination is not None, "a run goes somewhere"
-            self._publish(publishing, run.destination, run.batch(self._client, wall_ms), run.ids, run.due)
+            self._publish(publishing, run.destination, run.batch(self._client, wall_ms), run.ids, run.settled)
 
     def _publish(
-        self, publishing: PublishingLink, destination: Destination, batch: MessageBatch, ids: list[int], due: int
+        self, publishing: PublishingLink, destination: Destination, batch: MessageBatch, ids: list[int], settled: bool
     ) -> None:
         token = self._next_token
         self._next_token += 1
@@ -238,17 +226,17 @@ class PublishingSide:
         if result.refusal != ADMITTED:
             if batch.count > 1:
                 for row, delivery_id in enumerate(ids):
-                    self._publish(publishing, destination, batch.select([row]), [delivery_id], due)
+                    self._publish(publishing, destination, batch.select([row]), [delivery_id], settled)
                 return
-            self._settle(publishing, ids, _refusal(result), due)
-        elif due == NOTHING or result.confirmations_pending == 0:
-            self._settle(publishing, ids, ACCEPTED_STATE, due)
+            self._settle(publishing, ids, _refusal(result), settled)
+        elif settled or result.confirmations_pending == 0:
+            self._settle(publishing, ids, ACCEPTED_STATE, settled)
         elif remembered is None:
-            self._answers[token] = _Answer(publishing, ids, result.confirmations_pending, due)
+            self._answers[token] = _Answer(publishing, ids, result.confirmations_pending)
         else:
             tags = [publishing.tags[each] for each in ids]
             remembered.stores(told_token, tags, result.confirmations_pending, self._address, token)
-            self._answers[token] = _Answer(publishing, ids, 1, due)
+            self._answers[token] = _Answer(publishing, ids, 1)
         if remembered is not None:
             self.publisher.pressures += publisher.pressures
             publisher.pressures.clear()
@@ -270,7 +258,7 @@ class PublishingSide:
                 transaction.fail("a message in it was rejected")
             else:
                 state = self._take_in(transaction, destination.topic, message)
-            self._settle(publishing, [delivery_id], state, answer_due(event))
+            self._settle(publishing, [delivery_id], state, event.settled)
         self._top_up(publishing)
 
     def _take_in(self, transaction: Transaction, topic: str, message: MessageIn) -> DeliveryState:
@@ -290,7 +278,7 @@ class PublishingSide:
         publishing = self.links.get(event.link)
         if publishing is not None:
             self._count_in(publishing, event)
-            self._settle(publishing, event.delivery_ids, state, answer_due(event))
+            self._settle(publishing, event.delivery_ids, state, event.settled)
             self._top_up(publishing)
 
     def _count_in(self, publishing: PublishingLink, event: DeliveriesReceived) -> None:
@@ -309,31 +297,25 @@ class PublishingSide:
         if answer.pending:
             return
         del self._answers[token]
-        self._settle(answer.publishing, answer.ids, stored_state(answer.refusal), answer.due)
+        self._settle(answer.publishing, answer.ids, stored_state(answer.refusal), False)
         self._top_up(answer.publishing)
 
-    def _settle(self, publishing: PublishingLink, ids: list[int], state: DeliveryState, due: int) -> None:
+    def _settle(self, publishing: PublishingLink, ids: list[int], state: DeliveryState, settled: bool) -> None:
         count = len(ids)
         publishing.unanswered_count -= count
         self.unanswered_count -= count
-        if publishing.remembered is not None and due != NOTHING:
+        if publishing.remembered is not None and not settled:
             publishing.note(ids, state)
-        if due == NOTHING or publishing.link not in self.links:
+        if settled or publishing.link not in self.links:
             return
         if state.code == REJECTED and not publishing.takes_rejected:
             state = RELEASED_STATE
         first = ids[0]
         if ids[-1] - first == count - 1:
-            self._answer(publishing, first, ids[-1], state, due)
+            self._sessions.settle(publishing.session, first, ids[-1], state, is_receiver=True)
             return
         for delivery_id in ids:
-            self._answer(publishing, delivery_id, delivery_id, state, due)
-
-    def _answer(self, publishing: PublishingLink, first: int, last: int, state: DeliveryState, due: int) -> None:
-        if due == SETTLED:
-            self._sessions.settle(publishing.session, first, last, state, is_receiver=True)
-        else:
-            self._sessions.say(publishing.session, first, last, state, is_receiver=True)
+            self._sessions.settle(publishing.session, delivery_id, delivery_id, state, is_receiver=True)
 
     def _top_up(self, publishing: PublishingLink) -> None:
         """Grant credit again when half of it is used and answered."""
@@ -347,10 +329,10 @@ class PublishingSide:
 class _Run:
     """Neighbouring messages that go the same way."""
 
-    __slots__ = ("destination", "due", "headers", "ids", "payload_bytes", "payloads", "qos")
+    __slots__ = ("destination", "headers", "ids", "payload_bytes", "payloads", "qos", "settled")
 
-    def __init__(self, due: int) -> None:
-        self.due = due
+    def __init__(self, settled: bool) -> None:
+        self.settled = settled
         self.destination: Destination | None = None
         self.qos = AT_LEAST_ONCE
         self.ids: list[int] = []
@@ -373,7 +355,7 @@ class _Run:
 
     def _qos_of(self, message: MessageIn, destination: Destination) -> int:
         """Return AT_MOST_ONCE for what its sender neither wants kept nor confirmed, and sends to a topic."""
-        direct = self.due == NOTHING and not message.durable and not destination.is_queue
+        direct = self.settled and not message.durable and not destination.is_queue
         return AT_MOST_ONCE if direct else AT_LEAST_ONCE
 
     def batch(self, client: str, wall_ms: int) -> MessageBatch:

@@ -17,7 +17,7 @@ from protocols.amqp.events import AmqpEvent, DeliveriesReceived
 from protocols.amqp.limits import DELIVERY_TAG_BYTES_MAX, AmqpLimits
 from protocols.amqp.link import SERIAL_MASK, IncomingLink
 from protocols.amqp.outcomes import TRANSACTIONAL
-from protocols.amqp.performatives import ABSENT, RECEIVER_FIRST, RECEIVER_SECOND
+from protocols.amqp.performatives import ABSENT, RECEIVER_SECOND
 from protocols.amqp.session import Session
 from protocols.amqp.transfers import Transfer
 
@@ -93,14 +93,13 @@ class Receiving:
             raise PeerViolation(LINK, INVALID_FIELD, text)
         if transfer.resume and not link.keeps_tags:
             raise PeerViolation(LINK, NOT_IMPLEMENTED, "a delivery is resumed on a link that is not remembered")
-        if transfer.receiver_settle_mode == RECEIVER_SECOND and not link.is_second:
+        if transfer.receiver_settle_mode == RECEIVER_SECOND:
             raise PeerViolation(LINK, INVALID_FIELD, "rcv-settle-mode second on a link that is first")
         if link.credit + link.credit_overdrawn_max <= 0:
             raise PeerViolation(LINK, TRANSFER_LIMIT_EXCEEDED, "a delivery without link credit")
         link.partial_id = transfer.delivery_id
         link.partial_format = 0 if transfer.message_format == ABSENT else transfer.message_format
         link.partial_settled = False
-        link.partial_is_second = link.is_second and transfer.receiver_settle_mode != RECEIVER_FIRST
         link.partial_txn_id = None
         link.partial_tag = transfer.tag
         link.partial_resumed = transfer.resume
@@ -130,7 +129,6 @@ class Receiving:
             isinstance(event, DeliveriesReceived)
             and event.link is link
             and event.settled == link.partial_settled
-            and event.is_second == link.partial_is_second
             and event.message_format == link.partial_format
             and event.txn_id == txn_id
             and event.resumed == link.partial_resumed
@@ -140,7 +138,6 @@ class Receiving:
                 link,
                 message_format=link.partial_format,
                 settled=link.partial_settled,
-                is_second=link.partial_is_second,
                 txn_id=txn_id,
                 resumed=link.partial_resumed,
             )

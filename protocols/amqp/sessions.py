@@ -40,7 +40,6 @@ from protocols.amqp.performatives import (
     END,
     FLOW,
     RECEIVER_FIRST,
-    RECEIVER_SECOND,
     SENDER_SETTLED,
     SENDER_UNSETTLED,
     TRANSFER,
@@ -306,8 +305,10 @@ class Sessions:
     ) -> None:
         we_receive = isinstance(link, IncomingLink)
         mode = link.attach.sender_settle_mode
+        receiver_mode = RECEIVER_FIRST
         if isinstance(link, OutgoingLink):
             mode = SENDER_SETTLED if link.is_settled_by_us else SENDER_UNSETTLED
+            receiver_mode = link.attach.receiver_settle_mode
         answer = Attach(
             link.name,
             handle=link.handle,
@@ -315,7 +316,7 @@ class Sessions:
             source=source,
             target=target,
             sender_settle_mode=mode,
-            receiver_settle_mode=RECEIVER_SECOND if link.is_second else RECEIVER_FIRST,
+            receiver_settle_mode=receiver_mode,
             initial_delivery_count=ABSENT if we_receive else 0,
             max_message_size=self._limits.message_bytes_max if we_receive else 0,
             offered=offered,
@@ -400,10 +401,10 @@ class Sessions:
             session.dispositions.add(first, last, state, is_receiver=is_receiver, settled=True)
             self._touch(session)
 
-    def say(self, session: Session, first: int, last: int, state: DeliveryState, *, is_receiver: bool) -> None:
-        """Say how it stands with deliveries, both included, that stay unsettled: roles as in `settle`."""
+    def say(self, session: Session, first: int, last: int, state: DeliveryState) -> None:
+        """Say how it stands with deliveries that we sent, both included, and that stay unsettled."""
         if session.state == MAPPED:
-            session.dispositions.add(first, last, state, is_receiver=is_receiver, settled=False)
+            session.dispositions.add(first, last, state, is_receiver=False, settled=False)
             self._touch(session)
 
     def _touch(self, session: Session) -> None:

@@ -234,7 +234,7 @@ class TransactingSide:
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
             sessions = self._connection.engine.sessions
-            sessions.say(session, disposition.first, disposition.last, state, is_receiver=False)
+            sessions.say(session, disposition.first, disposition.last, state)
 
     # --- the end of a transaction ---
 
