@@ -67,3 +67,13 @@ def test_a_queue_that_is_not_there_is_an_error_of_the_link(node: GatewayProcess,
     """2.6.3: an attach without terminus and a detach that says why."""
     with pytest.raises(AMQPException, match="nowhere"):
         send(node.amqps_port, certificates.authority, "nowhere", message(b"x"))
+
+
+def test_a_browser_takes_nothing(node: GatewayProcess, certificates: Certificates, queue: str) -> None:
+    """3.5.3: with the distribution mode copy, whatever the client says of what it was shown."""
+    port, authority = node.amqps_port, certificates.authority
+    send(port, authority, queue, message(b"a"), message(b"b"))
+    for _ in range(2):
+        with PyamqpReceiver(port, authority, queue, distribution_mode="copy") as looker:
+            assert [list(looker.next().data) for _ in range(2)] == [[b"a"], [b"b"]]
+    assert node.held_count(queue) == 2
