@@ -13,7 +13,7 @@ from protocols.flow.client.blocking_bulk import BlockingBulk
 from protocols.flow.client.blocking_subscriber import BlockingSubscriber
 from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
-from protocols.flow.client.errors import ClientClosed
+from protocols.flow.client.errors import ClientClosed, FlowClientError
 from protocols.flow.client.events import ClientEvent
 from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.client.messages import Delivery, Message
@@ -95,6 +95,11 @@ class BlockingClient:
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> BlockingSubscriber:
         """As `Client.subscriber`, to be entered with `with`."""
         return BlockingSubscriber(self._running(), self._client.subscriber(waiting_bytes_max=waiting_bytes_max))
+
+    @property
+    def error(self) -> FlowClientError | None:
+        """As `Client.error`."""
+        return self._client.error
 
     @property
     def bulk(self) -> BlockingBulk:

@@ -158,6 +158,10 @@ class BlockingBulk:
         )
         return BlockingCursor(self._thread, self._thread.run(bound))
 
+    def bound_cursor(self, queue: str, name: str, epoch: int) -> BlockingCursor:
+        """As `Bulk.bound_cursor`."""
+        return BlockingCursor(self._thread, self._bulk.bound_cursor(queue, name, epoch))
+
     def look_at_cursor(self, queue: str, name: str) -> Positions:
         """As `Bulk.look_at_cursor`."""
         return self._thread.run(self._bulk.look_at_cursor(queue, name))

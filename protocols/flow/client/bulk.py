@@ -58,17 +58,17 @@ COLUMNS_DEFAULT: Final = Column.SEQUENCE | Column.TOPIC | Column.PAYLOAD
 class Cursor:
     """A durable cursor, as this program has bound it. Another bind of it, anywhere, fences this one."""
 
-    def __init__(self, bulk: "Bulk", queue: str, name: str, bound: Positions) -> None:
+    def __init__(self, bulk: "Bulk", queue: str, name: str, epoch: int) -> None:
         self._bulk = bulk
         self.queue = queue
         self.name = name
-        self.epoch = bound.epoch
-        self.incarnation = bound.incarnation  # of the spool: sequences of another one mean nothing here
-        self.positions: tuple[Position, ...] = bound.positions  # as of the last answer that named them
+        self.epoch = epoch
+        self.incarnation = 0  # of the spool: sequences of another one mean nothing here; 0: nothing was answered yet
+        self.positions: tuple[Position, ...] = ()  # as of the last answer that named them
 
     async def acknowledge(self, before: Mapping[int, int], *, batch_ref: str = "") -> Positions:
         """Be done with everything before these sequences, by partition. Returns when that is on the disk."""
-        return self._seen(await self._ask(frames.ACK_CURSOR, before, batch_ref=batch_ref))
+        return self.seen(await self._ask(frames.ACK_CURSOR, before, batch_ref=batch_ref))
 
     async def pin(self, before: Mapping[int, int]) -> None:
         """Have everything kept that lies before these sequences and is not acknowledged; with none, let go."""
@@ -76,13 +76,15 @@ class Cursor:
 
     async def status(self, above: Mapping[int, int] | None = None, *, wait_s: float = 0.0) -> Positions:
         """Return when something above these sequences can be read, at the latest after `wait_s`: a heartbeat."""
-        return self._seen(await self._ask(frames.CURSOR_STATUS, above or {}, wait_s=wait_s))
+        return self.seen(await self._ask(frames.CURSOR_STATUS, above or {}, wait_s=wait_s))
 
     async def unbind(self) -> None:
         """End the binding; the position stays."""
         await self._ask(frames.UNBIND_CURSOR, {})
 
-    def _seen(self, positions: Positions) -> Positions:
+    def seen(self, positions: Positions) -> Positions:
+        """Take in where it stands by an answer."""
+        self.incarnation = positions.incarnation
         self.positions = positions.positions
         return positions
 
@@ -222,7 +224,13 @@ class Bulk:
                 ).encode()
             ),
         )
-        return Cursor(self, queue, name, bound)
+        cursor = Cursor(self, queue, name, bound.epoch)
+        cursor.seen(bound)
+        return cursor
+
+    def bound_cursor(self, queue: str, name: str, epoch: int) -> Cursor:
+        """Return a cursor that was bound under this epoch, by another process of the same job perhaps."""
+        return Cursor(self, queue, name, epoch)
 
     async def look_at_cursor(self, queue: str, name: str) -> Positions:
         """Return a cursor's positions, epoch and last batch reference, without binding it."""

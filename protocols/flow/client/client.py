@@ -14,7 +14,7 @@ from protocols.flow.client.bulk import Bulk
 from protocols.flow.client.client_flow import ClientFlow
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
 from protocols.flow.client.direct_inbox import DirectInbox
-from protocols.flow.client.errors import ConnectFailed
+from protocols.flow.client.errors import ConnectFailed, FlowClientError
 from protocols.flow.client.events import ClientEvent
 from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions, target_of
@@ -92,6 +92,11 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def error(self) -> FlowClientError | None:
+        """What the client has ended with; None while it goes on."""
+        return self._session.error
 
     @property
     def is_connected(self) -> bool:

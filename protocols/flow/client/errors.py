@@ -14,7 +14,7 @@ class FlowClientError(Exception):
 
 @final
 class ConnectFailed(FlowClientError):
-    """The first connection could not be made. Later ones are tried again and again."""
+    """The first connection could not be made, or none for `give_up_after_s`. Else they are tried again and again."""
 
 
 @final

@@ -51,6 +51,7 @@ class ClientOptions:
     keep_alive_s: float = 30.0  # a wish; three such intervals without a byte, and the connection is given up
     reconnect_delay_s: float = 0.1  # before the first attempt; doubled with each, and drawn from its upper half
     reconnect_delay_max_s: float = 10.0
+    give_up_after_s: float = 0.0  # without a connection for so long the client ends; 0: it never does
 
     def __post_init__(self) -> None:
         """Raise ValueError for what makes no sense."""

@@ -17,6 +17,7 @@ from protocols.flow.client.direct_inbox import DirectInbox
 from protocols.flow.client.errors import (
     AuthenticationRefused,
     ClientClosed,
+    ConnectFailed,
     ConnectionBroken,
     FlowClientError,
 )
@@ -79,6 +80,7 @@ class ClientSession:
         self._login: Login | None = None  # until it has let us in
         self._backoff = Backoff(first_s=options.reconnect_delay_s, max_s=options.reconnect_delay_max_s)
         self._opened_ms = 0  # when the gateway let us in on the present connection
+        self._gone_ms: int | None = None  # since when there has been none
         self._is_closing = False
         self._reason = ""  # why the connection is about to end
 
@@ -214,6 +216,12 @@ class ClientSession:
         if self.error is not None:
             return reason
         lasted_ms = now_ms - self._opened_ms if self._opened_ms > 0 else 0
+        if self._gone_ms is None:
+            self._gone_ms = now_ms
+        give_up_ms = int(self.options.give_up_after_s * 1000)
+        if give_up_ms and now_ms - self._gone_ms >= give_up_ms:
+            self._fail(ConnectFailed(f"no connection for {self.options.give_up_after_s:g} s: {reason}"))
+            return reason
         delay_ms = self._backoff.next_ms(lasted_ms, self._jitter())
         self.connect_at_ms = now_ms + delay_ms
         self.flows.events.append(Disconnected(reason, delay_ms))
@@ -280,6 +288,7 @@ class ClientSession:
         engine.opened(self._welcome.keep_alive_ms)
         self.is_open = self.was_open = True
         self._opened_ms = now_ms
+        self._gone_ms = None
         self._login = None
         self.flows.events.append(Connected(self._welcome.product))
         self.flows.open_with(engine, now_ms)
