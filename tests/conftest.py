@@ -20,6 +20,18 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests one of several workers has for itself: those of a file, for they share what they start.
+
+    And all that need Spark, for a session is a JVM, and there is room for one.
+    """
+    for item in items:
+        group = (
+            "spark" if item.path.parent.name == "spark" and item.path.parent.parent.name == "tests" else str(item.path)
+        )
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest) -> RunOnLoop:
     """Run a scenario, once on each kind of event loop."""

@@ -1,0 +1,104 @@
+"""Telling the gateway what is through, as soon as Spark knows it.
+
+Spark acknowledges a batch while it builds the next, and the last one never. So a listener does it when a batch's
+progress is posted, which is after it is in the commit log; and a sweep of the checkpoint does what a crash, or an event
+that was dropped, left undone. Acknowledging is cumulative and never goes back: any of them may come late or twice.
+"""
+
+import logging
+from typing import Final
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from protocols.flow.codes import FENCED
+from pyspark_sluicegate.checkpoint import last_progress, ours_among
+from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.options import ConnectOptions
+from sluicegate import FlowClientError, RequestRefused
+
+_log: Final = logging.getLogger("pyspark_sluicegate")
+
+
+class Acknowledger(StreamingQueryListener):
+    """Acknowledges each batch of the session's queries that read from this gateway.
+
+    `spark.streams.addListener(Acknowledger(options))`; `options` are the source's. Runs in the user's own process.
+    """
+
+    def __init__(self, options: ConnectOptions) -> None:
+        self._options = options
+        self.failed_count = 0  # acknowledgements that the gateway refused, or that did not reach it
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
+        """Nothing is through yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
+        """Acknowledge what the batch has read."""
+        progress = event.progress
+        reference = f"{progress.id}/{progress.batchId}"
+        for offset in ours_among([source.endOffset or "" for source in progress.sources]):
+            try:
+                acknowledge(self._options, offset, reference)
+            except (FlowClientError, OSError, TimeoutError) as error:
+                # The next batch or the sweep repairs it; the query itself is none the worse.
+                self.failed_count += 1
+                _log.warning("batch %s is not acknowledged to queue %s yet: %s", reference, offset.queue, error)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
+        """Nothing new is through."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
+        """What is through was acknowledged with its progress."""
+
+
+def acknowledge(options: ConnectOptions, offset: Offset, reference: str) -> None:
+    """Acknowledge a batch under the binding that read it. Raises FlowClientError, when that was replaced for one."""
+    cursor = bulk_for(options).bound_cursor(offset.queue, offset.cursor, offset.epoch)
+    cursor.acknowledge(offset.next, batch_ref=reference)
+
+
+def sweep(options: ConnectOptions, checkpoint: str) -> int:
+    """Acknowledge what a checkpoint says is through; return how many cursors were told.
+
+    Call it when the query does not run: after its end, or before its start. A cursor that somebody else has bound since
+    is left alone. Raises CheckpointError, OffsetError, FlowClientError.
+    """
+    progress = last_progress(checkpoint)
+    if progress is None:
+        return 0
+    told_count = 0
+    bulk = bulk_for(options)
+    for offset in progress.offsets:
+        stands = bulk.look_at_cursor(offset.queue, offset.cursor)
+        offset.check_is_of(offset.queue, stands.incarnation)
+        acked = {each.partition: each.acked for each in stands.positions}
+        if all(acked.get(partition, 1) >= sequence for partition, sequence in offset.next.items()):
+            continue
+        if stands.epoch != offset.epoch:
+            _log.warning(
+                "queue %s: cursor %s was bound elsewhere since batch %s, which is not acknowledged therefore",
+                offset.queue, offset.cursor, progress.reference,
+            )  # fmt: skip
+            continue
+        _acknowledge_again(options, offset, progress.reference)
+        told_count += 1
+    return told_count
+
+
+def _acknowledge_again(options: ConnectOptions, offset: Offset, reference: str) -> None:
+    """Acknowledge under the binding that read, or, when it has ended by silence, under one of our own."""
+    try:
+        acknowledge(options, offset, reference)
+    except RequestRefused as refused:
+        if refused.code != FENCED:
+            raise
+        cursor = bulk_for(options).bind_cursor(offset.queue, offset.cursor, mode=offset.mode, instance="sweep")
+        cursor.acknowledge(offset.next, batch_ref=reference)
+        cursor.unbind()

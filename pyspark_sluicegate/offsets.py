@@ -1,0 +1,98 @@
+"""Where a stream stands: for each partition the first sequence that was not read yet.
+
+It goes into Spark's checkpoint as JSON, so its form has a version. The epoch of the cursor's binding travels along: who
+acknowledges later, in another process, does so under the binding that read, and a job that was replaced cannot move the
+place of the one that replaced it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, final
+
+VERSION: Final = 1
+FIRST_SEQUENCE: Final = 1
+
+
+class OffsetError(ValueError):
+    """An offset that does not fit: of another version, queue or incarnation of the spool, or no offset at all."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Offset:
+    """One place in all partitions of a queue. Sequences mean something within one incarnation of the spool only."""
+
+    queue: str
+    cursor: str
+    mode: str  # of the cursor
+    incarnation: int
+    epoch: int  # of the binding under which it was planned
+    next: Mapping[int, int]  # partition: the first sequence behind
+
+    def next_in(self, partition: int) -> int:
+        """Return where a partition goes on; one that is not named began later, so at its first sequence.
+
+        Not at what it has kept: that moves, and a batch planned again would be another one.
+        """
+        return self.next.get(partition, FIRST_SEQUENCE)
+
+    def moved(self, positions: Mapping[int, int], epoch: int) -> Self:
+        """Return the offset at other sequences."""
+        return replace(self, next={**self.next, **positions}, epoch=epoch)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what Spark writes into its checkpoint."""
+        return {
+            "v": VERSION,
+            "queue": self.queue,
+            "cursor": self.cursor,
+            "mode": self.mode,
+            "incarnation": f"{self.incarnation:016x}",
+            "epoch": self.epoch,
+            "next": {str(partition): self.next[partition] for partition in sorted(self.next)},
+        }
+
+    @classmethod
+    def of_json(cls, found: Any) -> Self:
+        """Return the offset that `to_json` made. Raises OffsetError."""
+        if not isinstance(found, dict) or "v" not in found:
+            raise OffsetError(f"{found!r} is no offset of a Sluicegate queue")
+        if found["v"] != VERSION:
+            raise OffsetError(f"the offset has version {found['v']!r}; this release reads version {VERSION}")
+        try:
+            return cls(
+                queue=str(found["queue"]),
+                cursor=str(found["cursor"]),
+                mode=str(found["mode"]),
+                incarnation=int(str(found["incarnation"]), 16),
+                epoch=int(found["epoch"]),
+                next={int(partition): int(sequence) for partition, sequence in found["next"].items()},
+            )
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise OffsetError(f"{found!r} is no offset of a Sluicegate queue: {error!r}") from None
+
+    def check_is_of(self, queue: str, incarnation: int) -> None:
+        """Raise OffsetError unless the offset is of this queue in this incarnation of the spool."""
+        if self.queue != queue:
+            raise OffsetError(f"the checkpoint is of the queue {self.queue}, not of {queue}: begin with another one")
+        if self.incarnation != incarnation:
+            raise OffsetError(
+                f"the checkpoint is of the spool {self.incarnation:016x}, the gateway's is {incarnation:016x}: it was"
+                f" made anew or restored, and sequences in {queue} mean something else now. Begin with a new checkpoint"
+            )
+
+
+def starting_places(text: str) -> Mapping[int, int]:
+    """Return the sequences that a user names as JSON, `{"0": 1501, "1": 1490}`. Raises OffsetError."""
+    try:
+        found = json.loads(text)
+        places = {int(partition): int(sequence) for partition, sequence in found.items()}
+    except (ValueError, TypeError, AttributeError):
+        raise OffsetError(
+            f"{text!r} is no offset; allowed are earliest, latest, or the sequence in each partition as JSON,"
+            ' such as {"0": 1501, "1": 1490}'
+        ) from None
+    if any(partition < 0 or sequence < FIRST_SEQUENCE for partition, sequence in places.items()):
+        raise OffsetError(f"{text!r}: partitions count from 0 and sequences from {FIRST_SEQUENCE}")
+    return places

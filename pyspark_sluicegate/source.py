@@ -1,0 +1,74 @@
+"""The data source: what `spark.read.format("sluicegate")` and its three siblings lead to.
+
+Spark makes it in three kinds of processes, and pickles what it returns: so nothing here connects. Each face has a file
+of its own, imported when it is asked for: Spark imports this one whenever it looks for any source at all.
+"""
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_sluicegate.options import OptionError, SinkOptions, SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark_sluicegate.batch import QueueReader
+    from pyspark_sluicegate.sink import QueueStreamWriter, QueueWriter
+    from pyspark_sluicegate.stream import QueueStreamReader
+
+
+class SluicegateSource(DataSource):
+    """Queues of a gateway, as batches and streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what stands behind `format`."""
+        return "sluicegate"
+
+    def schema(self) -> str:
+        """Return the columns that were asked for. Raises OptionError."""
+        from pyspark_sluicegate.columns import chosen_columns, schema_of
+
+        return schema_of(chosen_columns(SourceOptions.of(self.options).columns))
+
+    def reader(self, schema: StructType) -> "QueueReader":
+        """Return the batch reader. Raises OptionError."""
+        from pyspark_sluicegate.batch import QueueReader, QueueReaderWithFilters
+        from pyspark_sluicegate.reading import RangeReader
+
+        options = SourceOptions.of(self.options)
+        make = QueueReaderWithFilters if options.pushdown else QueueReader
+        return make(options, RangeReader(options, _arrow_schema(schema)))
+
+    def streamReader(self, schema: StructType) -> "QueueStreamReader":  # noqa: N802, Spark's name
+        """Return the stream reader. Raises OptionError."""
+        from pyspark_sluicegate.reading import RangeReader
+        from pyspark_sluicegate.stream import QueueStreamReader
+
+        options = SourceOptions.of(self.options)
+        return QueueStreamReader(options, RangeReader(options, _arrow_schema(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> "QueueWriter":
+        """Return the batch writer. Raises OptionError."""
+        from pyspark_sluicegate.sink import QueueWriter
+
+        if overwrite:
+            raise OptionError("a queue cannot be overwritten: write with mode append")
+        options = SinkOptions.of(self.options, schema.names)
+        return QueueWriter(options, options.transaction or f"spark/{uuid.uuid4()}")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "QueueStreamWriter":  # noqa: N802, Spark's name
+        """Return the stream writer. Raises OptionError."""
+        from pyspark_sluicegate.sink import QueueStreamWriter
+
+        if overwrite:
+            raise OptionError("a queue cannot be overwritten: write with output mode append")
+        return QueueStreamWriter(SinkOptions.of(self.options, schema.names))
+
+
+def _arrow_schema(schema: StructType) -> Any:
+    """Return the Arrow schema that Spark compares the first record batch with."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")

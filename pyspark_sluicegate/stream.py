@@ -1,0 +1,217 @@
+"""The stream source: batches that are the same whenever they are planned again, and a place that the gateway knows.
+
+Spark keeps one of these in a process of its own for as long as a query runs, beside throw-away copies that are only
+pickled to tasks; so it connects when something is first asked of it. It is killed rather than stopped: the gateway ends
+its binding when its heartbeat stays out.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from threading import Thread
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.offsets import Offset, OffsetError, starting_places
+from pyspark_sluicegate.options import EARLIEST, FAIL, LATEST, OptionError, SourceOptions
+from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
+from pyspark_sluicegate.reading import RangeReader, RangesPartition
+from sluicegate import BlockingCursor, FlowClientError
+
+HEARTUNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
+HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
+UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
+BEAT_S: Final = HEARTBEAT_S / 4
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue with a durable cursor."""
+
+    def __init__(self, options: SourceOptions, ranges: RangeReader) -> None:
+        self._options = options
+        self._ranges = ranges
+        self._cursor: BlockingCursor | None = None  # from when it was bound here
+        self._acked_when_bound: dict[int, int] = {}
+        self._target: Mapping[int, int] | None = None  # with availableNow: where the query ends
+
+    # --- what Spark asks in the driver ---
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802, Spark's name
+        """Return where a query without a checkpoint begins: where the cursor stands, or as the user wishes."""
+        self._bound()
+        options = self._options
+        stands = dict(self._acked_when_bound)
+        if options.starting_offsets not in (EARLIEST, LATEST):
+            wished = starting_places(options.starting_offsets)
+            too_early = [each for each, sequence in wished.items() if sequence < stands.get(each, 1)]
+            if too_early and options.on_rewind == FAIL:
+                raise OffsetError(self._rewound(too_early[0], wished[too_early[0]], stands[too_early[0]]))
+            stands |= {each: max(sequence, stands.get(each, 1)) for each, sequence in wished.items()}
+        return self._offset(stands).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802, Spark's name
+        """Return the limit of a batch that the options name."""
+        if self._options.rows_max:
+            return ReadMaxRows(self._options.rows_max)
+        if self._options.bytes_max:
+            return ReadMaxBytes(self._options.bytes_max)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
+        """Remember where the query ends."""
+        self._target = self._next_now(above={}, wait_ms=0)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, Spark's name
+        """Return where the next batch ends; waits for new messages up to `longPollMs`. Raises OffsetError."""
+        begin = self._resumed(start)
+        ends: Mapping[int, int]
+        if self._target is None:
+            ends = self._next_now(above=begin.next, wait_ms=self._options.long_poll_ms)
+        else:
+            ends = self._target
+        waiting = {each: end - begin.next_in(each) for each, end in ends.items() if end > begin.next_in(each)}
+        chosen = self._limited(begin, waiting, limit)
+        if not chosen:
+            return start  # equal to the last: Spark makes no batch
+        return begin.moved(chosen, self._bound().epoch).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802, Spark's name
+        """Return where the queue ends, for Spark's progress."""
+        return self._offset(self._next_now(above={}, wait_ms=0)).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Plan the tasks of a batch, and have the gateway keep its messages until it is acknowledged."""
+        begin, stop = self._resumed(start), self._resumed(end)
+        cursor = self._bound()
+        firsts = self._not_rewound(begin)
+        ranges = [
+            RangeToRead(each, first, stop.next[each])
+            for each in sorted(stop.next)
+            if (first := firsts.get(each, begin.next_in(each))) < stop.next[each]
+        ]
+        options = self._options
+        if ranges:
+            cursor.pin(stop.next)
+        tasks = group(cut(ranges, options.split_rows), options.tasks)
+        return [
+            RangesPartition(task, incarnation=cursor.incarnation, cursor=options.cursor, epoch=cursor.epoch)
+            for task in tasks
+        ]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Acknowledge what was read before. Spark says so a batch late, and of the last one never."""
+        place = self._resumed(end)
+        cursor = self._bound()
+        acked = {each.partition: each.acked for each in cursor.positions}
+        if any(acked.get(partition, 1) < sequence for partition, sequence in place.next.items()):
+            cursor.acknowledge(place.next, batch_ref=UNNAMED_BATCH)
+
+    # --- what Spark asks where a task runs ---
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield record batches."""
+        return self._ranges.read(partition)
+
+    # --- the gateway ---
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies go to tasks, and bind nothing."""
+        return {**self.__dict__, "_cursor": None}
+
+    def _bound(self) -> BlockingCursor:
+        if self._cursor is None:
+            options = self._options
+            self._cursor = bulk_for(options.connect).bind_cursor(
+                options.queue,
+                options.cursor,
+                mode=options.mode,
+                instance=f"{socket.gethostname()}/{os.getpid()}",
+                start=LATEST if options.starting_offsets == LATEST else EARLIEST,
+                heartbeat_s=HEARTBEAT_S,
+            )
+            self._acked_when_bound = {each.partition: each.acked for each in self._cursor.positions}
+            Thread(target=_beat, args=(self._cursor,), name="cursor heartbeat", daemon=True).start()
+        return self._cursor
+
+    def _next_now(self, *, above: Mapping[int, int], wait_ms: int) -> dict[int, int]:
+        status = self._bound().status(above, wait_s=wait_ms / 1000)
+        return {each.partition: each.next_sequence for each in status.positions}
+
+    def _offset(self, places: Mapping[int, int]) -> Offset:
+        cursor, options = self._bound(), self._options
+        return Offset(
+            queue=options.queue,
+            cursor=options.cursor,
+            mode=options.mode,
+            incarnation=cursor.incarnation,
+            epoch=cursor.epoch,
+            next=places,
+        )
+
+    def _resumed(self, found: dict[str, Any]) -> Offset:
+        """Return an offset of the checkpoint. Raises OffsetError when the gateway cannot go on from there."""
+        offset = Offset.of_json(found)
+        offset.check_is_of(self._options.queue, self._bound().incarnation)
+        return offset
+
+    def _not_rewound(self, begin: Offset) -> dict[int, int]:
+        """Return where reading begins. Raises OffsetError when the cursor was further than that when it was bound.
+
+        Then the checkpoint is an older one, and what lies between may be gone.
+        """
+        firsts = dict(begin.next)
+        for number, acked in self._acked_when_bound.items():
+            if firsts.get(number, acked) < acked:
+                if self._options.on_rewind == FAIL:
+                    raise OffsetError(self._rewound(number, firsts[number], acked))
+                firsts[number] = acked
+        return firsts
+
+    def _limited(self, begin: Offset, waiting: Mapping[int, int], limit: ReadLimit) -> dict[int, int]:
+        if isinstance(limit, ReadAllAvailable):
+            shares = dict(waiting)
+        elif isinstance(limit, ReadMaxRows):
+            shares = share_rows(waiting, limit.max_rows)
+        elif isinstance(limit, ReadMaxBytes):
+            return self._cut_by_bytes(begin, waiting, limit.max_bytes)
+        else:
+            raise OptionError(f"{limit!r}: a batch is limited by rows or bytes")
+        return {each: begin.next_in(each) + count for each, count in shares.items()}
+
+    def _cut_by_bytes(self, begin: Offset, waiting: Mapping[int, int], bytes_max: int) -> dict[int, int]:
+        """Share payload among partitions in proportion to their rows; each gives one message at least."""
+        total = sum(waiting.values())
+        bulk = bulk_for(self._options.connect)
+        ends: dict[int, int] = {}
+        for each, count in waiting.items():
+            first = begin.next_in(each)
+            share = max(1, bytes_max * count // total)
+            end = bulk.cut_range(self._options.queue, partition=each, first=first, payload_bytes=share)
+            ends[each] = min(max(end, first + 1), first + count)
+        return ends
+
+    def _rewound(self, partition: int, wanted: int, acked: int) -> str:
+        return (
+            f"queue {self._options.queue}, partition {partition}: to begin at {wanted} is before {acked}, up to where"
+            f" the cursor {self._options.cursor} has acknowledged. With onRewind=skip the query begins there"
+        )
+
+
+def _beat(cursor: BlockingCursor) -> None:
+    """Keep a binding alive while a long batch keeps Spark from asking anything. Ends with the binding."""
+    try:
+        while True:
+            time.sleep(BEAT_S)
+            cursor.status()
+    except FlowClientError:
+        return  # whoever asks next hears why

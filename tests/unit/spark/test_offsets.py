@@ -1,0 +1,89 @@
+"""Offsets in checkpoints: they come back as they went, and what does not fit is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
+from pyspark_sluicegate.offsets import Offset, OffsetError, starting_places
+
+offsets = st.builds(
+    Offset,
+    queue=st.text(min_size=1, max_size=30),
+    cursor=st.text(min_size=1, max_size=30),
+    mode=st.sampled_from(["tap", "consume"]),
+    incarnation=st.integers(0, (1 << 64) - 1),
+    epoch=st.integers(0, (1 << 63) - 1),
+    next=st.dictionaries(st.integers(0, 500), st.integers(1, (1 << 63) - 1), max_size=10),
+)
+ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=3, next={0: 1501, 1: 1490})
+
+
+@given(offsets)
+def test_an_offset_comes_back_from_a_checkpoint_as_it_went(offset: Offset) -> None:
+    assert Offset.of_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+def test_a_partition_that_is_not_named_goes_on_at_its_first_sequence() -> None:
+    assert ORDERS.next_in(2) == 1
+    assert ORDERS.moved({1: 1500, 2: 8}, 4).next == {0: 1501, 1: 1500, 2: 8}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (None, "no offset"),
+        ({"partition": 1}, "no offset"),
+        ({**ORDERS.to_json(), "v": 2}, "version 2"),
+        ({**ORDERS.to_json(), "next": {"zero": 1}}, "no offset"),
+        ({"v": 1, "queue": "orders"}, "no offset"),
+    ],
+)
+def test_what_is_no_offset_is_refused(found: object, said: str) -> None:
+    with pytest.raises(OffsetError, match=said):
+        Offset.of_json(found)
+
+
+def test_an_offset_of_another_queue_or_spool_is_refused_with_both_names() -> None:
+    ORDERS.check_is_of("orders", 0xA1)
+    with pytest.raises(OffsetError, match="queue orders, not of returns"):
+        ORDERS.check_is_of("returns", 0xA1)
+    with pytest.raises(OffsetError, match="00000000000000a1, the gateway's is 00000000000000b2"):
+        ORDERS.check_is_of("orders", 0xB2)
+
+
+def test_places_to_begin_at_are_json() -> None:
+    assert starting_places('{"0": 1501, "1": 1}') == {0: 1501, 1: 1}
+    for wrong in ("tomorrow", "[1]", '{"0": 0}', '{"-1": 5}', '{"0": "x"}'):
+        with pytest.raises(OffsetError):
+            starting_places(wrong)
+
+
+def test_the_last_batch_that_is_through_is_found_in_sparks_files(tmp_path: Path) -> None:
+    assert last_progress(str(tmp_path)) is None
+    (tmp_path / "metadata").write_text('{"id":"d-1"}')
+    for name in ("commits", "offsets"):
+        (tmp_path / name).mkdir()
+    assert last_progress(str(tmp_path)) is None
+    for number in (0, 2, 10):
+        (tmp_path / "offsets" / str(number)).write_text(
+            "\n".join(["v1", "{}", json.dumps(ORDERS.moved({0: 2000 + number}, 3).to_json()), '{"file": 7}'])
+        )
+    for number in (0, 2):
+        (tmp_path / "commits" / str(number)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (tmp_path / "commits" / ".2.crc").write_bytes(b"")
+    found = last_progress(f"file://{tmp_path}")
+    assert found is not None
+    assert found.reference == "d-1/2"
+    assert [offset.next[0] for offset in found.offsets] == [2002]
+
+
+def test_a_checkpoint_that_is_none_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="s3a"):
+        last_progress("s3a://bucket/checkpoint")
+    (tmp_path / "metadata").write_text("no json")
+    with pytest.raises(CheckpointError, match="not as Spark writes it"):
+        last_progress(str(tmp_path))
