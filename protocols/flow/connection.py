@@ -28,6 +28,7 @@ from protocols.flow.events import FlowEvent, PeerViolated
 from protocols.flow.flow_ids import FlowIds
 from protocols.flow.greeting import authenticate, greet
 from protocols.flow.messages import FencePublisher
+from protocols.flow.output import Output
 from protocols.flow.publish_frames import PublishesReceived
 from protocols.flow.publishing import PublishingSide
 from protocols.flow.range_reading import ReadingSide
@@ -43,7 +44,6 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.flow")
 
-UNREAD_BYTES_MAX: Final = 256 * 1024  # of answers to a client whose socket is full
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
@@ -65,8 +65,8 @@ class FlowConnection:
             now_ms=cell.runtime.clock.now_ms(),
         )
         self.gate = ReadingGate(cell.inbox)
-        self._out: list[bytes] = []  # frames of the consuming side, in the order of its flows
-        self.consuming = ConsumingSide(self._out, self.engine.send)
+        self.output = Output(cell.runtime, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
+        self.consuming = ConsumingSide(self.output.flows, self.engine.send)
         self.publishing = PublishingSide(
             publisher=Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng),
             client="",
@@ -80,9 +80,7 @@ class FlowConnection:
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
-        self._flush_asked = False
-        self._is_full = False  # the socket takes no more
-        self._unread_bytes = 0  # of answers since then
+        self._is_going = False  # GOAWAY was sent: nothing more is delivered
         self._is_known = False  # it has shown who it is
         self._is_released = False  # every flow was let go of
 
@@ -90,7 +88,7 @@ class FlowConnection:
 
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """Begin: the transport is ready."""
-        self._transport = transport
+        self._transport = self.output.transport = transport
         self.gate.attach(transport)
         self.subscribing.watch.attach(transport)
         self._peer = peer
@@ -114,7 +112,7 @@ class FlowConnection:
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
-        self._transport = None
+        self._transport = self.output.transport = None
         self.gate.attach(None)
         self.subscribing.watch.attach(None)
         self._release()
@@ -123,58 +121,42 @@ class FlowConnection:
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
-        self._is_full = True
+        self.output.is_full = True
         self.subscribing.watch.writing_paused()
         self.consuming.hold_back(True)
         self.reading.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        self._is_full = False
-        self._unread_bytes = 0
+        self.output.resumed()
         self.subscribing.watch.writing_resumed()
-        self.consuming.hold_back(False)
-        self.reading.hold_back(False)
-
-    def ask_flush(self) -> None:
-        """Write what there is to say at the end of this turn."""
-        if not self._flush_asked:
-            self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self)
+        if not self._is_going:
+            self.consuming.hold_back(False)
+            self.reading.hold_back(False)
 
     def flush(self) -> None:
-        """Write, once for everything of this turn."""
-        self._flush_asked = False
+        """Write now what there is to say."""
+        self.output.flush()
+
+    def _gather(self) -> None:
+        """Tell the engine what publishers are to hear once in a turn."""
         if self.publishing.has_news:
             for ack in self.publishing.acks():
                 self.engine.send(ack.encode())
-        answers = b"".join(self.engine.take())
-        if self._is_full:
-            self._unread_bytes += len(answers)
-            if self._unread_bytes > UNREAD_BYTES_MAX:
-                self._cut_off()
-                return
-        if self._out:
-            self.engine.send(b"".join(self._out))
-            self._out.clear()
-        data = answers + b"".join(self.engine.take())
-        transport = self._transport
-        if transport is not None and data:
-            self._counters.bytes_sent += len(data)
-            self.engine.wrote(self._clock.now_ms())
-            transport.write(data)
 
     def _cut_off(self) -> None:
         """End the connection of a client that goes on asking and reads no answers."""
         self._counters.count(self._counters.violated, "answers_not_read")
         log.info("client %r at %s reads no answers", self.client, self.peer_name())
-        self._out.clear()
         self.fail()
 
     def send(self, data: bytes) -> None:
-        """Send a frame at the end of this turn, behind what flows have to say."""
-        self._out.append(data)
-        self.ask_flush()
+        """Answer something at the end of this turn."""
+        self.output.send(data)
+
+    def _ask_flush(self) -> None:
+        if self.engine.has_output or self.output.flows or self.publishing.has_news:
+            self.output.ask_flush()
 
     # --- events of the engine ---
 
@@ -197,8 +179,7 @@ class FlowConnection:
                     break  # one of them ended the connection
         except PeerViolation as violation:
             self._fail(violation.code, violation.text)
-        if self.engine.has_output or self._out or self.publishing.has_news:
-            self.ask_flush()
+        self._ask_flush()
 
     def _handle_rare(self, event: FlowEvent) -> None:
         if isinstance(event, Hello):
@@ -309,8 +290,7 @@ class FlowConnection:
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self._fail(codes.INTERNAL, "a fault of this gateway; its log says more")
-        if self.engine.has_output or self._out:
-            self.ask_flush()
+        self._ask_flush()
 
     # --- messages of other actors ---
 
@@ -321,7 +301,7 @@ class FlowConnection:
             self.consuming.deliver(message, self._clock.wall_ms())
             self._counters.messages_sent += self.consuming.sent_count - before
         elif isinstance(message, (MessageBatch, SharedDirect)):
-            self._out.append(self.subscribing.receive(message, self._clock.wall_ms()))
+            self.output.flows.append(self.subscribing.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
             self.publishing.confirmed(message.token)
             self.gate.answered(self.publishing.unanswered_count)
@@ -360,8 +340,7 @@ class FlowConnection:
 
     def drained(self) -> None:
         """Have everything of this turn written at its end."""
-        if self._out or self.engine.has_output or self.publishing.has_news:
-            self.ask_flush()
+        self._ask_flush()
 
     # --- the end ---
 
@@ -381,6 +360,7 @@ class FlowConnection:
         if self.engine.phase != OPEN:
             self._close_transport()
             return
+        self._is_going = True
         self.consuming.hold_back(True)
         self.reading.hold_back(True)
         self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())

@@ -129,7 +129,9 @@ class ReadingSide:
         is_last = chunk.next_sequence >= min(flow.end, chunk.synced_end)
         flow.number += 1
         flow.next_sequence = chunk.next_sequence
-        self._connection.send(encode_chunk(flow.flow_id, flow.number, chunk, flow.columns, is_last=is_last))
+        output = self._connection.output
+        output.flows.append(encode_chunk(flow.flow_id, flow.number, chunk, flow.columns, is_last=is_last))
+        output.ask_flush()
         self._connection.count_sent(sum([run.stop_row - run.start_row for run in chunk.runs]))
         if is_last:
             del self.flows[flow.flow_id]

@@ -9,6 +9,7 @@ from scramp import ScramClient
 from flow_client import FlowClient, Refused
 from named_queues import create
 from protocols.flow import codes
+from protocols.flow.cursor_frames import QueueStatus
 from protocols.flow.engine import FlowEngine
 from protocols.flow.events import PeerViolated
 from protocols.flow.flow_frames import Bind
@@ -255,3 +256,20 @@ async def test_operators_hear_of_clients_and_their_publishers(broker: RunningBro
         "CLIENT_CLIENT_DISCONNECT",
     ]
     assert texts[1].endswith("default device publisher flow till opened")
+
+
+@pytest.mark.timeout(200)
+async def test_answers_of_other_actors_are_bounded_as_well(broker: RunningBroker) -> None:
+    """Flow: errors. Requests that the gateway has to ask others about are answered later, and count all the same."""
+    await create(broker)
+    client = FlowClient(broker.flow_port, receive_buffer_bytes=4096)
+    await client.open()
+    client.transport.pause_reading()
+    asked = QueueStatus(1, "nobody" * 40).encode() * 1000
+    while not broker.node.flow.counters.violated:
+        assert not client.transport.is_closing()
+        client.transport.write(asked)
+        await asyncio.sleep(0)
+    assert broker.node.flow.counters.violated == {"answers_not_read": 1}
+    client.cut()
+    await client.ended()

@@ -1,0 +1,84 @@
+"""What is to be written to one client: one write at the end of a turn, answers before the frames of flows.
+
+What a client has asked for is answered, but not without bound: one that goes on asking while its socket takes nothing
+is given up. What flows send has limits of its own: windows, credit, and that flows are held back while the socket is
+full.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from actors.runtime import Runtime
+from protocols.counters import ProtocolCounters
+from protocols.flow.engine import FlowEngine
+from protocols.transports import ByteTransport
+
+UNREAD_BYTES_MAX: Final = 256 * 1024  # of answers to a client whose socket is full
+
+
+@final
+class Output:
+    """The way out to one client."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        engine: FlowEngine,
+        counters: ProtocolCounters,
+        *,
+        gather: Callable[[], None],
+        give_up: Callable[[], None],
+    ) -> None:
+        self.flows: list[bytes] = []  # frames of flows, in their order
+        self.transport: ByteTransport | None = None  # None before it is there, and when it is gone
+        self.is_full = False  # the socket takes no more
+        self._runtime = runtime
+        self._engine = engine
+        self._counters = counters
+        self._gather = gather  # has the engine told what is to be said once in a turn
+        self._give_up = give_up
+        self._is_asked = False
+        self._unread_bytes = 0  # of answers since the socket was full
+        self._is_given_up = False
+
+    def send(self, data: bytes) -> None:
+        """Send an answer at the end of this turn, behind what flows have to say."""
+        self.flows.append(data)
+        self._count(len(data))
+        self.ask_flush()
+
+    def resumed(self) -> None:
+        """The socket takes more."""
+        self.is_full = False
+        self._unread_bytes = 0
+
+    def ask_flush(self) -> None:
+        """Write what there is to say at the end of this turn."""
+        if not self._is_asked:
+            self._is_asked = True
+            self._runtime.dispatcher.at_turn_end(self)
+
+    def flush(self) -> None:
+        """Write, once for everything of this turn."""
+        self._is_asked = False
+        self._gather()
+        engine = self._engine
+        answers = b"".join(engine.take())
+        self._count(len(answers))
+        if self.flows:
+            engine.send(b"".join(self.flows))
+            self.flows.clear()
+        data = answers + b"".join(engine.take())
+        transport = self.transport
+        if transport is not None and data:
+            self._counters.bytes_sent += len(data)
+            engine.wrote(self._runtime.clock.now_ms())
+            transport.write(data)
+
+    def _count(self, size: int) -> None:
+        if self.is_full:
+            self._unread_bytes += size
+            if self._unread_bytes > UNREAD_BYTES_MAX and not self._is_given_up:
+                self._is_given_up = True
+                self.flows.clear()
+                self._give_up()
