@@ -9,6 +9,7 @@ from protocols.flow.deliver_frames import Delivered, read_deliver
 from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
+from protocols.flow.provision_frames import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
 from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
 from protocols.flow.rows_frames import Read, Reading, RowsReceived, read_read, read_rows
 from protocols.flow.session_frames import SESSION_FRAMES, SessionFrame, read_session_frame
@@ -34,6 +35,7 @@ AnyFrame = (
     | Partitions
     | PartitionsAck
     | SubscriptionFrame
+    | ProvisionFrame
 )
 
 
@@ -75,6 +77,8 @@ def decoded(data: bytes) -> AnyFrame:
         return read_cursor_frame(frame, data)
     if frame.kind in STAGING_FRAMES:
         return read_staging_frame(frame, data)
+    if frame.kind in PROVISION_FRAMES:
+        return read_provision_frame(frame, data)
     if frame.kind in SUBSCRIPTION_FRAMES:
         return read_subscription_frame(frame, data)
     if frame.kind == frames.PARTITIONS:

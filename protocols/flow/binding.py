@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from actors.browser_messages import BindBrowser, BrowserBound
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import (
     ENDPOINT_DISABLED,
@@ -18,7 +19,9 @@ from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
 from messaging.selector_words import SelectorError
+from messaging.selectors import Selector
 from protocols.flow import codes
+from protocols.flow.browsing import BrowsingFlow
 from protocols.flow.consuming import ConsumerFlow
 from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
 from protocols.flow.limits import WINDOW_MAX
@@ -92,26 +95,42 @@ def _shown(flow: PublisherFlow) -> str:
     return str(flow.flow_id) if flow.named is None else flow.named.name
 
 
-async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
+async def bind(connection: "FlowConnection", asked: Bind) -> None:
     """Answer BIND."""
     services = connection.services
     handle: QueueHandle | None = None
+    selector: Selector | None = None
+    code, text = codes.NOT_FOUND, f"there is no queue {asked.name!r}"
     try:
         handle = await services.queues.ask(FindQueue(asked.name, connection.identity.rights))
+        if handle is not None and asked.selector.strip():
+            selector = services.selectors.compile(asked.selector)
     except ClientDenied as denied:
-        connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, denied.text, None)
-        return
+        handle, code, text = None, codes.PERMISSION_DENIED, denied.text
+    except SelectorError as error:
+        handle, code, text = None, codes.REQUEST_INVALID, str(error)
     if handle is None:
-        text = f"there is no queue {asked.name!r}"
-        connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_FOUND, text, None)
+        connection.refuse_request(asked.flow_id, asked.request_id, code, text, None)
         return
     if connection.is_released():
         return
     try:
-        selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
-    except SelectorError as error:
-        connection.refuse_request(asked.flow_id, asked.request_id, codes.REQUEST_INVALID, str(error), None)
-        return
+        connection.identity.check_bind(len(connection.consuming.flows) + len(connection.browsing.flows))
+        if asked.browses:
+            await _bind_browser(connection, asked, handle, selector)
+        else:
+            await _bind_consumer(connection, asked, handle, selector)
+    except BindRefused as refusal:
+        code = _BIND_CODES.get(refusal.code, codes.DISABLED)
+        retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
+        connection.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
+
+
+async def _bind_consumer(
+    connection: "FlowConnection", asked: Bind, handle: QueueHandle, selector: Selector | None
+) -> None:
+    """Bind a flow that consumes. Raises BindRefused."""
+    services = connection.services
     unsettled_max = min(asked.unsettled_max or services.limits.unsettled_max, services.limits.unsettled_max)
     window: CreditWindow[Address] = CreditWindow(0, services.credit)
     flow = ConsumerFlow(
@@ -137,16 +156,39 @@ async def bind_consumer(connection: "FlowConnection", asked: Bind) -> None:
         acknowledges=acknowledges,
     )
     try:
-        connection.identity.check_bind(len(connection.consuming.flows) - 1)
         await handle.cell.ask(request)
-    except BindRefused as refusal:
+    except BindRefused:
         connection.consuming.remove(flow)
-        code = _BIND_CODES.get(refusal.code, codes.DISABLED)
-        retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
-        connection.refuse_request(asked.flow_id, asked.request_id, code, str(refusal), retry_after_ms)
-        return
+        raise
     if connection.is_released():
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
         connection.ids.answered(asked.flow_id)
         connection.consuming.answer_bind(flow)
+
+
+async def _bind_browser(
+    connection: "FlowConnection", asked: Bind, handle: QueueHandle, selector: Selector | None
+) -> None:
+    """Bind a flow that looks. Raises BindRefused."""
+    flow = BrowsingFlow(asked.flow_id, connection.runtime.next_urn(), handle.cell, asked.delivery_id_max)
+    connection.browsing.add(flow)
+    request = BindBrowser(
+        flow.urn,
+        connection.client,
+        PROTOCOL,
+        connection.identity.user,
+        connection.cell.inbox,
+        window=0,
+        selector=selector,
+    )
+    try:
+        bound: BrowserBound = await handle.cell.ask(request)
+    except BindRefused:
+        connection.browsing.remove(flow)
+        raise
+    if connection.is_released():
+        handle.cell.inbox.post(UnbindFlow(flow.urn))
+    else:
+        connection.ids.answered(asked.flow_id)
+        connection.browsing.begin(flow, bound.browser, Bound(asked.flow_id, asked.request_id, 0).encode())

@@ -4,7 +4,7 @@ Flow: bulk reading, cursors, staged publishing. What a user may do with a queue 
 serve operators as well: reading needs `read-only`, and a cursor, for which the queue keeps messages, `consume`.
 """
 
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pykka
 
@@ -24,13 +24,11 @@ from actors.cursor_messages import (
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import AskPartitions, CutRange, DescribeLog, LogOverview
 from actors.staging_messages import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
-from messaging import cursors, staging
 from messaging.batch import MessageBatch
 from messaging.client_rights import ClientDenied
 from messaging.cursors import EARLIEST, CursorLimits, CursorRefused
 from messaging.permissions import denial, permits
 from messaging.queue_attributes import CONSUME, READ_ONLY
-from messaging.staging import StagingRefused
 from protocols.flow import codes, frames
 from protocols.flow.columns import ALL
 from protocols.flow.cursor_frames import (
@@ -42,10 +40,10 @@ from protocols.flow.cursor_frames import (
     RangeCut,
 )
 from protocols.flow.cursor_frames import CutRange as CutRangeFrame
-from protocols.flow.errors import PeerViolation
-from protocols.flow.frames import SESSION
-from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX, REQUESTS_MAX, STAGES_MAX
+from protocols.flow.errors import RequestRefused
+from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from protocols.flow.range_reading import ReadingFlow
+from protocols.flow.refusing import REFUSAL_CODES, refuse
 from protocols.flow.rows_frames import Read, Reading
 from protocols.flow.stage_frames import AbortRows, CommitRows, StageRows, StagingAnswer
 from protocols.flow.staged_rows import batches_of
@@ -53,79 +51,8 @@ from protocols.flow.staged_rows import batches_of
 if TYPE_CHECKING:
     from protocols.flow.connection import FlowConnection
 
-RETRY_AFTER_MS: Final = 1_000  # when a client may try again what is refused for now
-
 BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorRequest | StageRows | CommitRows | AbortRows
 BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)
-
-_CODES: Final[dict[str, int]] = {
-    cursors.BAD_CURSOR: codes.REQUEST_INVALID,
-    cursors.FENCED: codes.FENCED,
-    cursors.NO_SUCH_QUEUE: codes.NOT_FOUND,
-    cursors.NOT_DURABLE: codes.REQUEST_INVALID,
-    cursors.MODE_DIFFERS: codes.REQUEST_INVALID,
-    cursors.TOO_MANY: codes.TOO_MANY,
-    cursors.QUEUE_IN_USE: codes.IN_USE,
-    cursors.NOT_STORED: codes.NOT_STORED,
-    cursors.NO_SUCH_CURSOR: codes.NOT_FOUND,
-    cursors.NO_SUCH_PARTITION: codes.NOT_FOUND,
-    cursors.AHEAD: codes.REQUEST_INVALID,
-    staging.BAD_TRANSACTION: codes.REQUEST_INVALID,
-    staging.TOO_MUCH_STAGED: codes.SPOOL_FULL,
-    staging.NOT_STAGED: codes.NOT_FOUND,
-    staging.BUSY: codes.IN_USE,
-    staging.NOT_PUBLISHED: codes.NOT_PUBLISHED,
-    staging.STAGE_DAMAGED: codes.UNREADABLE,
-}
-_FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})
-
-
-@final
-class RequestRefused(Exception):
-    """The request is answered with an ERROR."""
-
-    def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-@final
-class BulkRequests:
-    """The requests of one connection that wait for their answers; there may be only so many."""
-
-    def __init__(self, connection: "FlowConnection") -> None:
-        self._connection = connection
-        self._open_count = 0
-        self._stages_count = 0  # of them, those that hold rows
-
-    def take(self, asked: BulkRequest) -> None:
-        """Carry out a request of the session."""
-        is_stage = isinstance(asked, StageRows)
-        if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
-            text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
-            self._connection.refuse_request(SESSION, asked.request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
-            return
-        self._open_count += 1
-        self._stages_count += int(is_stage)
-        self._connection.carry_out(self._carry_out(asked))
-
-    async def _carry_out(self, asked: BulkRequest) -> None:
-        connection = self._connection
-        try:
-            answer = await _answer(connection, asked)
-        except RequestRefused as refusal:
-            _refuse(connection, SESSION, asked.request_id, refusal.code, str(refusal))
-        except PeerViolation as violation:
-            _refuse(connection, SESSION, asked.request_id, violation.code, violation.text)
-        except (CursorRefused, StagingRefused) as refused:
-            _refuse(connection, SESSION, asked.request_id, _CODES[refused.code], str(refused))
-        except pykka.ActorDeadError:
-            _refuse(connection, SESSION, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
-        else:
-            connection.send(answer)
-        finally:
-            self._open_count -= 1
-            self._stages_count -= int(isinstance(asked, StageRows))
 
 
 async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
@@ -142,11 +69,11 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
             text = f"{asked.queue!r} has no partition {asked.partition}, but 0 to {len(overviews) - 1}"
             raise RequestRefused(codes.NOT_FOUND, text)
     except RequestRefused as refusal:
-        _refuse(connection, asked.flow_id, asked.request_id, refusal.code, str(refusal))
+        refuse(connection, asked.flow_id, asked.request_id, refusal.code, str(refusal))
     except CursorRefused as refused:
-        _refuse(connection, asked.flow_id, asked.request_id, _CODES[refused.code], str(refused))
+        refuse(connection, asked.flow_id, asked.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
-        _refuse(connection, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
+        refuse(connection, asked.flow_id, asked.request_id, codes.NOT_FOUND, "the queue has ended meanwhile")
     else:
         if connection.is_released():
             return
@@ -168,8 +95,8 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
         )
 
 
-async def _answer(connection: "FlowConnection", asked: BulkRequest) -> bytes:
-    """Return the answer to a request. Raises what the module turns into an ERROR."""
+async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes:
+    """Return the answer to a request. Raises RequestRefused, PeerViolation, CursorRefused, StagingRefused."""
     if isinstance(asked, (StageRows, CommitRows, AbortRows)):
         return (await _answer_staging(connection, asked)).encode()
     if isinstance(asked, CutRangeFrame):
@@ -286,7 +213,3 @@ async def _queue(connection: "FlowConnection", name: str, needed: str) -> QueueH
     if not permits(config, connection.identity.user, needed):
         raise RequestRefused(codes.PERMISSION_DENIED, denial(config, connection.identity.user, needed))
     return handle
-
-
-def _refuse(connection: "FlowConnection", flow_id: int, request_id: int, code: int, text: str) -> None:
-    connection.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)

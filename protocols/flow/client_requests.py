@@ -1,20 +1,21 @@
 """What a client asks for, one frame at a time: flows and their ends, and what needs no flow.
 
-Flow ids and the number of flows are looked at here; a request that may go on is carried out by `binding` or
-`bulk_requests`, for both have to ask other actors.
+Flow ids and the number of flows are looked at here; a request that may go on is carried out by `binding`,
+`bulk_requests` or `provisioning`, for these have to ask other actors.
 """
 
 from typing import TYPE_CHECKING, final
 
 from actors.messages import UnbindFlow
 from protocols.flow import codes
-from protocols.flow.binding import RETRY_AFTER_MS, bind_consumer, close_publisher, open_publisher
-from protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequests, begin_reading
+from protocols.flow.binding import RETRY_AFTER_MS, bind, close_publisher, open_publisher
+from protocols.flow.bulk_requests import begin_reading
 from protocols.flow.events import FlowEvent
 from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
 from protocols.flow.partition_frames import PartitionsAck
 from protocols.flow.rows_frames import Read
+from protocols.flow.session_requests import SESSION_REQUESTS, SessionRequests
 from protocols.flow.subscription_frames import Subscribe
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class ClientRequests:
 
     def __init__(self, connection: "FlowConnection") -> None:
         self._connection = connection
-        self._bulk = BulkRequests(connection)
+        self._of_session = SessionRequests(connection)
 
     def take(self, event: FlowEvent) -> None:
         """See to a request. Raises PeerViolation."""
@@ -37,12 +38,12 @@ class ClientRequests:
                 connection.carry_out(open_publisher(connection, event))
         elif isinstance(event, Bind):
             if self._take_flow_id(event.flow_id, event.request_id):
-                connection.carry_out(bind_consumer(connection, event))
+                connection.carry_out(bind(connection, event))
         elif isinstance(event, Read):
             if self._take_flow_id(event.flow_id, event.request_id):
                 connection.carry_out(begin_reading(connection, event))
-        elif isinstance(event, BULK_REQUESTS):
-            self._bulk.take(event)
+        elif isinstance(event, SESSION_REQUESTS):
+            self._of_session.take(event)
         elif isinstance(event, Subscribe):
             connection.subscribing.take(event)
         elif isinstance(event, FlowEnd):
@@ -59,7 +60,8 @@ class ClientRequests:
         connection = self._connection
         connection.ids.take(flow_id)
         flows_max = connection.services.limits.flows_max
-        flows_count = len(connection.publishing.flows) + len(connection.consuming.flows) + len(connection.reading.flows)
+        sides = (connection.publishing, connection.consuming, connection.browsing, connection.reading)
+        flows_count = sum([len(side.flows) for side in sides])
         if connection.ids.pending_count + flows_count > flows_max:
             text = f"a connection has at most {flows_max} flows"
             connection.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
@@ -78,6 +80,7 @@ class ClientRequests:
             if consumer is not None:
                 connection.consuming.remove(consumer)
                 consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
+            connection.browsing.unbind(flow_id)
             connection.reading.remove(flow_id)
         connection.ids.check_ended(flow_id)
         connection.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well

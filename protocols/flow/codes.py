@@ -30,6 +30,7 @@ DISABLED: Final = 0x0303
 TOO_MANY: Final = 0x0304
 IN_USE: Final = 0x0305
 REQUEST_INVALID: Final = 0x0306  # it names a value that is not allowed
+ALREADY_EXISTS: Final = 0x0308  # a queue by that name
 UNREADABLE: Final = 0x0307  # the store cannot be read now, or what it has is damaged
 
 # 0x04: a publisher, whose flow is gone; FENCED also a cursor's binding.
@@ -73,6 +74,7 @@ NAMES: Final[dict[int, str]] = {
     IN_USE: "in use",
     REQUEST_INVALID: "request invalid",
     UNREADABLE: "unreadable",
+    ALREADY_EXISTS: "already exists",
     FENCED: "fenced",
     WINDOW_EXCEEDED: "window exceeded",
     SEQUENCE_NOT_ASCENDING: "sequence not ascending",

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.handoff_messages import Assignment
@@ -20,6 +21,7 @@ from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
 from protocols.flow.binding import RETRY_AFTER_MS, close_publisher
+from protocols.flow.browsing import BrowsingSide
 from protocols.flow.client_requests import ClientRequests
 from protocols.flow.consuming import ConsumingSide
 from protocols.flow.engine import FlowEngine
@@ -72,6 +74,7 @@ class FlowConnection:
             client="",
             drop=self._drop,
         )
+        self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, self.count_sent)
         self.reading = ReadingSide(self)
         self.subscribing = SubscribingSide(self)
         self._requests = ClientRequests(self)
@@ -123,16 +126,19 @@ class FlowConnection:
         """The client reads slower than we write."""
         self.output.is_full = True
         self.subscribing.watch.writing_paused()
-        self.consuming.hold_back(True)
-        self.reading.hold_back(True)
+        self._hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.output.resumed()
         self.subscribing.watch.writing_resumed()
         if not self._is_going:
-            self.consuming.hold_back(False)
-            self.reading.hold_back(False)
+            self._hold_back(False)
+
+    def _hold_back(self, is_full: bool) -> None:
+        self.consuming.hold_back(is_full)
+        self.browsing.hold_back(is_full)
+        self.reading.hold_back(is_full)
 
     def flush(self) -> None:
         """Write now what there is to say."""
@@ -207,9 +213,12 @@ class FlowConnection:
 
     def _credit(self, said: Credit) -> None:
         flow = self.consuming.flows.get(said.flow_id)
+        browsing = self.browsing.flows.get(said.flow_id)
         reading = self.reading.flows.get(said.flow_id)
         if flow is not None:
             self.consuming.credit(flow, said)
+        elif browsing is not None:
+            self.browsing.credit(browsing, said.delivery_id_max)
         elif reading is not None:
             self.reading.credit(reading, said.delivery_id_max)
         else:
@@ -322,9 +331,14 @@ class FlowConnection:
                 self.consuming.state(flow, set(message.partitions))
         elif isinstance(message, FlowGone):
             flow = self.consuming.by_urn.get(message.flow_id)
+            retry_after_ms = RETRY_AFTER_MS if message.may_return else None
             if flow is not None:
                 self.ids.answered(flow.flow_id)
-                self.consuming.end(flow, message.reason, RETRY_AFTER_MS if message.may_return else None)
+                self.consuming.end(flow, message.reason, retry_after_ms)
+            else:
+                self.browsing.end(message.flow_id, message.reason, retry_after_ms)
+        elif isinstance(message, Browsed):
+            self.browsing.shown(message)
         elif isinstance(message, Assignment):
             flow = self.consuming.by_urn.get(message.flow_id)
             if flow is not None:
@@ -361,8 +375,7 @@ class FlowConnection:
             self._close_transport()
             return
         self._is_going = True
-        self.consuming.hold_back(True)
-        self.reading.hold_back(True)
+        self._hold_back(True)
         self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())
         self.runtime.after(DRAIN_MS, self._drain_is_over)
 
@@ -393,6 +406,8 @@ class FlowConnection:
             self.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
         self.subscribing.end()
+        for flow_id in list(self.browsing.flows):
+            self.browsing.unbind(flow_id)
         for flow_id in list(self.reading.flows):
             self.reading.remove(flow_id)
         if self._is_known:

@@ -32,6 +32,7 @@ from protocols.flow.limits import (
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
 from protocols.flow.partition_frames import read_partitions, read_partitions_ack
+from protocols.flow.provision_frames import PROVISION_FRAMES, read_provision_frame
 from protocols.flow.publish_frames import PublishesReceived, read_alike, read_pub_ack, read_publish
 from protocols.flow.rows_frames import read_read, read_rows
 from protocols.flow.session_frames import (
@@ -304,6 +305,8 @@ class FlowEngine:
             events.append(read_staging_frame(frame, data))
         elif kind in CURSOR_FRAMES:
             events.append(read_cursor_frame(frame, data))
+        elif kind in PROVISION_FRAMES:
+            events.append(read_provision_frame(frame, data))
         elif kind in SUBSCRIPTION_FRAMES:
             events.append(read_subscription_frame(frame, data))
         elif kind == frames.READ:

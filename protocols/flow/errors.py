@@ -1,4 +1,4 @@
-"""The ways to break the flow protocol's rules: the peer's, on its connection or on one flow, and ours."""
+"""The ways to break the flow protocol's rules: the peer's, on its connection, on one flow or in a request, and ours."""
 
 from typing import Final, final
 
@@ -18,6 +18,15 @@ class PeerViolation(Exception):
 @final
 class LocalMisuse(Exception):
     """Our own code asked for a frame that the protocol cannot express. A bug, not an input error."""
+
+
+@final
+class RequestRefused(Exception):
+    """A request of the peer cannot be granted; it is answered with ERROR, and all else goes on."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 @final

@@ -10,6 +10,7 @@ from protocols.flow.cursor_frames import CursorFrame
 from protocols.flow.deliver_frames import Delivered
 from protocols.flow.flow_frames import FlowFrame
 from protocols.flow.partition_frames import Partitions, PartitionsAck
+from protocols.flow.provision_frames import ProvisionFrame
 from protocols.flow.publish_frames import PubAck, PublishesReceived
 from protocols.flow.rows_frames import Read, Reading, RowsReceived
 from protocols.flow.session_frames import SessionFrame
@@ -59,5 +60,6 @@ FlowEvent: TypeAlias = (
     | Partitions
     | PartitionsAck
     | SubscriptionFrame
+    | ProvisionFrame
     | PeerViolated
 )

@@ -71,6 +71,7 @@ class Bind:
     delivery_id_max: int  # credit from the start
     acknowledges: bool = False  # it wants PARTITIONS, and to let go of partitions by its own word
     selector: str = ""  # of the messages it wants; empty: all
+    browses: bool = False  # it looks at the messages, and takes none
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -81,6 +82,8 @@ class Bind:
         if self.acknowledges:
             out.number(f.ACKNOWLEDGES, 1, 1)
         out.text(f.SELECTOR, self.selector)
+        if self.browses:
+            out.number(f.BROWSES, 1, 1)
         return encode_frame(frames.BIND, 0, self.flow_id, out.encoded(), b"")
 
 
@@ -187,6 +190,7 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
             reader.number(f.DELIVERY_ID_MAX, 8, 0),
             reader.number(f.ACKNOWLEDGES, 1, 0) != 0,
             reader.text(f.SELECTOR, SELECTOR_BYTES_MAX),
+            reader.number(f.BROWSES, 1, 0) != 0,
         )
     return FlowEnd(kind, flow_id, request_id, is_response)
 

@@ -56,8 +56,15 @@ STAGE: Final = 0x50
 COMMIT_STAGED: Final = 0x51
 ABORT_STAGED: Final = 0x52
 
+PROVISION: Final = 0x60
+ALTER: Final = 0x61
+DEPROVISION: Final = 0x62
+
 # Requests that need no flow; the answer is a RESPONSE of the same type.
 REQUESTS_OF_SESSION: Final[tuple[int, ...]] = (
+    PROVISION,
+    ALTER,
+    DEPROVISION,
     SUBSCRIBE,
     UNSUBSCRIBE,
     QUEUE_STATUS, CUT_RANGE, BIND_CURSOR, ACK_CURSOR, PIN_CURSOR, CURSOR_STATUS, UNBIND_CURSOR, DELETE_CURSOR, STAGE,
@@ -101,6 +108,9 @@ NAMES: Final[dict[int, str]] = {
     STAGE: "STAGE",
     COMMIT_STAGED: "COMMIT_STAGED",
     ABORT_STAGED: "ABORT_STAGED",
+    PROVISION: "PROVISION",
+    ALTER: "ALTER",
+    DEPROVISION: "DEPROVISION",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

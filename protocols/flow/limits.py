@@ -22,6 +22,7 @@ REQUESTS_MAX: Final = 64  # about cursors and transactions, without answer; each
 STAGES_MAX: Final = 4  # of those, STAGE: each holds its rows until they are on the disk
 SELECTOR_BYTES_MAX: Final = 16 * 1024  # of the text; selectors have a lower limit of their own, and tell it
 TOPIC_FILTER_BYTES_MAX: Final = 4 * 1024  # the syntaxes have lower limits of their own, and tell them
+ATTRIBUTES_BYTES_MAX: Final = 1024 * 1024  # of a queue, in JSON: mostly its subscriptions, of which it may have 10,000
 FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most
 

@@ -23,6 +23,7 @@ SHELLS = {
     "actors/transacting.py",
     "protocols/flow/bulk_requests.py",
     "protocols/flow/range_reading.py",
+    "protocols/flow/session_requests.py",
     "protocols/mqtt/connection.py",
     "protocols/mqtt/requests.py",
 }

@@ -1,0 +1,141 @@
+"""Flows that look at a queue and take nothing from it.
+
+Flow: consuming, browsing. A browser of the queue reads for the flow (actors.browser). It counts how much more it may
+show, where the client names the highest delivery id; so it is asked for a few messages ahead, and what it has shown
+waits here while the socket is full.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from actors.browser_messages import Browsed, BrowserCredit
+from actors.cell import ActorCell
+from actors.messages import BrowsedMessage, UnbindFlow
+from messaging.batch import AT_MOST_ONCE
+from protocols.flow import codes
+from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
+
+SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
+
+
+@final
+class BrowsingFlow:
+    """A client's look at a queue.
+
+    Invariant: `asked_count` and the length of `waiting` are SHOWN_AHEAD_MAX together, or less.
+    """
+
+    def __init__(self, flow_id: int, urn: int, queue: ActorCell, delivery_id_max: int) -> None:
+        self.flow_id = flow_id
+        self.urn = urn  # the flow's id on this node
+        self.queue = queue  # the queue's actor
+        self.browser: ActorCell | None = None  # None until the queue has bound it
+        self.delivery_id_max = delivery_id_max
+        self.sent_through = 0
+        self.asked_count = 0  # messages that the browser may show and has not
+        self.waiting: deque[BrowsedMessage] = deque()
+
+    def __repr__(self) -> str:
+        return f"BrowsingFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"
+
+
+@final
+class BrowsingSide:
+    """What one client looks at, over all its flows."""
+
+    def __init__(self, out: list[bytes], wall_ms: Callable[[], int], count_sent: Callable[[int], None]) -> None:
+        self.flows: dict[int, BrowsingFlow] = {}
+        self._by_urn: dict[int, BrowsingFlow] = {}
+        self._out = out  # frames of flows, in their order
+        self._wall_ms = wall_ms
+        self._count_sent = count_sent
+        self._is_shut = False  # the socket takes no more
+
+    def add(self, flow: BrowsingFlow) -> None:
+        """Know a flow. Nothing is shown on it before `begin`."""
+        self.flows[flow.flow_id] = flow
+        self._by_urn[flow.urn] = flow
+
+    def remove(self, flow: BrowsingFlow) -> None:
+        """Forget a flow."""
+        self.flows.pop(flow.flow_id, None)
+        self._by_urn.pop(flow.urn, None)
+
+    def unbind(self, flow_id: int) -> None:
+        """End a flow, if there is one of that id: its client has seen enough, or is gone."""
+        flow = self.flows.get(flow_id)
+        if flow is not None:
+            self.remove(flow)
+            flow.queue.inbox.post(UnbindFlow(flow.urn, may_return=False))
+
+    def begin(self, flow: BrowsingFlow, browser: ActorCell, answer: bytes) -> None:
+        """Answer BIND, and have the browser show what there is credit for."""
+        flow.browser = browser
+        self._out.append(answer)
+        self._out.append(FlowState(flow.flow_id, ACTIVE, 1, codes.NONE, "", None).encode())
+        self._send(flow)
+
+    def credit(self, flow: BrowsingFlow, delivery_id_max: int) -> None:
+        """Take over the limit that the client sets. It never falls: who wants no more ends the flow."""
+        flow.delivery_id_max = max(flow.delivery_id_max, delivery_id_max)
+        self._send(flow)
+
+    def hold_back(self, is_full: bool) -> None:
+        """Send nothing while the socket is full."""
+        self._is_shut = is_full
+        for flow in list(self.flows.values()):
+            self._send(flow)
+
+    def shown(self, message: Browsed) -> None:
+        """Send what a browser shows, or keep it while the socket is full."""
+        flow = self._by_urn.get(message.flow_id)
+        if flow is not None:
+            flow.asked_count -= len(message.messages)
+            flow.waiting.extend(message.messages)
+            self._send(flow)
+
+    def end(self, urn: int, reason: str, retry_after_ms: int | None) -> None:
+        """Tell the client that a flow is gone, if it still has it."""
+        flow = self._by_urn.get(urn)
+        if flow is not None:
+            self.remove(flow)
+            self._out.append(FlowState(flow.flow_id, ENDED, 2, codes.REVOKED, reason, retry_after_ms).encode())
+
+    def _send(self, flow: BrowsingFlow) -> None:
+        """Send what waits, and have more shown."""
+        waiting = flow.waiting
+        before = flow.sent_through
+        wall_ms = self._wall_ms()
+        while waiting and not self._is_shut:
+            flow.sent_through += 1
+            self._out.append(_deliver(flow, waiting.popleft(), wall_ms))
+        self._count_sent(flow.sent_through - before)
+        if flow.browser is None:
+            return
+        credit = flow.delivery_id_max - flow.sent_through
+        wanted = min(credit, SHOWN_AHEAD_MAX) - len(waiting) - flow.asked_count
+        if wanted > 0:
+            flow.asked_count += wanted
+            flow.browser.inbox.post(BrowserCredit(wanted))
+
+
+def _deliver(flow: BrowsingFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
+    """Return a DELIVER of a copy: without an assignment epoch, for it is nobody's."""
+    batch, row = found.batch, found.row
+    return write_deliver(
+        flow.flow_id,
+        flow.sent_through,
+        found.sequence,
+        found.partition_number,
+        0,
+        delivery_count=found.delivery_count,
+        redelivered=found.redelivered,
+        was_direct=batch.qos == AT_MOST_ONCE,
+        received_ms=batch.received_ms,
+        topic=batch.topic_of(row).encode("utf-8"),
+        headers=batch.headers_of(row),
+        payload=batch.payloads()[row],
+        wall_ms=wall_ms,
+    )

@@ -1,0 +1,86 @@
+"""Queues that clients make, change and delete: what is asked is put to the directory of queues, which knows the rights.
+
+Flow: provisioning.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from actors.directory_messages import (
+    DeclareQueue,
+    DeleteQueue,
+    FindQueue,
+    PermissionDenied,
+    QueueExists,
+    QueueHandle,
+    QueuesExhausted,
+    UpdateQueue,
+    UpdateRefused,
+)
+from actors.queue_directory import StoreRefused
+from messaging.client_rights import ClientDenied
+from messaging.queue_config import QueueInvalid, changed, is_named
+from protocols.flow import codes
+from protocols.flow.errors import RequestRefused
+from protocols.flow.frames import ALTER, PROVISION
+from protocols.flow.provision_frames import AS_TEMPLATES_SAY, DURABLE, TEMPORARY, Provision, Provisioned
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+_DURABLE: Final[dict[int, bool | None]] = {AS_TEMPLATES_SAY: None, DURABLE: True, TEMPORARY: False}
+
+
+async def answer_provision(connection: "FlowConnection", asked: Provision) -> bytes:
+    """Return the answer to a request. Raises RequestRefused."""
+    try:
+        return (await _answer(connection, asked)).encode()
+    except QueueInvalid as invalid:
+        raise RequestRefused(codes.REQUEST_INVALID, str(invalid)) from None
+    except QueueExists as exists:
+        raise RequestRefused(codes.ALREADY_EXISTS, str(exists)) from None
+    except QueuesExhausted as exhausted:
+        raise RequestRefused(codes.TOO_MANY, str(exhausted)) from None
+    except UpdateRefused as refused:
+        raise RequestRefused(codes.IN_USE, str(refused)) from None
+    except StoreRefused as refused:
+        raise RequestRefused(codes.NOT_STORED, str(refused)) from None
+    except PermissionDenied as denied:
+        raise RequestRefused(codes.PERMISSION_DENIED, str(denied)) from None
+    except ClientDenied as denied:
+        raise RequestRefused(codes.PERMISSION_DENIED, denied.text) from None
+
+
+async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned:
+    queues, user = connection.services.queues, connection.identity.user
+    if asked.kind == PROVISION:
+        attributes = _attributes_of(asked)
+        if asked.name:
+            attributes["name"] = asked.name
+        if asked.durability not in _DURABLE:
+            text = f"durability {asked.durability}; allowed: {DURABLE} durable, {TEMPORARY} temporary"
+            raise RequestRefused(codes.REQUEST_INVALID, text)
+        durable = _DURABLE[asked.durability]
+        made: QueueHandle = await queues.ask(DeclareQueue(attributes, durable, client=connection.client, user=user))
+        return Provisioned(asked.kind, asked.request_id, made.name, orjson.dumps(made.definition.to_dict()))
+    handle: QueueHandle | None = await queues.ask(FindQueue(asked.name))
+    if handle is None or not is_named(asked.name):
+        raise RequestRefused(codes.NOT_FOUND, f"there is no queue {asked.name!r}")
+    if asked.kind == ALTER:
+        definition = changed(handle.definition, _attributes_of(asked), durable=handle.durable)
+        await queues.ask(UpdateQueue(definition, user))
+        return Provisioned(asked.kind, asked.request_id, asked.name, orjson.dumps(definition.to_dict()))
+    await queues.ask(DeleteQueue(asked.name, user))
+    return Provisioned(asked.kind, asked.request_id, asked.name, b"")
+
+
+def _attributes_of(asked: Provision) -> dict[str, object]:
+    """Return what the body says. Raises RequestRefused."""
+    try:
+        found = orjson.loads(asked.attributes or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise RequestRefused(codes.REQUEST_INVALID, f"the attributes are no JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise RequestRefused(codes.REQUEST_INVALID, "the attributes are no JSON object")
+    return found

@@ -1,0 +1,68 @@
+"""Requests that need no flow: how many may wait for their answers, and who answers them."""
+
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+
+import pykka
+
+from messaging.cursors import CursorRefused
+from messaging.staging import StagingRefused
+from protocols.flow import codes
+from protocols.flow.bulk_requests import BULK_REQUESTS, BulkRequest, answer_bulk
+from protocols.flow.errors import PeerViolation, RequestRefused
+from protocols.flow.frames import SESSION
+from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
+from protocols.flow.provision_frames import Provision
+from protocols.flow.provisioning import answer_provision
+from protocols.flow.refusing import REFUSAL_CODES, refuse
+from protocols.flow.stage_frames import StageRows
+
+if TYPE_CHECKING:
+    from protocols.flow.connection import FlowConnection
+
+SessionRequest: TypeAlias = BulkRequest | Provision
+SESSION_REQUESTS: Final = (*BULK_REQUESTS, Provision)
+
+
+@final
+class SessionRequests:
+    """Those of one connection."""
+
+    def __init__(self, connection: "FlowConnection") -> None:
+        self._connection = connection
+        self._open_count = 0
+        self._stages_count = 0  # of them, those that hold rows
+
+    def take(self, asked: SessionRequest) -> None:
+        """Carry out a request."""
+        is_stage = isinstance(asked, StageRows)
+        if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
+            text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
+            refuse(self._connection, SESSION, asked.request_id, codes.TOO_MANY, text)
+            return
+        self._open_count += 1
+        self._stages_count += int(is_stage)
+        self._connection.carry_out(self._carry_out(asked))
+
+    async def _carry_out(self, asked: SessionRequest) -> None:
+        connection = self._connection
+        code, text, answer = codes.NONE, "", b""
+        try:
+            if isinstance(asked, Provision):
+                answer = await answer_provision(connection, asked)
+            else:
+                answer = await answer_bulk(connection, asked)
+        except RequestRefused as refusal:
+            code, text = refusal.code, str(refusal)
+        except PeerViolation as violation:
+            code, text = violation.code, violation.text
+        except (CursorRefused, StagingRefused) as refused:
+            code, text = REFUSAL_CODES[refused.code], str(refused)
+        except pykka.ActorDeadError:
+            code, text = codes.NOT_FOUND, "the queue has ended meanwhile"
+        finally:
+            self._open_count -= 1
+            self._stages_count -= int(isinstance(asked, StageRows))
+        if code == codes.NONE:
+            connection.send(answer)
+        else:
+            refuse(connection, SESSION, asked.request_id, code, text)

@@ -1,0 +1,180 @@
+"""Queues that flow clients make, change, delete and look at."""
+
+import json
+
+import pytest
+
+from flow_bulk import BulkClient, rows_of
+from flow_client import FlowClient, Refused
+from gateway.node_port import NodeView
+from messaging.headers import Headers
+from named_queues import change, create, shown
+from protocols.flow import codes, frames
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.flow_frames import ACTIVE, ENDED, Bind, Bound, FlowState
+from protocols.flow.provision_frames import DURABLE, TEMPORARY, Provision, Provisioned
+from running_broker import RunningBroker
+
+ACCOUNTS = pytest.mark.accounts(ada="engine", bob="builder")
+
+
+async def provisions(
+    client: FlowClient, kind: int, name: str, durability: int = 0, **attributes: object
+) -> Provisioned:
+    _, request_id = client.ids()
+    data = json.dumps(attributes).encode() if attributes else b""
+    client.send(Provision(kind, request_id, name, durability, data).encode())
+    return await client.heard(Provisioned, lambda answer: answer.request_id == request_id)
+
+
+async def browses(client: FlowClient, queue: str = "q", *, credit: int = 1000, selector: str = "") -> int:
+    flow_id, request_id = client.ids()
+    client.send(Bind(flow_id, request_id, queue, 0, credit, False, selector, True).encode())
+    await client.heard(Bound, lambda bound: bound.request_id == request_id)
+    assert (await client.heard(FlowState)).state == ACTIVE
+    return flow_id
+
+
+async def published(broker: RunningBroker, first: int, last: int, *, colour: str = "") -> None:
+    async with FlowClient(broker.flow_port, name="filler") as client:
+        opened = await client.opens_publisher()
+        headers = Headers(user_properties=[("colour", colour)]) if colour else None
+        for number in range(first, last + 1):
+            payload = b"%d" % number
+            client.publishes(opened.flow_id, [number], queue="q", payload=payload, headers=headers)
+        await client.answered(opened.flow_id, last)
+
+
+async def is_gone(client: FlowClient, queue: str) -> bool:
+    """Wait until a queue cannot be bound any more."""
+    try:
+        while True:
+            await client.unbinds(await client.binds(queue))
+    except Refused as refusal:
+        return refusal.error.code == codes.NOT_FOUND
+
+
+def payloads(received: list[Delivered]) -> list[bytes]:
+    return [each.payload for each in received]
+
+
+async def test_a_queue_is_made_changed_and_deleted(broker: RunningBroker) -> None:
+    """Flow: provisioning. Attributes have the names of the admin API; what is in force comes back."""
+    async with FlowClient(broker.flow_port) as client:
+        wanted = {"max_redelivery_count": 5, "permission": "delete", "subscriptions": ["orders/>"]}
+        made = await provisions(client, frames.PROVISION, "orders", DURABLE, **wanted)
+        attributes = json.loads(made.attributes)
+        assert (made.name, attributes["name"], attributes["max_redelivery_count"]) == ("orders", "orders", 5)
+        assert attributes["subscriptions"] == ["orders/>"]
+        altered = await provisions(client, frames.ALTER, "orders", max_bind_count=3)
+        assert json.loads(altered.attributes)["max_bind_count"] == 3
+        assert (await shown(broker, "orders")).config.max_redelivery_count == 5
+        await provisions(client, frames.DEPROVISION, "orders")
+        with pytest.raises(Refused) as refusal:
+            await client.binds("orders")
+        assert refusal.value.error.code == codes.NOT_FOUND
+
+
+async def test_a_temporary_queue_without_a_name_gets_one_and_goes_with_its_consumer(broker: RunningBroker) -> None:
+    """Flow: provisioning. It is for replies: it takes no other client, and ends when its client unbinds."""
+    async with FlowClient(broker.flow_port, name="asker") as client:
+        made = await provisions(client, frames.PROVISION, "", TEMPORARY)
+        flow_id = await client.binds(made.name)
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1], queue=made.name)
+        assert payloads(await client.receives_in_all(1, flow_id)) == [b"1"]
+        await client.unbinds(flow_id)
+        assert await is_gone(client, made.name)
+
+
+async def test_what_cannot_be_provisioned_is_refused_with_a_code(broker: RunningBroker) -> None:
+    """Flow: errors. The text says what is wrong and what is allowed."""
+    await create(broker)
+    async with FlowClient(broker.flow_port) as client:
+        for kind, name, durability, attributes, code in (
+            (frames.PROVISION, "q", 0, {}, codes.ALREADY_EXISTS),
+            (frames.PROVISION, "a", 9, {}, codes.REQUEST_INVALID),
+            (frames.PROVISION, "a", 0, {"colour": "red"}, codes.REQUEST_INVALID),
+            (frames.PROVISION, "a<b", 0, {}, codes.REQUEST_INVALID),
+            (frames.ALTER, "q", 0, {"max_bind_count": -1}, codes.REQUEST_INVALID),
+            (frames.ALTER, "nobody", 0, {"max_bind_count": 1}, codes.NOT_FOUND),
+            (frames.DEPROVISION, "nobody", 0, {}, codes.NOT_FOUND),
+        ):
+            with pytest.raises(Refused) as refusal:
+                await provisions(client, kind, name, durability, **attributes)
+            assert (refusal.value.error.code, bool(refusal.value.error.text)) == (code, True)
+        for data in (b"{", b"[]"):
+            client.send(Provision(frames.PROVISION, 999, "a", 0, data).encode())
+            with pytest.raises(Refused) as refusal:
+                await client.heard(Provisioned)
+            assert refusal.value.error.code == codes.REQUEST_INVALID
+
+
+@ACCOUNTS
+async def test_queues_are_changed_and_deleted_by_who_may(broker: RunningBroker) -> None:
+    """Flow: provisioning, rights. The maker owns the queue; others have what its permission says."""
+    ada, bob = FlowClient(broker.flow_port, name="ada"), FlowClient(broker.flow_port, name="bob")
+    for client, password in ((ada, b"\0ada\0engine"), (bob, b"\0bob\0builder")):
+        await client.connect()
+        await client.authenticate("PLAIN", password)
+    await provisions(ada, frames.PROVISION, "mine", permission="consume")
+    for kind, attributes in ((frames.ALTER, {"max_bind_count": 5}), (frames.DEPROVISION, {})):
+        with pytest.raises(Refused) as refusal:
+            await provisions(bob, kind, "mine", **attributes)
+        assert refusal.value.error.code == codes.PERMISSION_DENIED
+    await change(broker, "mine", permission="modify-topic")
+    await provisions(bob, frames.ALTER, "mine", subscriptions=["a/b"])
+    await provisions(ada, frames.DEPROVISION, "mine")
+    await ada.close()
+    await bob.close()
+
+
+async def test_a_browser_sees_what_waits_and_what_comes_and_takes_nothing(broker: RunningBroker) -> None:
+    """Flow: consuming, browsing. Credit limits what comes; there is nothing to settle."""
+    await create(broker)
+    await published(broker, 1, 250)
+    async with FlowClient(broker.flow_port) as client:
+        flow_id = await browses(client, credit=200)
+        first = await client.receives_in_all(200, flow_id)
+        assert payloads(first) == [b"%d" % number for number in range(1, 201)]
+        assert [each.delivery_id for each in first] == [each.message_id for each in first] == list(range(1, 201))
+        client.grants(flow_id, 300)
+        await client.receives_in_all(50, flow_id)
+        await published(broker, 251, 252)
+        assert payloads(await client.receives_in_all(2, flow_id)) == [b"251", b"252"]
+        assert (await shown(broker)).ready_count == 252
+        await client.unbinds(flow_id)
+        assert (await shown(broker)).flows == ()
+
+
+async def test_a_browser_may_select_and_hears_of_the_end_of_its_queue(broker: RunningBroker) -> None:
+    """Flow: consuming, browsing. FLOW_STATE says that the flow has ended."""
+    await create(broker)
+    await published(broker, 1, 3, colour="red")
+    await published(broker, 1, 2, colour="blue")
+    async with FlowClient(broker.flow_port) as client:
+        flow_id = await browses(client, selector="colour = 'blue'")
+        assert payloads(await client.receives_in_all(2, flow_id)) == [b"1", b"2"]
+        await NodeView(broker.node).delete_queue("q")
+        ended = await client.heard(FlowState)
+        assert (ended.flow_id, ended.state, ended.code) == (flow_id, ENDED, codes.REVOKED)
+
+
+async def test_a_browser_that_does_not_read_holds_up_nobody(broker: RunningBroker) -> None:
+    """Flow: consuming, browsing. What does not fit into its socket waits in the queue, and comes when there is room."""
+    await create(broker)
+    async with BulkClient(broker.flow_port) as client:
+        for part in range(4):
+            await client.stages("t", part, rows_of(["q"] * 250, [bytes(20_000)] * 250), 250, to_queues=True)
+        await client.commits("t", *[(part, 0) for part in range(4)])
+        slow = FlowClient(broker.flow_port, receive_buffer_bytes=4096)
+        await slow.open()
+        flow_id = await browses(slow, credit=0)
+        slow.transport.pause_reading()
+        slow.grants(flow_id, 1000)
+        await client.receives_in_all(1000, await browses(client))
+    slow.transport.resume_reading()
+
+    received = await slow.receives_in_all(1000, flow_id)
+    assert [each.message_id for each in received] == list(range(1, 1001))
+    await slow.close()
