@@ -94,13 +94,14 @@ class ClientRights:
 
     def renew(self, profile: ClientProfile, acl: AclProfile) -> None:
         """Go by changed profiles from now on; what the client has, it keeps."""
+        was_limited = self.profile.max_msg_rate != UNLIMITED
         self.profile = profile
         self.acl_name = acl.name
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)
         self._verdicts.clear()
-        self._credit = min(self._credit, profile.max_msg_rate)
+        self._credit = min(self._credit, profile.max_msg_rate) if was_limited else profile.max_msg_rate
         self.limits_publishing = self._limits_publishing()
 
     def _limits_publishing(self) -> bool:
@@ -120,7 +121,8 @@ class ClientRights:
         """
         verdict = self._verdict(batch)
         if verdict == ADMITTED:
-            self._credit -= batch.count
+            if self.profile.max_msg_rate != UNLIMITED:
+                self._credit -= batch.count
         elif batch.count == 1:  # else they are asked about again, one by one
             self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict

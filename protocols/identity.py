@@ -14,13 +14,18 @@ from protocols.authentication import Principal
 
 @final
 class Identity:
-    """The client of one connection. Whoever was admitted is let go with `leave`, whatever happened in between."""
+    """The client of one connection. Whoever was admitted is let go with `close`, whatever happened in between.
+
+    Proving who one is takes time, in which the connection may end: who is admitted after that has no place. What it may
+    do can still be asked, by requests that were under way.
+    """
 
     def __init__(self, roster: ClientRoster, clock: Clock) -> None:
         self.user = ""  # empty: anonymous, or not known yet
         self._roster = roster
         self._clock = clock
         self._rights: ClientRights | None = None
+        self._is_closed = False
         self._valid_until_ms = 0  # wall clock; 0: for ever
 
     @property
@@ -41,8 +46,10 @@ class Identity:
 
     def admit(self, client: str, host: str, *, takes_over: bool = False) -> ClientRights:
         """Give the client its place in the roster, under its name. Raises ClientDenied."""
-        self.leave()
+        self._leave()
         rights = self._roster.admit(self.user, client, host, self._clock.now_ms(), takes_over=takes_over)
+        if self._is_closed:
+            self._roster.leave(rights)
         self._rights = rights
         return rights
 
@@ -58,8 +65,11 @@ class Identity:
         """Return whether the client was let in for a time that has passed."""
         return 0 < self._valid_until_ms < self._clock.wall_ms()
 
-    def leave(self) -> None:
-        """Give the place up, if there is one. Idempotent."""
-        rights, self._rights = self._rights, None
-        if rights is not None:
-            self._roster.leave(rights)
+    def close(self) -> None:
+        """Give the place up, if there is one, for good. Idempotent."""
+        self._leave()
+        self._is_closed = True
+
+    def _leave(self) -> None:
+        if self._rights is not None and not self._is_closed:
+            self._roster.leave(self._rights)

@@ -112,7 +112,7 @@ class AmqpConnection:
         self._transport = None
         self.gate.attach(None)
         self._release()
-        self.identity.leave()
+        self.identity.close()
         self.cell.stop()
 
     def writing_paused(self) -> None:

@@ -119,7 +119,7 @@ class FlowConnection:
         self.gate.attach(None)
         self.subscribing.watch.attach(None)
         self._release()
-        self.identity.leave()
+        self.identity.close()
         self.cell.stop()
 
     def writing_paused(self) -> None:

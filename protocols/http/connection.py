@@ -111,7 +111,7 @@ class HttpConnection:
         self._publishing.end()
         self.replies.end()
         self._let_on()
-        self.identity.leave()
+        self.identity.close()
         self._cell.stop()
 
     def writing_paused(self) -> None:

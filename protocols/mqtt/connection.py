@@ -118,7 +118,7 @@ class MqttConnection:
         if self.attached is not None:
             self.attached.writes.abandon()
         self._release(with_will=True)
-        self.identity.leave()
+        self.identity.close()
         self.cell.stop()
 
     def writing_paused(self) -> None:

@@ -3,15 +3,18 @@
 A table holds who is denied what; one test walks it over a real gateway. docs/security.md has the same table in words.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pytest
 
+import mqtt_packets as mqtt
 from gateway.audit import KINDS
 from messaging import client_rights as rights
-from named_queues import create
+from named_queues import create, shown
 from protocols.flow import codes
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 
@@ -184,3 +187,37 @@ async def test_guaranteed_messages_are_a_right_of_the_profile(
     if protocol != "http":
         assert await client.bind("open") == bound
     await client.leave()
+
+
+@USERS
+@PROFILES
+async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(broker: RunningBroker) -> None:
+    """Else its user, who may have one connection, would be kept out for ever."""
+    for _ in range(5):
+        client = await broker.open(5)
+        client.send(mqtt.connect("eve", level=5, user_name="eve", password=SECRET.encode()))
+        await client.vanish()
+    await broker.node_lets_go_of("eve")
+    await broker.has_no_more_than(sessions=0, queues=0)
+    last = Mqtt(broker, "last")
+    assert await last.connect("eve", SECRET) == OK
+    assert broker.node.clients.connected_count("eve") == 1
+    await last.leave()
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_msg_rate: 50}]")
+async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker) -> None:
+    """Nothing is refused or lost: it is taken later."""
+    await create(broker, "q", subscriptions=["t"])
+    client = await broker.connect(level=5)
+    for _ in range(120):
+        client.send(mqtt.publish("t", b"x", qos=0, level=5))
+    (connection,) = broker.node.mqtt.open_connections()
+    async with asyncio.timeout(DEADLINE_S):
+        while not connection.gate.stopped:
+            await asyncio.sleep(0.01)
+        while (await shown(broker)).ready_count < 120:
+            broker.forward(1)
+            await asyncio.sleep(0.01)
+    await client.round_trip()
+    assert broker.node.clients.denials.counts == {}

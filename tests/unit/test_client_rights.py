@@ -208,6 +208,18 @@ def test_a_client_ahead_of_its_rate_waits_until_it_is_not() -> None:
     assert rights.is_ahead()
 
 
+def test_a_rate_that_is_new_begins_with_nothing_owed() -> None:
+    """What was published while there was none does not count against it."""
+    told = Told(its_acl=acl(publish=rules("a")))
+    rights = told.admit()
+    for _ in range(1000):
+        rights.publish_verdict(batch("a"))
+    username = ClientUsername("ada", client_profile="p", acl_profile="tight")
+    told.roster.configure([username], [ClientProfile(name="p", max_msg_rate=5)], [acl(publish=rules("a"))])
+    assert rights.publish_verdict(batch("a")) == ADMITTED
+    assert not rights.is_ahead()
+
+
 @given(steps=st.lists(st.tuples(st.sampled_from(["ada", "bob", ""]), st.integers(0, 5)), max_size=60))
 def test_the_roster_agrees_with_a_plain_list(steps: list[tuple[str, int]]) -> None:
     """Goal: nobody is counted twice or forgotten. Method: admit and leave at random, and count by hand."""
