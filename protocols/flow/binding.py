@@ -14,7 +14,7 @@ from actors.messages import (
     UnbindFlow,
 )
 from messaging.address import Address
-from messaging.client_rights import ClientDenied
+from messaging.client_rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from messaging.credit import CreditWindow
 from messaging.cursors import QUEUE_IN_USE
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
@@ -25,7 +25,13 @@ from protocols.flow.browsing import BrowsingFlow
 from protocols.flow.consuming import ConsumerFlow
 from protocols.flow.flow_frames import Bind, Bound, OpenPub, PubOpened
 from protocols.flow.limits import WINDOW_MAX
-from protocols.flow.messages import ClaimPublisher, PublisherNotStored, ReleasePublisher, TooManyPublishers
+from protocols.flow.messages import (
+    ClaimPublisher,
+    PublisherNotStored,
+    PublisherOfAnother,
+    ReleasePublisher,
+    TooManyPublishers,
+)
 from protocols.flow.publisher import NamedPublisher
 from protocols.flow.publishing import PublisherFlow
 
@@ -55,9 +61,15 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
         return
     if asked.name:
         try:
-            named = await connection.services.publishers.ask(ClaimPublisher(asked.name, connection.cell))
+            named = await connection.services.publishers.ask(
+                ClaimPublisher(asked.name, connection.cell, connection.identity.user)
+            )
         except TooManyPublishers as refusal:
             connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(refusal), RETRY_AFTER_MS)
+            return
+        except PublisherOfAnother as refusal:
+            connection.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, connection.client, str(refusal))
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(refusal), None)
             return
         except PublisherNotStored as refusal:
             connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(refusal), RETRY_AFTER_MS)

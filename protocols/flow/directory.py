@@ -14,10 +14,12 @@ from actors.loop_actor import LoopActor
 from actors.messages import SessionRows
 from actors.tasks import run
 from messaging.address import Address
+from messaging.permissions import ANONYMOUS
 from protocols.flow.messages import (
     ClaimPublisher,
     FencePublisher,
     PublisherNotStored,
+    PublisherOfAnother,
     ReleasePublisher,
     RestorePublishers,
     TooManyPublishers,
@@ -72,17 +74,20 @@ class PublisherDirectory(LoopActor):
         turn: LoopFuture[None] = LoopFuture()
         self._claims[name] = turn
         try:
-            return await self._serve(name, message.connection)
+            return await self._serve(name, message.connection, message.user)
         finally:
             del self._claims[name]
             turn.set(None)
 
-    async def _serve(self, name: str, connection: ActorCell) -> NamedPublisher:
+    async def _serve(self, name: str, connection: ActorCell, user: str) -> NamedPublisher:
         publisher = self._by_name.get(name)
         if publisher is None:
             if len(self._by_name) >= self.publishers_max:
                 raise TooManyPublishers(f"{self.publishers_max} publishers are known, and there may be no more")
             publisher = self._by_name[name] = NamedPublisher(name)
+        if publisher.user not in (ANONYMOUS, user):
+            raise PublisherOfAnother(f"403 Permission Denied: the publisher {name!r} is another user's")
+        publisher.user = user
         await self._fence(publisher)
         await self._decide(publisher)
         publisher.begin_again()

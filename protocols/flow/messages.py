@@ -10,11 +10,12 @@ from protocols.flow.publisher import NamedPublisher
 class ClaimPublisher:
     """Connection -> directory: open a publisher. Answered with it once its new epoch is stored and all is decided.
 
-    Raises TooManyPublishers, and StoreRefused when the epoch could not be written.
+    Raises TooManyPublishers, PublisherOfAnother, and PublisherNotStored when the epoch could not be written.
     """
 
     name: str
     connection: ActorCell
+    user: str  # empty: anonymous
 
 
 @dataclass(slots=True)
@@ -41,6 +42,10 @@ class RestorePublishers:
 
 class TooManyPublishers(Exception):
     """The gateway remembers as many publishers as it may."""
+
+
+class PublisherOfAnother(Exception):
+    """The publisher is another user's."""
 
 
 class PublisherNotStored(Exception):

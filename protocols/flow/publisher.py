@@ -24,7 +24,7 @@ EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row that says how often the publisher
 
 _PLACE: Final = struct.Struct(">I")
 _ROW: Final = struct.Struct(">QQQ")  # floor, first, last
-_EPOCH: Final = struct.Struct(">QI")  # floor, epoch
+_EPOCH: Final = struct.Struct(">QI")  # floor, epoch; behind them the user, in UTF-8
 
 
 @final
@@ -37,6 +37,7 @@ class NamedPublisher:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.user = ""  # whose it is: nobody else may open it; empty: anybody's
         self.epoch = 0
         self.floor = 0  # up to here every sequence is decided, and the publisher knows
         self.stored = RangeSet()  # above the floor
@@ -96,7 +97,7 @@ class NamedPublisher:
 
     def epoch_row(self) -> tuple[bytes, bytes]:
         """Return the row that is written when the publisher is opened."""
-        return self._stem + _PLACE.pack(EPOCH_PLACE), _EPOCH.pack(self.floor, self.epoch)
+        return self._stem + _PLACE.pack(EPOCH_PLACE), _EPOCH.pack(self.floor, self.epoch) + self.user.encode()
 
     def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
         """Return the deletion of all its rows."""
@@ -104,9 +105,13 @@ class NamedPublisher:
         return [(self._stem + _PLACE.pack(place), None) for place in places]
 
     def restore(self, place: int, value: bytes) -> None:
-        """Take a row that the store has, at the start of the gateway. Raises struct.error for what is no row."""
+        """Take a row that the store has, at the start of the gateway.
+
+        Raises struct.error and ValueError for what is no row.
+        """
         if place == EPOCH_PLACE:
-            floor, self.epoch = _EPOCH.unpack(value)
+            floor, self.epoch = _EPOCH.unpack_from(value)
+            self.user = value[_EPOCH.size :].decode()  # earlier releases wrote none
             self._raise_floor(floor)
             return
         floor, first, last = _ROW.unpack(value)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import mqtt_packets as mqtt
+from flow_client import FlowClient, Refused
 from gateway.audit import KINDS
 from messaging import client_rights as rights
 from named_queues import create, shown
@@ -221,3 +222,37 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
             await asyncio.sleep(0.01)
     await client.round_trip()
     assert broker.node.clients.denials.counts == {}
+
+
+@USERS
+async def test_a_publisher_is_its_users_also_after_a_restart(broker: RunningBroker) -> None:
+    """Who could open it would fence its owner, and learn what it has sent."""
+    for restarts in (False, True):
+        if restarts:
+            await broker.restart()
+        for user, expected in (("ada", None), ("bob", codes.PERMISSION_DENIED), ("ada", None)):
+            client = FlowClient(broker.flow_port)
+            await client.connect()
+            await client.authenticate("PLAIN", f"\0{user}\0{SECRET}".encode())
+            refused = None
+            try:
+                await client.opens_publisher("till-7")
+            except Refused as refusal:
+                refused = refusal.error.code
+            assert refused == expected
+            await client.close()
+    assert broker.node.clients.denials.counts == {rights.PUBLISHER_OF_ANOTHER: 1}
+
+
+@USERS
+async def test_a_session_is_its_users_also_after_a_restart(broker: RunningBroker) -> None:
+    """Else whoever knows a client identifier gets the messages that wait for it."""
+    for restarts in (False, True):
+        if restarts:
+            await broker.restart()
+        ada = await broker.connect_durable("device", user_name="ada", password=SECRET.encode())
+        await ada.leave()
+        thief = await broker.open(5)
+        thief.send(mqtt.connect("device", level=5, clean_start=False, user_name="bob", password=SECRET.encode()))
+        await thief.is_refused(0x87)
+    assert broker.node.clients.denials.counts == {rights.SESSION_OF_ANOTHER: 1}
