@@ -79,6 +79,10 @@ CASES: Final[dict[str, Case]] = {
         *("ada", "subscribe", "data/bob/x", rights.SUBSCRIBE_ACL),
         {"mqtt": 0x87, "amqp": "amqp:unauthorized-access"},
     ),
+    "the queue of a virtual topic that may not be subscribed to": Case(
+        *("ada", "bind", "Consumer.ada.VirtualTopic.O", rights.SUBSCRIBE_ACL),
+        {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.PERMISSION_DENIED},
+    ),
     "a forbidden queue": Case(
         *("ada", "bind", "closed", ""),
         {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": codes.PERMISSION_DENIED},

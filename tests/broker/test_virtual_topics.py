@@ -8,7 +8,9 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from flow_client import FlowClient
 from gateway.node_port import NodeView
+from http_client import http_client, poll
 from messaging.queue_template import template_from_dict
 from named_queues import create, shows
 from raw_amqp import ACCEPT, AmqpClients, body
@@ -208,6 +210,18 @@ async def test_an_amqp_consumer_gets_its_queue_made(broker: RunningBroker, amqp:
     await client.receiver("in", 0, A)
     await publish(broker, TOPIC, b"m")
     assert (await client.message()).body == b"m"
+
+
+async def test_consumers_of_the_flow_protocol_and_over_http_get_theirs_made_too(broker: RunningBroker) -> None:
+    """The issue: of every protocol."""
+    async with FlowClient(broker.flow_port) as flow, http_client(broker) as worker:
+        flow_id = await flow.binds(A)
+        http_flow, _ = await poll(worker, f"/QUEUE/{B}", wait_s=0)
+        await publish(broker, TOPIC, b"m")
+        [delivered] = await flow.receives_in_all(1, flow_id)
+        assert (delivered.topic, bytes(delivered.payload)) == (TOPIC, b"m")
+        _, [line] = await poll(worker, http_flow, wait_s=60)
+        assert line["payload"] == "m"
 
 
 @pytest.mark.settings("virtual_destinations.create_consumer_queues=false")
