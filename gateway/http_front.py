@@ -88,4 +88,5 @@ class HttpFront(ProtocolFront[HttpConnection]):
             ),
             counters=self.counters,
             engine=self._engine,
+            is_gateway=node.config.vpn.service_rest_mode == "gateway",
         )

@@ -44,6 +44,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "virtual_destinations",  # for the next message
     "rest_delivery_points",  # those that differ begin anew
     "vpn.reject_msg_to_sender_on_no_subscription_match",
+    "vpn.service_rest_mode",  # for the next connection
 )
 
 

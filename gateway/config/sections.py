@@ -231,6 +231,9 @@ class Vpn(Section):
     reject_msg_to_sender_on_no_subscription_match: bool = Field(
         default=False, description="refuse guaranteed messages that nobody subscribes to, instead of dropping them"
     )
+    service_rest_mode: Literal["messaging", "gateway"] = Field(
+        default="messaging", description="gateway: every HTTP request is relayed, and its reply is the response"
+    )
 
 
 class Limits(Section):

@@ -29,6 +29,7 @@ from protocols.http.problems import (
 )
 from protocols.http.publishing import PublishingSide, Run
 from protocols.http.readers import FlowReader
+from protocols.http.relaying import relay
 from protocols.http.replies import ReplyBox
 from protocols.http.requests import NO_CONTENT, ClientLeft, Request
 from protocols.http.services import HttpServices
@@ -159,6 +160,9 @@ class HttpConnection:
 
     async def _answer(self, request: Request, extra: list[tuple[bytes, bytes]]) -> None:
         method = request.method
+        if self.services.is_gateway:
+            await self._relay(request, extra)
+            return
         is_flow = request.raw_path.startswith(FLOW_PATH)
         is_queue = request.raw_path.startswith(QUEUE_PATH)
         methods = FLOW_METHODS if is_flow else QUEUE_METHODS if is_queue else TOPIC_METHODS
@@ -183,6 +187,16 @@ class HttpConnection:
             await read_queue(self, request, principal, extra)
         else:
             await post(self, request, extra)
+
+    async def _relay(self, request: Request, extra: list[tuple[bytes, bytes]]) -> None:
+        """Answer a request in gateway mode; only what a page asks of us itself is not relayed."""
+        asked = request.header("access-control-request-method")
+        if request.method == "OPTIONS" and asked:
+            await request.answer(NO_CONTENT, headers=self._cross_origin.preflight(request, asked.encode("latin-1")))
+            return
+        await self._let_through()
+        await self._principal(request)
+        await relay(self, request, extra)
 
     async def _principal(self, request: Request) -> Principal:
         assert self._sign_in is not None, "the transport comes before its requests"

@@ -23,6 +23,11 @@ def destination_of_path(raw_path: bytes) -> Destination:
     return _topic(path[1:])
 
 
+def topic_of_request(method: str, raw_path: bytes) -> Destination:
+    """Return the topic of a request in gateway mode: its method, and its path. Raises HttpProblem."""
+    return _topic(method + _decoded(raw_path))
+
+
 def queue_of_path(raw_path: bytes) -> str:
     """Return the name of the queue that a path `/QUEUE/name` leads to. Raises HttpProblem."""
     name = _decoded(raw_path)[len(QUEUE_PREFIX) :]

@@ -45,20 +45,41 @@ async def post(connection: "HttpConnection", request: Request, extra: list[tuple
         raise HttpProblem(
             BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
         )
+    if wait:
+        await ask(connection, request, destination, request.fields, body, wait_ms, extra)
+        return
     runs = _Runs(connection)
-    runs.add(destination, request.fields, body, reply_to=await connection.replies.expect() if wait else "")
+    runs.add(destination, request.fields, body)
     problem = (await connection.publish(runs.runs()))[0]
     if problem is not None:
         raise problem
-    if not wait:
-        await request.answer(OK, headers=extra)
-        return
+    await request.answer(OK, headers=extra)
+
+
+async def ask(
+    connection: "HttpConnection",
+    request: Request,
+    destination: Destination,
+    fields: list[tuple[str, str]],
+    body: bytes,
+    wait_ms: int,
+    extra: list[tuple[bytes, bytes]],
+) -> None:
+    """Publish a message and answer the request with the first reply to it.
+
+    Raises HttpProblem and ClientLeft.
+    """
+    runs = _Runs(connection)
+    runs.add(destination, fields, body, reply_to=await connection.replies.expect())
+    problem = (await connection.publish(runs.runs()))[0]
+    if problem is not None:
+        raise problem
     reply = await connection.replies.reply(wait_ms)
     if reply is None:
         raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
     connection.services.counters.messages_sent += 1
-    fields = response_headers(reply.headers, connection.runtime.clock.wall_ms())
-    await request.answer(OK, reply.payload, [*fields, *extra])
+    told = response_headers(reply.headers, connection.runtime.clock.wall_ms())
+    await request.answer(OK, reply.payload, [*told, *extra])
 
 
 async def _post_batch(

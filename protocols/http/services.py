@@ -31,3 +31,4 @@ class HttpServices:
     limits: HttpLimits
     counters: ProtocolCounters
     engine: HttpEngine
+    is_gateway: bool  # every request is relayed, and waits for its reply
