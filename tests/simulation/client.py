@@ -65,6 +65,7 @@ class Client:
         self._next_id = 1
         self._waits: dict[int, Callable[[int], None]] = {}  # packet id of a request -> what to do with the answer
         self._sessions_count = 0
+        self._memberships_count = 0  # times it has joined or left the group
         self._wants_clean_start = False
         self._session_is_known = False  # the node has said that it holds a session with something in it
 
@@ -185,8 +186,11 @@ class Client:
             self._truth.begins(GROUP, GROUP, (GROUP_PREFIX,), Rules(respects_expiry=True), is_sure=False)
         self.names[GROUP_FILTER_ID] = GROUP
 
+        self._memberships_count += 1
+        number = self._memberships_count
+
         def answered(code: int) -> None:
-            if code < 0x80:
+            if code < 0x80 and number == self._memberships_count:  # else it has left meanwhile
                 self._truth.joins(self.name)
 
         self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, 1, answered)
@@ -194,6 +198,7 @@ class Client:
     def leave(self) -> None:
         """Be a member no more."""
         if self.state == ONLINE:
+            self._memberships_count += 1
             self._truth.leaves(self.name)
             self.unsubscribe(GROUP_FILTER)
 

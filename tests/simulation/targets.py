@@ -135,13 +135,16 @@ class Target:
     def line_of(self, message: Message) -> str | None:
         """Return what the message is in order with; None: nothing. Who is delayed is overtaken."""
         rules = self.rules
-        if self.kind in (GROUP, DEAD) or message.delay_s or (self.kind == SHARED and rules.by_priority):
+        if self.kind == DEAD or message.delay_s or (self.kind == SHARED and rules.by_priority):
             return None
+        if self.kind == GROUP and message.qos == 0:
+            return None  # it goes to a member without a queue between
         if self.kind == SESSION:
             return f"{message.publisher} {message.topic} {message.qos}"  # [MQTT 4.6.0]: for the same topic and QoS
         if rules.by_priority:  # where a message that failed and waits holds nobody up
             return None if rules.back_off_ms else f"{message.publisher} {message.priority}"
-        is_by_key = self.kind in (PARTITIONED, SHARED) or rules.back_off_ms > 0  # of SHARED: message groups
+        has_keys = self.kind in (PARTITIONED, SHARED, GROUP)  # the latter two have message groups
+        is_by_key = has_keys or rules.back_off_ms > 0
         return f"{message.publisher} {message.key}" if is_by_key else message.publisher
 
     def expiry_s(self, message: Message) -> int:
