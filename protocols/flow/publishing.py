@@ -206,7 +206,10 @@ class PublishingSide:
                 row = end
                 continue
             # To queues a batch has one destination, for it is refused when that is not there.
-            while end < stop and (topics[end] == topics[row] if event.to_queue else not self._problem_of(topics[end])):
+            while end < stop and (
+                topics[end] is topics[end - 1]
+                or (topics[end] == topics[row] if event.to_queue else not self._problem_of(topics[end]))
+            ):
                 end += 1
             self._publish(flow, event.sequences[row:end], self._batch(event, row, end, AT_LEAST_ONCE, wall_ms), event)
             row = end
