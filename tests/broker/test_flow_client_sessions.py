@@ -221,3 +221,23 @@ async def test_a_gateway_that_starts_anew_while_its_publisher_goes_on_has_each_m
             await broker.restart()
             await publishing
         assert (await shown(broker)).ready_count == 3_000
+
+
+async def test_a_publisher_that_was_refused_a_whole_window_goes_on_when_it_returns(tmp_path: Path) -> None:
+    """Flow: publishing, named publishers: refusals of which the gateway cannot know that they were heard."""
+    settings = (f"listeners.flow.port={free_port()}",)
+    async with RunningBroker(tmp_path / "data", settings) as broker:
+        await create(broker, reject_msg_to_sender_on_discard_behavior="always")
+        async with Client(url(broker)) as client, client.publisher("till", window=4) as publisher:
+            await publisher.publish(Message(b"1", queue="q"))
+            await change(broker, ingress_enabled=False)
+            for _ in range(4):
+                await publisher.send(Message(b"refused", queue="q"))
+            with pytest.raises(sluicegate.PublishRefused) as refused:
+                await publisher.flush()
+            assert refused.value.sequences == [2, 3, 4, 5]
+            await broker.restart()
+            await change(broker, ingress_enabled=True)
+            async with asyncio.timeout(30):
+                assert await publisher.publish(Message(b"2", queue="q")) == 6
+        assert (await shown(broker)).ready_count == 2

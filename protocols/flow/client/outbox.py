@@ -61,8 +61,10 @@ class Outbox(ClientFlow):
         self._last_sequence = 0  # given out, or used before this program was there
         self._is_begun = False  # something was put in
         self._answered_through = 0
+        self._stored_highest = 0  # that the gateway has confirmed
         self._granted = 0  # the gateway's window, of sequences
         self._sequence_max = 0  # on the wire
+        self._filler = 0  # the sequence of the last message that was sent to be refused, on the present connection
         self._wire_base = 0  # what sequences lie above those on the wire: of publishers without a name
 
     # --- the program's side ---
@@ -127,18 +129,20 @@ class Outbox(ClientFlow):
     def opened(self, said: PubOpened) -> None:
         """Begin, or go on where the gateway is."""
         self.phase = OPEN
+        self._filler = 0
         self.epoch = said.epoch
         self._granted = said.sequence_max - said.stored_through
         self._sequence_max = said.sequence_max
         if not self.name:
             first = self._waiting[0].sequence if self._waiting else self._last_sequence + 1
             self._wire_base = first - 1
-        elif said.stored_highest < self._answered_through:
-            text = f"publisher {self.name!r}: the gateway has {said.stored_highest}, and had {self._answered_through}"
+        elif said.stored_highest < self._stored_highest:
+            text = f"publisher {self.name!r}: the gateway has {said.stored_highest}, and had {self._stored_highest}"
             self.end(PublisherForgotten(text))
             return
         else:
             self.stored_through = said.stored_through
+            self._stored_highest = said.stored_highest
             self._answer_through(said.stored_through, [])
             if not self.was_open:  # what is sent without a sequence of the program's choice is new
                 self._last_sequence = said.stored_highest
@@ -169,6 +173,8 @@ class Outbox(ClientFlow):
                 if index < len(refusals) and refusals[index].first <= wire_sequence:
                     said = refusals[index]
                     outgoing.refusal = Refusal(outgoing.sequence, outgoing.sequence, said.code, said.text)
+                else:
+                    self._stored_highest = outgoing.sequence
                 self._hand_out(outgoing)
 
     def _hand_out(self, outgoing: Outgoing) -> None:
@@ -200,6 +206,20 @@ class Outbox(ClientFlow):
             sent_bytes += len(frame)
             engine.send(frame)
             self._sent.append(waiting.popleft())
+        if waiting and not self._sent and self._filler != self._sequence_max:
+            self._make_way(engine)
+
+    def _make_way(self, engine: FlowEngine) -> None:
+        """Move a window that ends before what waits, though nothing is unanswered.
+
+        The gateway counts a refusal as heard when it gets what only that answer allowed us to send. So after a
+        reconnect the window may end just where it ended before, and we have been answered for all of it. A message to
+        no topic, under the last sequence that may be sent, is refused or, if that is stored, passed over: either way
+        it is answered, and the window moves on.
+        """
+        self._filler = self._sequence_max
+        nowhere = write_publish(self.flow_id, self._filler, "", b"", None, to_queue=False, ttl_ms=0, delay_ms=0)
+        engine.send(nowhere)
 
     def _encode(self, message: Message, sequence: int) -> bytes:
         return write_publish(

@@ -15,28 +15,43 @@ from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, Refusal, read_publish
 
 WINDOW = 5
-UNLUCKY = 7  # each so-manieth sequence is refused
+NOWHERE = -1  # a message without topic
+
+
+def is_unlucky(number: int) -> bool:
+    """Whether the gateway refuses a message: single ones, and now and then as many as a window holds."""
+    return number % 7 == 0 or number % 40 > 30
 
 
 class PlainGateway:
-    """Stores what it gets, in order, and remembers each sequence for ever."""
+    """Stores what it gets, in order, and remembers each sequence for ever.
+
+    A refusal counts as heard when something comes that only its answer allowed to be sent; until then its publisher
+    may send the message again.
+    """
 
     def __init__(self) -> None:
         self.stored: list[int] = []  # payloads, which are numbers
         self.decided: dict[int, bool] = {}  # by sequence: stored, or refused
         self.answered_through = 0
+        self.received_through = 0
 
     def opens(self, outbox: Outbox) -> None:
-        """Open the publisher; refusals that were not heard of are forgotten, so it sends those again."""
-        self.decided = {sequence: True for sequence, is_stored in self.decided.items() if is_stored}
-        highest = max(self.decided, default=self.answered_through)
-        limit = self.answered_through + WINDOW
-        outbox.opened(PubOpened(1, 1, 1, self.answered_through, max(highest, self.answered_through), limit))
+        """Open the publisher; refusals that were not heard of are forgotten."""
+        unheard = [n for n, is_stored in self.decided.items() if not is_stored and n > self.received_through - WINDOW]
+        floor = min([self.answered_through, *(n - 1 for n in unheard)])
+        self.decided = {n: is_stored for n, is_stored in self.decided.items() if is_stored}
+        while floor + 1 in self.decided:
+            floor += 1
+        self.answered_through = self.received_through = floor
+        highest = max([floor, *self.decided])
+        outbox.opened(PubOpened(1, 1, 1, floor, highest, floor + WINDOW))
 
     def gets(self, sequence: int, number: int) -> None:
-        assert sequence <= self.answered_through + WINDOW, "the window is kept"
+        assert self.received_through < sequence <= self.answered_through + WINDOW, "the window is kept"
+        self.received_through = sequence
         if sequence not in self.decided:
-            self.decided[sequence] = number % UNLUCKY != 0
+            self.decided[sequence] = number != NOWHERE and not is_unlucky(number)
             if self.decided[sequence]:
                 self.stored.append(number)
 
@@ -60,7 +75,7 @@ def sent(outbox: Outbox) -> list[tuple[int, int]]:
         frame = cut_frame(data, 0, len(data), FRAME_BYTES_MAX)
         assert frame is not None
         run = read_publish(frame, data, 0, None, {})
-        found.append((run.sequences[0], int(run.payloads[0])))
+        found.append((run.sequences[0], int(run.payloads[0]) if run.topics[0] else NOWHERE))
     return found
 
 
@@ -72,7 +87,7 @@ def test_a_named_publisher_stores_each_message_once_and_in_order(data: st.DataOb
     is_connected = False
     number = 0
     refused: list[int] = []
-    for step in data.draw(st.lists(st.sampled_from("ppppssaab"), max_size=80)) + ["b"] + ["s", "a"] * 40:
+    for step in data.draw(st.lists(st.sampled_from("ppppssaab"), max_size=200)) + ["b"] + ["s", "a"] * 100:
         if step == "p" and outbox.has_room() and outbox.was_open:
             number += 1
             outbox.put(Message(str(number).encode(), queue="q"), 0, is_awaited=False)
@@ -94,8 +109,29 @@ def test_a_named_publisher_stores_each_message_once_and_in_order(data: st.DataOb
             is_connected = True
         outbox.check()
     assert outbox.unanswered_count == 0
-    assert gateway.stored == [n for n in range(1, number + 1) if n % UNLUCKY != 0]
-    assert refused == [n for n in range(1, number + 1) if n % UNLUCKY == 0], "each refusal is heard once"
+    assert gateway.stored == [n for n in range(1, number + 1) if not is_unlucky(n)]
+    assert refused == [n for n in range(1, number + 1) if is_unlucky(n)], "each refusal is heard once"
+
+
+def test_a_window_that_was_refused_as_a_whole_does_not_stop_a_publisher_that_returns() -> None:
+    """Flow: publishing. The gateway does not know that the refusals were heard, and opens the same window again."""
+    outbox, gateway = Outbox("till", window=WINDOW, bytes_max=1_000_000), PlainGateway()
+    gateway.opens(outbox)
+    for number in (7, 14, 21, 28, 35, 36):
+        outbox.put(Message(str(number).encode(), topic="t"), 0, is_awaited=False) if outbox.has_room() else None
+    for each in sent(outbox):
+        gateway.gets(*each)
+    outbox.acknowledged(gateway.answers(5, 0))
+    outbox.interrupted("it broke")
+    gateway.opens(outbox)
+    outbox.put(Message(b"1", topic="t"), 0, is_awaited=False)
+
+    assert sent(outbox) == [(5, NOWHERE)]
+    assert sent(outbox) == [], "once"
+    gateway.gets(5, NOWHERE)
+    outbox.acknowledged(gateway.answers(5, 0))
+    assert sent(outbox) == [(6, 1)]
+    assert outbox.take_refusals()[1] == 5
 
 
 def test_a_publisher_without_a_name_sends_again_under_new_sequences() -> None:
