@@ -100,7 +100,7 @@ class Publisher:
             route = self._space.route(batch.topic)
             if route.choices is None:
                 if route.fan is not None:
-                    self._note_fan(route.fan, route, batch.count, batch.count, result)
+                    self._note_fan(route.fan, batch.count, batch.count, result)
                 self._publish_by(route, batch, None, token, result)
                 return result
             rows_by_route[route] = list(range(batch.count))
@@ -124,23 +124,24 @@ class Publisher:
     def _note_fans(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
         for route, rows in rows_by_route.items():
             if route.fan is not None:
-                self._note_fan(route.fan, route, len(rows), published, result)
+                self._note_fan(route.fan, len(rows), published, result)
 
-    def _note_fan(self, fan: Fan, route: Route, count: int, published: int, result: PublishResult) -> None:
+    def _note_fan(self, fan: Fan, count: int, published: int, result: PublishResult) -> None:
         """Note what the definitions say that send `count` rows on; `published` rows are published together."""
-        fanned = result.fanned
-        if fanned is None:
-            fanned = result.fanned = _FannedOut()
-        fanned.spared.update(fan.spared)
-        # Several rows are taken all or not at all; if not, they are published again one by one.
-        fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._is_whole)
-        fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
+        if fan.spared or fan.is_partial:
+            fanned = result.fanned
+            if fanned is None:
+                fanned = result.fanned = _FannedOut()
+            fanned.spared.update(fan.spared)
+            # Several rows are taken all or not at all; if not, they are published again one by one.
+            fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._is_whole)
+            fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
         for name in fan.missing:
             result.refuse(REFUSED_NOT_FOUND, name)
         if published == 1 or not fan.missing:
             self._space.missing_count += count * (len(fan.missing) + len(fan.lost))
-            self._space.unmatched_count += count * sum([copy.route.is_empty for copy in fan.copies])
-            if not (fan.copies or fan.missing or fan.lost or route.all_queues() or route.direct or route.groups):
+            self._space.unmatched_count += count * fan.unmatched_count
+            if fan.is_nowhere:
                 self._space.filtered_count += count
 
     def _expanded(

@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 class Fan:
     """How a message goes out that definitions send on: what else a publisher has to know of a route. Immutable."""
 
-    __slots__ = ("copies", "is_concurrent", "is_partial", "lost", "missing", "spared")
+    __slots__ = (
+        "copies",
+        "is_concurrent",
+        "is_nowhere",
+        "is_partial",
+        "lost",
+        "missing",
+        "spared",
+        "unmatched_count",
+    )
 
     def __init__(
         self,
@@ -26,6 +35,7 @@ class Fan:
         *,
         is_partial: bool,
         is_concurrent: bool,
+        is_nowhere: bool,
     ) -> None:
         self.copies = copies  # what goes out under topics of its own
         self.spared = spared  # queues that go without when they refuse
@@ -33,6 +43,8 @@ class Fan:
         self.lost = lost  # and those that go without
         self.is_partial = is_partial  # what queues took before one refused stays theirs
         self.is_concurrent = is_concurrent  # then also what queues take behind that one
+        self.is_nowhere = is_nowhere  # its definitions' selectors leave the message nobody
+        self.unmatched_count = sum([copy.route.is_empty for copy in copies])  # copies that nobody subscribes to
 
 
 @final

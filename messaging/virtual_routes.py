@@ -147,15 +147,22 @@ class _Walk:
         self._is_concurrent = False
 
     def route(self, root: _Node) -> Route:
+        """Return the route. It has a fan only where the publisher has to know more than who gets the message."""
         own = _Leg(root.topic, [])
         self._take(root, own, "", spares=False)
+        copies = [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs]
+        plain = own.route()
+        is_somewhere = bool(copies or self._missing or self._lost) or not plain.is_empty
+        if is_somewhere and not (copies or self._missing or self._lost or self._spared or self._is_partial):
+            return plain
         fan = Fan(
-            [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs],
+            copies,
             self._spared,
             self._missing,
             self._lost,
             is_partial=self._is_partial,
             is_concurrent=self._is_concurrent,
+            is_nowhere=not is_somewhere,
         )
         return own.route(fan)
 
@@ -276,6 +283,8 @@ class VirtualRoutes(TopicExpander):
 
     def remove_queue(self, target: QueueTarget) -> None:
         """Forget a queue, with what its consumers select."""
+        self._wanted.pop(target.name, None)
+        self._want_all.pop(target.name, None)
         for binding in self._queues.pop(target, []):
             for topic_filter in binding.topics.index_filters():
                 self._bindings.discard(topic_filter, binding)

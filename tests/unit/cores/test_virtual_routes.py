@@ -129,7 +129,7 @@ def test_queues_of_a_virtual_topic_need_no_choices() -> None:
     space = space_with(QUEUES, VirtualDestinations((VIRTUAL,)))
     route = space.route("t0")
     assert [target.name for target in route.queues] == ["Consumer.A.t0", "Consumer.B.t0"]
-    assert route.choices is None
+    assert (route.choices, route.fan) == (None, None)
 
 
 def test_a_target_that_is_not_there_is_named() -> None:
