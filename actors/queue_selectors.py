@@ -60,7 +60,8 @@ class DurableSelectors:
     def store(self, target: QueueTarget) -> None:
         """Write what is remembered of a queue, if it is one that survives the node."""
         if target.durable:
-            self._spool.post(WriteTables([_row(target.name, self.of(target.name).remembered)], None, 0))
+            row = _row(target.name, self.of(target.name).remembered)
+            self._spool.post(WriteTables([row], None, 0, until_done=True))  # lost, it would lose its consumer messages
 
 
 def _row(name: str, remembered: dict[str, Remembered] | None) -> TableWrite:

@@ -393,7 +393,7 @@ class TopicSpace:
         if self.expander is not None:
             expanded = self.expander.expanded(topic, matches)
             if expanded is not None:
-                self.selects = True
+                self.selects = self.selects or expanded.choices is not None or expanded.fan is not None
                 return expanded
         if matches.selecting:
             return Route([], [], [], [], SelectingChoices(matches))
