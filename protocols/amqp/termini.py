@@ -30,23 +30,47 @@ _BY_SYMBOL: Final[dict[str, int]] = {
 }
 
 
+class Terminus:
+    """What both ends of a link say of their node (3.5.3, 3.5.4)."""
+
+    __slots__ = ("address", "capabilities", "durable", "dynamic", "dynamic_properties", "expiry_policy", "timeout_s")
+
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        durable: int = DURABLE_NONE,
+        expiry_policy: str = SESSION_END,
+        timeout_s: int = 0,
+        dynamic: bool = False,
+        dynamic_properties: AmqpMap | None = None,
+        capabilities: list[str] | None = None,
+    ) -> None:
+        self.address = address
+        self.durable = durable
+        self.expiry_policy = expiry_policy
+        self.timeout_s = timeout_s
+        self.dynamic = dynamic
+        self.dynamic_properties = dynamic_properties
+        self.capabilities: list[str] = capabilities or []
+
+    def first_fields(self) -> list[AmqpValue]:
+        """Return the fields that both ends begin with, for the wire."""
+        return [
+            self.address,
+            uint(self.durable),
+            Symbol(self.expiry_policy),
+            uint(self.timeout_s),
+            self.dynamic,
+            self.dynamic_properties,
+        ]
+
+
 @final
-class Source:
+class Source(Terminus):
     """Where messages come from."""
 
-    __slots__ = (
-        "address",
-        "capabilities",
-        "default_outcome",
-        "distribution_mode",
-        "durable",
-        "dynamic",
-        "dynamic_properties",
-        "expiry_policy",
-        "filters",
-        "outcomes",
-        "timeout_s",
-    )
+    __slots__ = ("default_outcome", "distribution_mode", "filters", "outcomes")
 
     def __init__(
         self,
@@ -63,86 +87,42 @@ class Source:
         outcomes: list[str] | None = None,
         capabilities: list[str] | None = None,
     ) -> None:
-        self.address = address
-        self.durable = durable
-        self.expiry_policy = expiry_policy
-        self.timeout_s = timeout_s
-        self.dynamic = dynamic
-        self.dynamic_properties = dynamic_properties
+        super().__init__(
+            address,
+            durable=durable,
+            expiry_policy=expiry_policy,
+            timeout_s=timeout_s,
+            dynamic=dynamic,
+            dynamic_properties=dynamic_properties,
+            capabilities=capabilities,
+        )
         self.distribution_mode = distribution_mode
         self.filters = filters
         self.default_outcome = default_outcome
         self.outcomes: list[str] = outcomes or []
-        self.capabilities: list[str] = capabilities or []
 
     def encoded(self) -> AmqpValue:
         """Return the described list."""
         default = self.default_outcome
-        return Described(
-            Scalar(0x80, SOURCE),
-            [
-                self.address,
-                uint(self.durable),
-                Symbol(self.expiry_policy),
-                uint(self.timeout_s),
-                self.dynamic,
-                self.dynamic_properties,
-                None if self.distribution_mode is None else Symbol(self.distribution_mode),
-                self.filters,
-                None if default is None else default.described(),
-                symbols(self.outcomes),
-                symbols(self.capabilities),
-            ],
-        )
+        own: list[AmqpValue] = [
+            None if self.distribution_mode is None else Symbol(self.distribution_mode),
+            self.filters,
+            None if default is None else default.described(),
+            symbols(self.outcomes),
+            symbols(self.capabilities),
+        ]
+        return Described(Scalar(0x80, SOURCE), self.first_fields() + own)
 
 
 @final
-class Target:
+class Target(Terminus):
     """Where messages go."""
 
-    __slots__ = (
-        "address",
-        "capabilities",
-        "durable",
-        "dynamic",
-        "dynamic_properties",
-        "expiry_policy",
-        "timeout_s",
-    )
-
-    def __init__(
-        self,
-        address: str | None,
-        *,
-        durable: int = DURABLE_NONE,
-        expiry_policy: str = SESSION_END,
-        timeout_s: int = 0,
-        dynamic: bool = False,
-        dynamic_properties: AmqpMap | None = None,
-        capabilities: list[str] | None = None,
-    ) -> None:
-        self.address = address
-        self.durable = durable
-        self.expiry_policy = expiry_policy
-        self.timeout_s = timeout_s
-        self.dynamic = dynamic
-        self.dynamic_properties = dynamic_properties
-        self.capabilities: list[str] = capabilities or []
+    __slots__ = ()
 
     def encoded(self) -> AmqpValue:
         """Return the described list."""
-        return Described(
-            Scalar(0x80, TARGET),
-            [
-                self.address,
-                uint(self.durable),
-                Symbol(self.expiry_policy),
-                uint(self.timeout_s),
-                self.dynamic,
-                self.dynamic_properties,
-                symbols(self.capabilities),
-            ],
-        )
+        return Described(Scalar(0x80, TARGET), [*self.first_fields(), symbols(self.capabilities)])
 
 
 @final
