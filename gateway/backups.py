@@ -22,7 +22,7 @@ def spawn_backups(node: "Node") -> ActorCell:
         lambda cell: BackupActor(
             cell,
             store=node.store,
-            folder=node.config.backup.path,
+            folder=node.config.backup.path.absolute(),
             incarnation=node.recovered.incarnation,
             node=node.config.node.name,
             release=VERSION,

@@ -42,7 +42,7 @@ RESERVE_SHARE_MAX: Final = 2  # the reserve is at most this part of the map: a h
 
 SPOOL_FULL: Final = "the spool became full, and what a backup holds could not be used again"
 
-COPY_ENDS_WITHIN_S: Final = 10.0  # whoever writes a backup is told before each piece
+COMMIT_FAILED: Final = "a commit failed, and could not be taken back while a backup was made"
 
 _META_PAGES: Final = 3  # LMDB's two meta pages and the root of its table of sub-databases
 
@@ -136,7 +136,8 @@ class SpoolStore:
             try:
                 self._transact(job)
             except lmdb.MapFullError:
-                self._turn_over_and_transact(job)
+                with self._copying.barred(SPOOL_FULL):
+                    self._turn_over_and_transact(job)
         self._last_record_number = max(self._last_record_number, job.record_number)
 
     def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
@@ -204,22 +205,26 @@ class SpoolStore:
         if self._closed:
             return
         self._closed = True
-        if self._copying.close(within_s=COPY_ENDS_WITHIN_S):  # else the end of the process closes the files
-            with self._remap:
-                self._env.close()
+        self._copying.close()
+        with self._remap:
+            self._env.close()
         self._lock.release()
 
     def _transact(self, job: CommitJob) -> None:
         with self._env.begin(write=True) as txn:
-            if self._marked_clean:
-                write_clean(txn, self._databases, clean=False)
-            apply_job(txn, self._databases, job)
-            sizes = self._measure(txn, touched_databases(job))
+            try:
+                if self._marked_clean:
+                    write_clean(txn, self._databases, clean=False)
+                apply_job(txn, self._databases, job)
+                sizes = self._measure(txn, touched_databases(job))
+            except BaseException as error:  # to abort, py-lmdb waits for the end of a copy
+                self._copying.end(SPOOL_FULL if isinstance(error, lmdb.MapFullError) else COMMIT_FAILED)
+                raise
         self._marked_clean = False
         self._take_sizes(sizes)
 
     def _turn_over_and_transact(self, job: CommitJob) -> None:
-        """Try again behind another commit, and with the whole map for a job that may use the reserve.
+        """Try again behind another commit, and with the whole map for a job that may use the reserve. Nobody copies.
 
         LMDB gives out what one commit freed from the second commit after it. Without one in between, a store whose
         last settlement made room would refuse publishes until something else happened to be committed.
@@ -237,7 +242,7 @@ class SpoolStore:
             self._transact(job)
 
     def _set_map_bytes(self, map_bytes: int) -> None:
-        with self._copying.barred(SPOOL_FULL), self._remap:
+        with self._remap:
             self._env.set_mapsize(map_bytes)
 
     def _keep_reserve(self, growth: int) -> None:

@@ -152,6 +152,38 @@ def test_a_spool_that_becomes_full_ends_its_backup_and_takes_its_room_back(tmp_p
     store.close()
 
 
+def test_a_full_spool_goes_on_though_the_disk_of_its_backup_does_not_answer(tmp_path: Path) -> None:
+    store = SpoolStore.open(tmp_path / "spool", map_bytes_max=2 << 20, reserve_bytes=256 << 10)
+    publish_until_full(store)
+    answers, has_begun = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def hang() -> None:
+        has_begun.set()
+        answers.wait(50)
+
+    def make() -> None:
+        try:
+            backup_of(HookedStore(store, hang), tmp_path / "b" / "1").run()
+        except BackupEnded as error:
+            told.append(error.why)
+
+    making = threading.Thread(target=make)
+    making.start()
+    has_begun.wait(50)
+
+    pages = [PageWrite(1, page_bytes(first * 100, payload=KIB, count=24)) for first in range(8)]
+    store.commit(CommitJob(page_writes=pages, uses_reserve=True))
+
+    assert making.is_alive(), "the disk has not answered yet"
+    assert len(store.recover().pages) == 8
+    answers.set()
+    making.join()
+    assert told == [SPOOL_FULL]
+    assert os.listdir(tmp_path / "b") == []
+    store.close()
+
+
 def publish_until_full(store: SpoolStore) -> None:
     for number in range(1, 10_000):
         try:
