@@ -37,7 +37,6 @@ from messaging.virtual_destinations import (
     BEST_EFFORT,
     QUEUE,
     CompositeDestination,
-    ForwardTarget,
     VirtualDestinations,
     VirtualTopic,
     topic_consumed,
@@ -250,9 +249,9 @@ class VirtualRoutes(TopicExpander):
         self.definitions = definitions
         self._space = space
         self._local_only: Selector = selectors.compile(_LOCAL_ONLY)
-        self._selectors: dict[ForwardTarget, Selector] = {}
-        self._of_topics: SubscriptionIndex[CompositeDestination] = SubscriptionIndex()
-        self._of_queues: SubscriptionIndex[CompositeDestination] = SubscriptionIndex()
+        self._selectors: dict[str, Selector] = {}  # of targets, by their texts
+        self._of_topics: SubscriptionIndex[int] = SubscriptionIndex()  # places among the composites
+        self._of_queues: SubscriptionIndex[int] = SubscriptionIndex()
         self._bindings: SubscriptionIndex[_Binding] = SubscriptionIndex()
         self._queues: dict[QueueTarget, list[_Binding]] = {}
         self._wanted: dict[str, list[Selector]] = {}  # queue -> what its consumers select; no such queue: nothing
@@ -260,10 +259,10 @@ class VirtualRoutes(TopicExpander):
         for number, composite in enumerate(definitions.composites):
             index = self._of_queues if composite.kind == QUEUE else self._of_topics
             for topic_filter in composite.name.index_filters():
-                index.add(topic_filter, number, composite)
+                index.add(topic_filter, number, number)
             for target in composite.forward_to:
                 if target.selector:
-                    self._selectors[target] = selectors.compile(target.selector)
+                    self._selectors[target.selector] = selectors.compile(target.selector)
 
     # --- queues and their consumers ---
 
@@ -348,7 +347,8 @@ class VirtualRoutes(TopicExpander):
         is_queue = is_queue_topic(topic)
         name = queue_name_of(topic) if is_queue else topic
         found = self._of_queues.match(name) if is_queue else self._of_topics.match(name)
-        return [composite for composite in dict.fromkeys(found) if composite.name.matches(name)]
+        composites = [self.definitions.composites[number] for number in sorted(set(found))]
+        return [composite for composite in composites if composite.name.matches(name)]
 
     def _bindings_on(self, topic: str) -> list[_Binding]:
         """Return the queues of consumers that take messages on a topic."""
@@ -394,7 +394,7 @@ class VirtualRoutes(TopicExpander):
             is_whole=False,
         )
         for target in composite.forward_to:
-            selector = self._selectors.get(target)
+            selector = self._selectors.get(target.selector)
             is_queue = target.kind == QUEUE
             topic = queue_topic(target.name) if is_queue else target.name
             branch = _Branch(
