@@ -50,7 +50,7 @@ class FlowLimits:
         assert keep_alive_ms >= KEEP_ALIVE_MS_MIN
         assert connect_timeout_ms > 0
         self.frame_bytes_max = frame_bytes_max  # whole frames, heads included; a frame holds one message
-        self.flows_max = flows_max  # publishers and consumers of one connection together
+        self.flows_max = flows_max  # publishers, consumers, browsers and ranges of one connection together
         self.window = window  # messages a publisher may send ahead of our answers
         self.unsettled_max = unsettled_max  # messages a flow may hold, whatever its credit
         self.keep_alive_ms = keep_alive_ms  # the longest interval a client may choose
