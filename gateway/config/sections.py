@@ -176,7 +176,7 @@ class Flow(Section):
     max_frame_size: Size = Field(
         default=32 * MIB, ge=4 * KIB, le=64 * MIB, description="largest frame a client may send; it holds one message"
     )
-    max_flows: int = Field(default=1024, ge=1, le=65535, description="publishers, consumers and ranges of one connection")
+    max_flows: int = Field(default=1024, ge=1, le=65535, description="publishers, consumers, ranges of one connection")
     publish_window: int = Field(
         default=1000, ge=1, le=65535, description="messages a publisher may send ahead of our answers"
     )
