@@ -197,7 +197,7 @@ class LedgerState:
     def _held_up_by(self, sequence: int) -> int:
         """Return the key of those that may not overtake a failed message while it waits."""
         order = self.rules.order
-        if order == ORDER_NONE or self.rules.by_priority:
+        if order == ORDER_NONE or self.rules.by_priority or (self.rules.group_buckets > 0 and not self.is_grouped):
             return NO_KEY
         segment = self.segments.at_or_after(sequence)
         assert segment is not None, "what was delivered is in a segment"

@@ -205,6 +205,28 @@ def test_a_group_whose_message_waits_for_its_redelivery_waits_with_it() -> None:
     assert delivered(ledger, 12) == {1: [1]}
 
 
+def test_where_no_message_has_a_group_a_failed_one_holds_up_nobody() -> None:
+    """Though it lies in a page, where its key would not be known."""
+    rules = DeliveryRules(group_buckets=BUCKETS, redelivery_delay_ms=10, redelivery_delay_ms_max=10, order=ORDER_BY_KEY)
+    ledger = Ledger(durable=True, rules=rules)
+    publication = written(published(of_groups(None, None)))
+    first = ledger.append(publication.batch, publication)
+    publication.sequenced(7, first, None)
+    bind(ledger, 1, limit=1)
+    assert delivered(ledger, 1) == {1: [1]}
+    pages = {}
+    for plan in plan_pages(ledger, page_bytes=1, bytes_to_free=1 << 30, through_record=None):
+        pages[plan.first] = plan.runs
+        pages_written(ledger, plan)
+
+    accept(ledger, 1, 1, outcome=FAILED)
+
+    assert ledger.deliver(2) == []  # its page is on the way
+    for page_first in ledger.effects.wanted_pages:
+        page_loaded(ledger, page_first, pages[page_first])
+    assert delivered(ledger, 2) == {1: [2]}
+
+
 def test_a_consumer_that_selects_claims_only_what_it_selects() -> None:
     ledger = Ledger(durable=False, rules=DeliveryRules(group_buckets=BUCKETS))
     headers = [Headers(key_hash=key, priority=priority) for key, priority in ((1, 4), (2, 9), (1, 9), (2, 4))]
