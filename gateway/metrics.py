@@ -54,6 +54,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),
     Metric("sluicegate_delivered_unacked_messages", GAUGE, "Messages that consumers hold unsettled"),
     Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not"),
+    Metric("sluicegate_http_flows", GAUGE, "Flows of HTTP workers"),
     Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues"),
     Metric("sluicegate_retained_messages", GAUGE, "Retained messages"),
     Metric("sluicegate_queues", GAUGE, "Queues"),

@@ -64,6 +64,7 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_delivered_unacked_messages", node.credit.used)
     yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
+    yield Sample("sluicegate_http_flows", node.http.flows.count)
     yield Sample("sluicegate_subscriptions", node.space.subscriptions_count)
     yield Sample("sluicegate_retained_messages", node.space.retained.count)
 

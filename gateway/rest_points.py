@@ -70,7 +70,6 @@ def settings_of(configured: RestDeliveryPoint) -> PointSettings:
     """Return the settings of a point, with what its files hold. Raises OSError and ValueError."""
     return PointSettings(
         configured.name,
-        configured.enabled,
         tuple(
             BindingSettings(each.queue, each.target(), tuple(each.request_headers.items()))
             for each in configured.queue_bindings

@@ -22,7 +22,7 @@ from protocols.http.flow_actor import HttpFlowActor
 from protocols.http.held import HeldMessage
 from protocols.http.readers import FlowReader
 from protocols.rest.lanes import Lanes
-from protocols.rest.settings import BindingSettings
+from protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings
 
 if TYPE_CHECKING:
     from protocols.rest.point import RestDeliveryPoint
@@ -31,7 +31,6 @@ log = logging.getLogger("sluicegate.rest")
 
 PROTOCOL: Final = "rest"
 REBIND_MS: Final = 3_000  # as other protocols do for their clients
-RETRY_DELAY_MS_MAX: Final = 60_000
 WINDOW_PER_CONNECTION: Final = 4  # so that a partition whose messages wait for each other leaves others some
 
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from actors.runtime import Runtime
 from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP
-from protocols.rest.settings import ConsumerSettings
+from protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
 
 log = logging.getLogger("sluicegate.rest")
 
-RETRY_DELAY_MS_MAX: Final = 60_000
-ANSWER_BYTES_MAX: Final = 1 << 20  # of a body: whoever answers with more is not read to its end
+ANSWER_BYTES_MAX: Final = 1 << 20  # of a body, which nobody wants: with more of it the connection is given up
+CHUNK_BYTES: Final = 1 << 16
 USER_AGENT: Final = "sluicegate"
 
 
@@ -78,8 +78,8 @@ class RestConsumer:
         """Return whether a request can be made now."""
         return self.is_up and self.in_use_count < self.settings.outgoing_connection_count
 
-    async def push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, str, bytes]:
-        """Make a request; return status, Content-Type and body of the answer. Raises Unreachable and NoAnswer."""
+    async def push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> int:
+        """Make a request; return the status of the answer. Raises Unreachable and NoAnswer."""
         self.in_use_count += 1
         try:
             return await self._push(path, headers, body)
@@ -87,7 +87,7 @@ class RestConsumer:
             self.in_use_count -= 1
             self._changed()
 
-    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> tuple[int, str, bytes]:
+    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> int:
         import aiohttp
         from yarl import URL
 
@@ -97,7 +97,12 @@ class RestConsumer:
             async with self._session.request(
                 settings.http_method, url, data=body, headers=[*headers, *settings.headers], allow_redirects=False
             ) as answer:
-                told = await answer.content.read(ANSWER_BYTES_MAX)
+                read_count = 0
+                async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
+                    read_count += len(chunk)
+                    if read_count > ANSWER_BYTES_MAX:
+                        answer.close()
+                        break
         except aiohttp.ClientConnectorError as error:
             self._down(str(error))
             raise Unreachable(str(error)) from None
@@ -105,7 +110,7 @@ class RestConsumer:
             self._count("no-answer")
             raise NoAnswer(str(error) or f"no answer within {settings.max_post_wait_ms} ms") from None
         self._count(str(answer.status))
-        return answer.status, answer.headers.get("Content-Type", ""), told
+        return int(answer.status)
 
     def _count(self, status: str) -> None:
         self.statuses[status] = self.statuses.get(status, 0) + 1

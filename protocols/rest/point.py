@@ -91,7 +91,7 @@ class RestDeliveryPoint:
                 await waiting
                 continue
             try:
-                status, _, _ = await consumer.push(path, headers, message.payload())
+                status = await consumer.push(path, headers, message.payload())
             except Unreachable:
                 continue  # another one has it, or this one when it is up again
             except NoAnswer:

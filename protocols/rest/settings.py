@@ -2,8 +2,11 @@
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Final
 
 from protocols.rest.targets import Target
+
+RETRY_DELAY_MS_MAX: Final = 60_000  # what delays are doubled up to
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,5 @@ class PointSettings:
     """A REST delivery point: every message of its queues goes to one of its consumers."""
 
     name: str
-    enabled: bool
     queue_bindings: tuple[BindingSettings, ...]
     rest_consumers: tuple[ConsumerSettings, ...]

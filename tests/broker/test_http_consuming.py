@@ -127,10 +127,10 @@ async def test_a_lock_is_over_and_can_be_extended(broker: RunningBroker) -> None
     await create(broker, "q")
     async with http_client(broker) as client:
         await publish(client, "q", "a", "b")
-        flow, _ = await poll(client, "/QUEUE/q", wait_s=0, lock_s=30)
-        broker.forward(20)
+        flow, _ = await poll(client, "/QUEUE/q", wait_s=0, lock_s=100)
+        broker.forward(70)
         assert await settle(client, f"{flow}/2", "extend") == 204
-        broker.forward(20)
+        broker.forward(70)
         late = await client.post(f"{flow}/1-2")
         assert (late.status_code, "deliveries 1 are not held" in late.text) == (409, True)
         _, [again] = await poll(client, flow, wait_s=60)
