@@ -70,8 +70,10 @@ INTERPRETED: Final = {
     "protocols/flow/client/loop_thread.py": "asyncio and a thread",
     "protocols/flow/client/owner.py": "asyncio as well",
     "protocols/flow/client/publisher.py": "asyncio as well",
+    "protocols/flow/client/queues.py": "asyncio as well",
     "protocols/flow/client/subscriber.py": "asyncio as well",
     "protocols/flow/client/waiting.py": "asyncio as well",
+    "protocols/flow/client/wire.py": "asyncio as well",
     "protocols/rest/*.py": "waits for aiohttp and web servers at every step",
     "protocols/http/engine.py": "its classes inherit from uvicorn's and asyncio's",
 }

@@ -7,6 +7,7 @@ Names only, and all of them: what stands here is the library's public face, and 
 from messaging.headers import UserPropertyValue
 from protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
 from protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from protocols.flow.client.blocking_queues import BlockingQueues
 from protocols.flow.client.blocking_subscriber import BlockingSubscriber
 from protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.client import Client
@@ -42,6 +43,7 @@ from protocols.flow.client.events import (
 from protocols.flow.client.messages import Delivery, Message, Received
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import Publisher
+from protocols.flow.client.queues import Queue, Queues
 from protocols.flow.client.subscriber import Subscriber
 from protocols.flow.columns import Columns, ColumnWriter
 from protocols.flow.cursor_frames import Position, Positions
@@ -56,6 +58,7 @@ __all__ = [
     "BlockingConsumer",
     "BlockingCursor",
     "BlockingPublisher",
+    "BlockingQueues",
     "BlockingRangeReader",
     "BlockingSubscriber",
     "Bulk",
@@ -90,6 +93,8 @@ __all__ = [
     "Publisher",
     "PublisherEnded",
     "PublisherForgotten",
+    "Queue",
+    "Queues",
     "RangeReader",
     "ReadFailed",
     "Received",

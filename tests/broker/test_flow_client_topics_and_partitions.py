@@ -1,4 +1,4 @@
-"""The client library: direct messages on topics, selectors, and partitions that change hands by the program's word."""
+"""The client library: topics, selectors, partitions that change hands by the program's word, and queues it makes."""
 
 import asyncio
 from pathlib import Path
@@ -144,3 +144,32 @@ async def test_a_partition_changes_hands_when_the_program_has_let_go(broker: Run
             assert not {each.payload for each in got} & {each.payload for each in taken}, "what was settled is gone"
             kept = await consumer.receive_many(100)
             assert gone not in {each.partition for each in kept}
+
+
+async def test_a_program_makes_changes_and_deletes_queues(broker: RunningBroker) -> None:
+    """Flow: provisioning."""
+    async with Client(url(broker)) as client:
+        made = await client.queues.create("mine", {"subscriptions": ["t/>"], "permission": "delete"})
+        assert (made.name, made.attributes["subscriptions"]) == ("mine", ["t/>"])
+        changed = await client.queues.change("mine", {"max_redelivery_count": 3})
+        assert changed.attributes["max_redelivery_count"] == 3
+        async with client.publisher() as publisher:
+            await publisher.publish(Message(b"x", topic="t/1"))
+        await shows(broker, lambda view: view.ready_count == 1, "mine")
+        await client.queues.delete("mine")
+        with pytest.raises(sluicegate.RequestRefused) as refused:
+            await client.queues.delete("mine")
+        assert refused.value.code == codes.NOT_FOUND
+
+        temporary = await client.queues.create(durable=False)
+        async with client.consumer(temporary.name) as consumer, client.publisher() as publisher:
+            await publisher.publish(Message(b"x", queue=temporary.name))
+            (await consumer.receive()).accept()
+
+    def program(address: str) -> None:
+        with BlockingClient(address) as blocking:
+            assert blocking.queues.create("other", {"permission": "delete"}, durable=True).name == "other"
+            assert blocking.queues.change("other", {"max_redelivery_count": 4}).attributes["max_redelivery_count"] == 4
+            blocking.queues.delete("other")
+
+    await asyncio.to_thread(program, url(broker))

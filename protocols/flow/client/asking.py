@@ -2,7 +2,7 @@
 
 Flow: subscriptions, bulk. They may be sent one behind the other, as many as the gateway answers at a time. A request
 whose connection breaks is said again on the next one, for what it asks is the same however often it is done; but for
-STAGE, which would keep its rows twice.
+those that are not, such as STAGE, which would keep its rows twice.
 """
 
 from collections import deque
@@ -13,22 +13,24 @@ from protocols.flow.client.errors import FlowClientError, RequestInterrupted, Re
 from protocols.flow.cursor_frames import Positions, RangeCut
 from protocols.flow.engine import FlowEngine
 from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
+from protocols.flow.provision_frames import Provisioned
 from protocols.flow.session_frames import Error
 from protocols.flow.stage_frames import StagingAnswer
 from protocols.flow.subscription_frames import Subscribed
 
-Answer = Positions | RangeCut | StagingAnswer | Subscribed
+Answer = Positions | RangeCut | StagingAnswer | Subscribed | Provisioned
 
 
 @final
 class Request:
     """One request, until it is answered."""
 
-    __slots__ = ("answer", "error", "frame_of", "is_stage")
+    __slots__ = ("answer", "error", "frame_of", "is_stage", "may_repeat")
 
-    def __init__(self, frame_of: Callable[[int], bytes], *, is_stage: bool = False) -> None:
+    def __init__(self, frame_of: Callable[[int], bytes], *, is_stage: bool = False, may_repeat: bool = True) -> None:
         self.frame_of = frame_of  # given a request id
         self.is_stage = is_stage
+        self.may_repeat = may_repeat and not is_stage  # done twice, it is as if it were done once
         self.answer: Answer | None = None
         self.error: FlowClientError | None = None
 
@@ -81,11 +83,11 @@ class Asking:
         """The connection is gone: ask again on the next one."""
         again: list[Request] = []
         for request in self._asked.values():
-            if request.is_stage:
-                text = "the connection broke before the rows were known to be kept: stage them under another attempt"
-                self._fail(request, RequestInterrupted(text))
-            else:
+            if request.may_repeat:
                 again.append(request)
+            else:
+                text = "the connection broke before the answer: whether the request was carried out is not known"
+                self._fail(request, RequestInterrupted(text))
         self._waiting.extendleft(reversed(again))
         self._asked.clear()
         self._stages_count = 0

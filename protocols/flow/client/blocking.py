@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from protocols.flow.client.blocking_bulk import BlockingBulk
+from protocols.flow.client.blocking_queues import BlockingQueues
 from protocols.flow.client.blocking_subscriber import BlockingSubscriber
 from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
@@ -100,6 +101,11 @@ class BlockingClient:
     def error(self) -> FlowClientError | None:
         """As `Client.error`."""
         return self._client.error
+
+    @property
+    def queues(self) -> BlockingQueues:
+        """Queues to make, change and delete."""
+        return BlockingQueues(self._running(), self._client.queues)
 
     @property
     def bulk(self) -> BlockingBulk:

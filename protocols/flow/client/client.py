@@ -7,7 +7,7 @@ import ssl
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self, cast
+from typing import Final, Self
 
 from protocols.flow.client.asking import Answer, Request
 from protocols.flow.client.bulk import Bulk
@@ -20,11 +20,12 @@ from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions, target_of
 from protocols.flow.client.owner import FlowOwner
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, Publisher
+from protocols.flow.client.queues import Queues
 from protocols.flow.client.session import ClientSession
 from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT, Subscriber
 from protocols.flow.client.waiting import WaitingLine
+from protocols.flow.client.wire import Wire, default_tls
 
-ALPN: Final = "gfp/1"
 TICK_S: Final = 0.25
 DIRECT_BYTES_MAX: Final = 256 * 1024  # gathered before they are written
 WINDOW_DEFAULT: Final = 1_000
@@ -144,6 +145,11 @@ class Client:
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> Subscriber:
         """Return a subscriber to topics, to be entered with `async with`; about so much may wait to be taken."""
         return Subscriber(self, waiting_bytes_max=waiting_bytes_max)
+
+    @property
+    def queues(self) -> Queues:
+        """Queues to make, change and delete."""
+        return Queues(self)
 
     @property
     def bulk(self) -> Bulk:
@@ -335,10 +341,10 @@ class Client:
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 await loop.create_connection(
-                    lambda: _Wire(self),
+                    lambda: Wire(self),
                     target.host,
                     target.port,
-                    ssl=(self._tls or _default_tls()) if target.is_tls else None,
+                    ssl=(self._tls or default_tls()) if target.is_tls else None,
                 )
         except TimeoutError:
             await self._hang_up()
@@ -387,31 +393,3 @@ class Client:
         self._transport = None
         self._reason = reason
         self._gone.set()
-
-
-class _Wire(asyncio.Protocol):
-    """What the event loop calls for one connection."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._client.on_connection(cast(asyncio.Transport, transport))  # uvloop's has another base
-
-    def data_received(self, data: bytes) -> None:
-        self._client.on_data(data)
-
-    def pause_writing(self) -> None:
-        self._client.on_full(True)
-
-    def resume_writing(self) -> None:
-        self._client.on_full(False)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._client.on_gone("closed by the gateway" if error is None else str(error) or type(error).__name__)
-
-
-def _default_tls() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols([ALPN])
-    return context

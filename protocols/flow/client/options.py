@@ -65,6 +65,8 @@ class ClientOptions:
             raise ValueError("connect_timeout_s and close_timeout_s are more than 0")
         if self.keep_alive_s * 1000 < KEEP_ALIVE_MS_MIN:
             raise ValueError(f"keep_alive_s={self.keep_alive_s}; it is {KEEP_ALIVE_MS_MIN / 1000} or more")
+        if self.give_up_after_s < 0:
+            raise ValueError("give_up_after_s is 0 or more")
         if not 0 < self.reconnect_delay_s <= self.reconnect_delay_max_s:
             raise ValueError("reconnect_delay_s is more than 0, and at most reconnect_delay_max_s")
 

@@ -29,6 +29,7 @@ from protocols.flow.cursor_frames import Positions, RangeCut
 from protocols.flow.engine import FlowEngine
 from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
 from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.provision_frames import Provisioned
 from protocols.flow.publish_frames import write_publish
 from protocols.flow.session_frames import (
     NO_REQUEST,
@@ -236,7 +237,7 @@ class ClientSession:
             self.direct.delivered(event.deliveries)
         elif isinstance(event, OF_FLOWS):
             self.flows.handle(event, engine, now_ms)
-        elif isinstance(event, Positions | RangeCut | StagingAnswer | Subscribed):
+        elif isinstance(event, Positions | RangeCut | StagingAnswer | Subscribed | Provisioned):
             self.asking.answered(event)
         elif isinstance(event, Error):
             self._handle_error(event, now_ms)

@@ -105,6 +105,7 @@ def test_anything_else_is_refused(url: str) -> None:
         ({"keep_alive_s": 0.5}, "1.0 or more"),
         ({"reconnect_delay_s": 5.0, "reconnect_delay_max_s": 1.0}, "at most"),
         ({"client_name": "ø" * 128}, "255 bytes"),
+        ({"give_up_after_s": -1.0}, "0 or more"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(arguments: dict[str, object], problem: str) -> None:
