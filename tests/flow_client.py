@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
@@ -115,7 +116,9 @@ class FlowClient:
         """Wait until the connection is gone."""
         async with asyncio.timeout(DEADLINE_S):
             await asyncio.gather(self._reading, return_exceptions=True)
-        self._writer.close()
+            self._writer.close()
+            with suppress(OSError):  # cut off by the gateway
+                await self._writer.wait_closed()
 
     def send(self, data: bytes) -> None:
         """Send frames, whatever they are."""

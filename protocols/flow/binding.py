@@ -64,15 +64,15 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
             named = await connection.services.publishers.ask(
                 ClaimPublisher(asked.name, connection.cell, connection.identity.user)
             )
-        except TooManyPublishers as refusal:
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(refusal), RETRY_AFTER_MS)
+        except TooManyPublishers as too_many:
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.TOO_MANY, str(too_many), RETRY_AFTER_MS)
             return
-        except PublisherOfAnother as refusal:
-            connection.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, connection.client, str(refusal))
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(refusal), None)
+        except PublisherOfAnother as of_another:
+            connection.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, connection.client, str(of_another))
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.PERMISSION_DENIED, str(of_another), None)
             return
-        except PublisherNotStored as refusal:
-            connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(refusal), RETRY_AFTER_MS)
+        except PublisherNotStored as unstored:
+            connection.refuse_request(asked.flow_id, asked.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
             return
     if connection.is_released():
         if named is not None:

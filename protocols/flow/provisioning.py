@@ -44,12 +44,12 @@ async def answer_provision(connection: "FlowConnection", asked: Provision) -> by
         raise RequestRefused(codes.TOO_MANY, str(exhausted)) from None
     except UpdateRefused as refused:
         raise RequestRefused(codes.IN_USE, str(refused)) from None
-    except StoreRefused as refused:
-        raise RequestRefused(codes.NOT_STORED, str(refused)) from None
+    except StoreRefused as not_stored:
+        raise RequestRefused(codes.NOT_STORED, str(not_stored)) from None
     except PermissionDenied as denied:
         raise RequestRefused(codes.PERMISSION_DENIED, str(denied)) from None
-    except ClientDenied as denied:
-        raise RequestRefused(codes.PERMISSION_DENIED, denied.text) from None
+    except ClientDenied as beyond_rights:
+        raise RequestRefused(codes.PERMISSION_DENIED, beyond_rights.text) from None
 
 
 async def _answer(connection: "FlowConnection", asked: Provision) -> Provisioned:

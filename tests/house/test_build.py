@@ -1,5 +1,6 @@
 """Which build of the package do these tests run over, and is it the one that was asked for?"""
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -41,3 +42,18 @@ def test_all_of_the_list_is_compiled_or_none_of_it(setup_file: ModuleType) -> No
 def test_each_exception_from_compiling_still_names_a_file(setup_file: ModuleType) -> None:
     unused = [pattern for pattern in setup_file.INTERPRETED if not list(ROOT.glob(pattern))]
     assert unused == []
+
+
+def test_what_is_caught_in_compiled_coroutines_has_a_name_for_each_type(setup_file: ModuleType) -> None:
+    """mypyc keeps one variable for a name, of the first type it had: another exception under it is a TypeError."""
+    shared: dict[str, set[str]] = {}
+    for source in setup_file.compiled_sources():
+        for function in ast.walk(ast.parse((ROOT / source).read_text())):
+            if not isinstance(function, ast.AsyncFunctionDef):
+                continue
+            types: dict[str, set[str]] = {}
+            for handler in ast.walk(function):
+                if isinstance(handler, ast.ExceptHandler) and handler.name and handler.type:
+                    types.setdefault(handler.name, set()).add(ast.unparse(handler.type))
+            shared |= {f"{source}, {function.name}: {name}": of for name, of in types.items() if len(of) > 1}
+    assert shared == {}
