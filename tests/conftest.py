@@ -20,16 +20,16 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Say which tests one of several workers has for itself: those of a file, for they share what they start.
 
     And all that need Spark, for a session is a JVM, and there is room for one.
     """
     for item in items:
-        group = (
-            "spark" if item.path.parent.name == "spark" and item.path.parent.parent.name == "tests" else str(item.path)
-        )
-        item.add_marker(pytest.mark.xdist_group(group))
+        folder = item.path.parent
+        is_spark = folder.name == "spark" and folder.parent.name == "tests"
+        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else f"{folder.name}/{item.path.stem}"))
 
 
 @pytest.fixture(params=LOOPS)
