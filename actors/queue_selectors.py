@@ -49,7 +49,7 @@ class DurableSelectors:
     def compiled(self, name: str) -> list[Selector] | None:
         """Return the selectors of which a message for a queue has to meet one; None: it takes everything."""
         wanted = self.of(name).wanted()
-        return None if wanted is None else [self._selectors.compile(text) for text in wanted]
+        return None if wanted is None else [self._selectors.compile_accepted(text) for text in wanted]
 
     def forget(self, name: str) -> None:
         """Forget a queue that is gone."""

@@ -90,7 +90,7 @@ class RouterActor(LoopActor):
         target = message.target
         for topic_filter in self._queue_filters.pop(target, []):
             self._space.unsubscribe(topic_filter, target)
-        target.selector = self._selectors.compile(message.selector) if message.selector else None
+        target.selector = self._selectors.compile_accepted(message.selector) if message.selector else None
         for topic_filter in message.topic_filters:
             self._space.subscribe(topic_filter, target, target)
         target.topic_filters = message.topic_filters

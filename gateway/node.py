@@ -95,7 +95,7 @@ class Node:
         self.clock = clock
         natives = {NATIVE_AMQP: AmqpFields()}
         self.space = TopicSpace(natives)
-        self.selectors = Selectors(natives)
+        self.selectors = Selectors(natives, config.selectors.dialect())
         self.recovered: Recovered = read_store(store)
         self.planner: SpoolPlanner = self.recovered.planner
         self.spool_gate = SpoolGate(

@@ -18,11 +18,12 @@ from messaging.topics import is_queue_topic, queue_name_of, queue_topic
 BINDS_OR: Final = 1
 BINDS_AND: Final = 2
 BINDS_NOT: Final = 3
-BINDS_COMPARISON: Final = 4
-BINDS_SUM: Final = 5
-BINDS_PRODUCT: Final = 6
-BINDS_SIGN: Final = 7
-BINDS_ALL: Final = 8
+BINDS_EQUALITY: Final = 4  # as strongly as comparisons, but in ActiveMQ's language
+BINDS_COMPARISON: Final = 5
+BINDS_SUM: Final = 6
+BINDS_PRODUCT: Final = 7
+BINDS_SIGN: Final = 8
+BINDS_ALL: Final = 9
 
 # Headers that every message has, or may have, whatever its protocol.
 PRIORITY: Final = 0
@@ -65,12 +66,16 @@ class Operand:
         """Return how it is written where something stands that binds as strongly as this."""
         return self.text() if self.binds >= binds else f"({self.text()})"
 
+    def may_have_order(self) -> bool:
+        """Return whether nothing in the selector says that its values have no order."""
+        return True
+
 
 @final
 class Constant(Operand):
-    """A text, a number or a truth value that stands in the selector."""
+    """A text, a number or a truth value that stands in the selector; in ActiveMQ's language also NULL."""
 
-    def __init__(self, constant: str | int | float | bool) -> None:
+    def __init__(self, constant: str | int | float | bool | None) -> None:
         super().__init__(1, BINDS_ALL)
         self.constant: Final = constant
 
@@ -83,7 +88,15 @@ class Constant(Operand):
         constant = self.constant
         if isinstance(constant, str):
             return quoted_text(constant)
-        return repr(constant).upper()
+        return "NULL" if constant is None else repr(constant).upper()
+
+    def is_truth(self) -> bool:
+        """Return whether it is a truth value."""
+        return isinstance(self.constant, bool)
+
+    def may_have_order(self) -> bool:
+        """Return whether it is a number."""
+        return isinstance(self.constant, (int, float)) and not isinstance(self.constant, bool)
 
 
 class Name(Operand):
@@ -196,9 +209,8 @@ class Negative(Operand):
         return "-" + self._operand.text_in(BINDS_ALL)
 
 
-@final
 class Arithmetic(Operand):
-    """Two numbers and one of `+ - * / %`."""
+    """Two numbers and one of `+ - * / %`. ActiveMQ's language has more results."""
 
     def __init__(self, sign: str, left: Operand, right: Operand) -> None:
         super().__init__(max(left.depth, right.depth) + 1, BINDS_SUM if sign in "+-" else BINDS_PRODUCT)

@@ -8,6 +8,7 @@
 
 Later lines bind stronger, and NOT stronger than AND; parentheses go around anything. Comparisons do not chain. An
 operand that is a condition by itself is a truth value: a name, TRUE or FALSE. Prefixes of ActiveMQ may come first.
+In that the dialects of `messaging.selector_dialect` differ, and in what the forms come to.
 
 Types of constants are checked here; those of properties are a matter of each message.
 """
@@ -16,15 +17,12 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from messaging.native_fields import NativeFields
+from messaging.selector_dialect import ALLOWED_OPERAND, Dialect, check_ordered
 from messaging.selector_names import operand_of
 from messaging.selector_operands import (
     BINDS_AND,
     BINDS_COMPARISON,
-    BINDS_NOT,
-    BINDS_OR,
     BINDS_PRODUCT,
-    BINDS_SUM,
-    Arithmetic,
     Constant,
     Name,
     Negative,
@@ -36,13 +34,9 @@ from messaging.selector_truth import (
     UNEQUAL,
     AllOf,
     AnyOf,
-    Between,
-    Comparison,
     Condition,
-    Holds,
     In,
     IsNull,
-    Like,
     Not,
 )
 from messaging.selector_words import (
@@ -64,26 +58,10 @@ WORDS_MAX: Final = 2000  # they bound what asking one message costs
 CONVERTS: Final = "convert_string_expressions:"
 _PREFIXES: Final = (CONVERTS, "no_" + CONVERTS, "hyphenated_props:", "no_hyphenated_props:")
 
-_ALLOWED_OPERAND: Final = "a name, a constant, arithmetic with them, or a condition in parentheses"
 _ALLOWED_NEXT: Final = "AND, OR, a comparison, arithmetic, or the end"
 
-_BINDS: Final[dict[str, int]] = {
-    "OR": BINDS_OR,
-    "AND": BINDS_AND,
-    "NOT": BINDS_COMPARISON,  # behind an operand: NOT LIKE and its kind
-    "IS": BINDS_COMPARISON,
-    "LIKE": BINDS_COMPARISON,
-    "BETWEEN": BINDS_COMPARISON,
-    "IN": BINDS_COMPARISON,
-    "+": BINDS_SUM,
-    "-": BINDS_SUM,
-    "*": BINDS_PRODUCT,
-    "/": BINDS_PRODUCT,
-    "%": BINDS_PRODUCT,
-} | dict.fromkeys(SIGNS, BINDS_COMPARISON)
 
-
-def parse_condition(text: str, natives: Mapping[int, NativeFields]) -> tuple[Condition, str]:
+def parse_condition(text: str, natives: Mapping[int, NativeFields], dialect: Dialect) -> tuple[Condition, str]:
     """Return the condition of a selector, and the prefix that it has to be written with. Raises SelectorError."""
     if len(text) > SELECTOR_CHARS_MAX:
         raise SelectorError(
@@ -93,7 +71,7 @@ def parse_condition(text: str, natives: Mapping[int, NativeFields]) -> tuple[Con
     words = split_words(text, start, hyphenated=hyphenated)
     if len(words) > WORDS_MAX:
         raise SelectorError("it has too many words", at=words[WORDS_MAX].at, allowed=f"at most {WORDS_MAX}")
-    return _Parser(words, natives, converts=converts).condition(), CONVERTS if converts else ""
+    return _Parser(words, natives, dialect, converts=converts).condition(), CONVERTS if converts else ""
 
 
 def read_prefixes(text: str) -> tuple[int, bool, bool]:
@@ -119,9 +97,12 @@ def read_prefixes(text: str) -> tuple[int, bool, bool]:
 class _Parser:
     """Reads words from left to right, by how strongly they bind. Never looks at a word twice."""
 
-    def __init__(self, words: list[Word], natives: Mapping[int, NativeFields], *, converts: bool) -> None:
+    def __init__(
+        self, words: list[Word], natives: Mapping[int, NativeFields], dialect: Dialect, *, converts: bool
+    ) -> None:
         self._words = words
         self._natives = natives
+        self._dialect = dialect
         self._converts = converts
         self._index = 0
         self._depth = 0  # of forms that are not complete yet
@@ -145,7 +126,7 @@ class _Parser:
         form = self._first()
         while True:
             word = self._word()
-            stronger = _BINDS.get(word.text, 0) if word.kind in (SIGN, RESERVED) else 0
+            stronger = self._dialect.binds.get(word.text, 0) if word.kind in (SIGN, RESERVED) else 0
             if stronger <= binds:
                 self._depth -= 1
                 return form
@@ -170,7 +151,10 @@ class _Parser:
                 return Constant(word.text == "TRUE")
             if word.text == "NOT":
                 at = self._word().at
-                return Not(self._as_condition(self._form(BINDS_NOT), at))
+                binds = self._dialect.not_binds
+                return Not(self._as_condition(self._form(binds), at), binds)
+            if word.text == "NULL":
+                return self._dialect.null(word.at)
             if word.text in ("XPATH", "XQUERY"):
                 raise SelectorError(f"{word.text} looks into the payload", at=word.at, allowed="names and constants")
         elif word.text == "(":
@@ -181,8 +165,7 @@ class _Parser:
             at = self._word().at
             operand = self._as_operand(self._form(BINDS_PRODUCT), at)
             return operand if word.text == "+" else Negative(operand)
-        hint = "IS NULL, or " + _ALLOWED_OPERAND if word.text == "NULL" else _ALLOWED_OPERAND
-        raise SelectorError(f"{word!r} where an operand has to stand", at=word.at, allowed=hint)
+        raise SelectorError(f"{word!r} where an operand has to stand", at=word.at, allowed=ALLOWED_OPERAND)
 
     def _continued(self, form: Operand | Condition, at: int, word: Word, binds: int) -> Operand | Condition:
         """Return what `form`, begun at an index, becomes with the word behind it."""
@@ -191,9 +174,9 @@ class _Parser:
         left = self._as_operand(form, at)
         if binds > BINDS_COMPARISON:
             self._next()
-            return Arithmetic(word.text, left, self._operand(binds))
+            return self._dialect.arithmetic(word.text, left, self._operand(binds))
         if word.kind == SIGN:
-            return self._comparison(left, at)
+            return self._comparison(left, at, binds)
         if word.text == "IS":
             self._next()
             negated = self._skip("NOT")
@@ -204,9 +187,11 @@ class _Parser:
         if word.text == "LIKE" and word.kind == RESERVED:
             return self._like(left, negated=negated)
         if word.text == "BETWEEN" and word.kind == RESERVED:
+            check_ordered(left, at)
             low = self._ordered_operand()
             self._expect("AND")
-            return Between(left, low, self._ordered_operand(), negated=negated, converts=self._converts)
+            high = self._ordered_operand()
+            return self._dialect.between(left, low, high, negated=negated, converts=self._converts)
         if word.text == "IN" and word.kind == RESERVED:
             if not isinstance(left, Name):
                 raise SelectorError("IN behind something that is no name", at=at, allowed="name IN ('text', ...)")
@@ -223,17 +208,16 @@ class _Parser:
             conditions.append(self._as_condition(self._form(binds), at))
         return AllOf(conditions) if junction == "AND" else AnyOf(conditions)
 
-    def _comparison(self, left: Operand, at: int) -> Condition:
-        sign = self._next()
-        operator = SIGNS.index(sign.text)
+    def _comparison(self, left: Operand, at: int, binds: int) -> Condition:
+        operator = SIGNS.index(self._next().text)
         right_at = self._word().at
-        right = self._operand(BINDS_COMPARISON)
-        if operator not in (EQUAL, UNEQUAL):
-            self._check_ordered(left, at)
-            self._check_ordered(right, right_at)
-        elif _is_truth(left, right) != _is_truth(right, left):
-            raise SelectorError("a truth value compared with another constant", at=at, allowed="values of one type")
-        return Comparison(operator, left, right, converts=self._converts)
+        right = self._operand(binds)
+        if operator in (EQUAL, UNEQUAL):
+            self._dialect.check_equality(left, at, right, right_at)
+        else:
+            check_ordered(left, at)
+            check_ordered(right, right_at)
+        return self._dialect.comparison(operator, left, right, converts=self._converts)
 
     def _like(self, left: Operand, *, negated: bool) -> Condition:
         pattern = self._text("the pattern")
@@ -243,7 +227,7 @@ class _Parser:
             escape = self._text("the escape character")
             if len(escape) != 1:
                 raise SelectorError(f"{escape!r} behind ESCAPE", at=at, allowed="one character")
-        return Like(left, pattern, escape, negated=negated)
+        return self._dialect.like(left, pattern, escape, negated=negated)
 
     def _listed_texts(self) -> list[str]:
         self._expect("(")
@@ -262,23 +246,17 @@ class _Parser:
     def _ordered_operand(self) -> Operand:
         at = self._word().at
         operand = self._operand(BINDS_COMPARISON)
-        self._check_ordered(operand, at)
+        check_ordered(operand, at)
         return operand
 
-    def _check_ordered(self, operand: Operand, at: int) -> None:
-        if isinstance(operand, Constant) and isinstance(operand.constant, (str, bool)):
-            raise SelectorError(f"{operand.text()} has no order", at=at, allowed="numbers; texts with = and <> only")
-
     def _as_operand(self, form: Operand | Condition, at: int) -> Operand:
-        if isinstance(form, Operand):
-            return form
-        raise SelectorError("a condition where a value has to stand", at=at, allowed="AND between two comparisons")
+        return form if isinstance(form, Operand) else self._dialect.value_of(form, at)
 
     def _as_condition(self, form: Operand | Condition, at: int) -> Condition:
         if isinstance(form, Condition):
             return form
         if isinstance(form, Name) or (isinstance(form, Constant) and isinstance(form.constant, bool)):
-            return Holds(form)
+            return self._dialect.holds(form)
         raise SelectorError(
             "a value where a condition has to stand", at=at, allowed="a comparison, a name, TRUE, FALSE"
         )
@@ -315,8 +293,3 @@ class _Parser:
 
     def _too_deep(self, at: int) -> SelectorError:
         return SelectorError("forms lie too deep within each other", at=at, allowed=f"at most {DEPTH_MAX}")
-
-
-def _is_truth(operand: Operand, other: Operand) -> bool:
-    """Return whether of two constants the first is a truth value."""
-    return isinstance(operand, Constant) and isinstance(other, Constant) and isinstance(operand.constant, bool)

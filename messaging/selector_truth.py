@@ -10,7 +10,7 @@ from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.headers import Headers, UserPropertyValue
-from messaging.selector_operands import BINDS_AND, BINDS_COMPARISON, BINDS_NOT, BINDS_OR, BINDS_SUM, Operand
+from messaging.selector_operands import BINDS_AND, BINDS_COMPARISON, BINDS_OR, BINDS_SUM, Operand
 from messaging.selector_words import quoted_text
 
 FALSE: Final = 0
@@ -98,10 +98,10 @@ class AnyOf(Condition):
 
 @final
 class Not(Condition):
-    """The opposite of a condition."""
+    """The opposite of a condition. How strongly NOT binds is a matter of the dialect."""
 
-    def __init__(self, condition: Condition) -> None:
-        super().__init__(condition.depth + 1, BINDS_NOT)
+    def __init__(self, condition: Condition, binds: int) -> None:
+        super().__init__(condition.depth + 1, binds)
         self._condition = condition
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
@@ -110,10 +110,9 @@ class Not(Condition):
 
     def text(self) -> str:
         """Return it with NOT before it."""
-        return "NOT " + self._condition.text_in(BINDS_NOT)
+        return "NOT " + self._condition.text_in(self.binds)
 
 
-@final
 class Holds(Condition):
     """A truth value that stands for itself: `TRUE`, or a property that is one."""
 
@@ -133,7 +132,6 @@ class Holds(Condition):
         return self._operand.text()
 
 
-@final
 class Comparison(Condition):
     """Two operands and one of `= <> < <= > >=`."""
 
@@ -155,7 +153,6 @@ class Comparison(Condition):
         return f"{self._left.text_in(BINDS_SUM)} {SIGNS[self._operator]} {self._right.text_in(BINDS_SUM)}"
 
 
-@final
 class Between(Condition):
     """`operand [NOT] BETWEEN low AND high`, both bounds included."""
 
@@ -173,16 +170,9 @@ class Between(Condition):
         low = self._low.value(batch, row, headers)
         high = self._high.value(batch, row, headers)
         if self._negated:
-            below = compared(LESS, value, low, self._converts)
-            above = compared(GREATER, value, high, self._converts)
-            if TRUE in (below, above):
-                return TRUE
-            return UNKNOWN if UNKNOWN in (below, above) else FALSE
+            return either(compared(LESS, value, low, self._converts), compared(GREATER, value, high, self._converts))
         above_low = compared(GREATER_OR_EQUAL, value, low, self._converts)
-        below_high = compared(LESS_OR_EQUAL, value, high, self._converts)
-        if FALSE in (above_low, below_high):
-            return FALSE
-        return UNKNOWN if UNKNOWN in (above_low, below_high) else TRUE
+        return both(above_low, compared(LESS_OR_EQUAL, value, high, self._converts))
 
     def text(self) -> str:
         """Return it as it is written."""
@@ -215,7 +205,6 @@ class In(Condition):
         return f"{self._operand.text_in(BINDS_SUM)} {'NOT IN' if self._negated else 'IN'} ({listed})"
 
 
-@final
 class Like(Condition):
     """`operand [NOT] LIKE 'pattern' [ESCAPE 'c']`: `%` is any text, `_` one character; unknown of what is no text."""
 
@@ -259,6 +248,20 @@ class IsNull(Condition):
         return f"{self._operand.text_in(BINDS_SUM)} {'IS NOT NULL' if self._negated else 'IS NULL'}"
 
 
+def both(one: int, other: int) -> int:
+    """Return what two truths come to with AND between them."""
+    if one == FALSE or other == FALSE:
+        return FALSE
+    return UNKNOWN if one == UNKNOWN or other == UNKNOWN else TRUE
+
+
+def either(one: int, other: int) -> int:
+    """Return what two truths come to with OR between them."""
+    if one == TRUE or other == TRUE:
+        return TRUE
+    return UNKNOWN if one == UNKNOWN or other == UNKNOWN else FALSE
+
+
 def opposite(truth: int) -> int:
     """Return the opposite of TRUE, FALSE or UNKNOWN."""
     return UNKNOWN if truth == UNKNOWN else 1 - truth
@@ -271,14 +274,14 @@ def compared(operator: int, left: UserPropertyValue, right: UserPropertyValue, c
     if isinstance(left, str):
         if isinstance(right, str):
             return _same(operator, left == right)
-        read = _read_as(left, right) if converts else None
+        read = read_as(left, right) if converts else None
         return FALSE if read is None else compared(operator, read, right, False)
     if isinstance(right, str):
-        read = _read_as(right, left) if converts else None
+        read = read_as(right, left) if converts else None
         return FALSE if read is None else compared(operator, left, read, False)
     if isinstance(left, (bool, bytes)) or isinstance(right, (bool, bytes)):
         return _same(operator, left == right) if type(left) is type(right) else FALSE
-    return TRUE if _ordered(operator, left, right) else FALSE
+    return TRUE if ordered(operator, left, right) else FALSE
 
 
 def like_expression(pattern: str, escape: str) -> re.Pattern[str]:
@@ -320,7 +323,7 @@ def _same(operator: int, equal: bool) -> int:
     return FALSE
 
 
-def _ordered(operator: int, left: int | float, right: int | float) -> bool:
+def ordered(operator: int, left: int | float, right: int | float) -> bool:
     """Return how two numbers compare, by their exact values."""
     if operator == EQUAL:
         return left == right
@@ -335,7 +338,7 @@ def _ordered(operator: int, left: int | float, right: int | float) -> bool:
     return left >= right
 
 
-def _read_as(text: str, other: UserPropertyValue) -> UserPropertyValue:
+def read_as(text: str, other: UserPropertyValue) -> UserPropertyValue:
     """Return a text as a value of the type that the other side has, or None when it is none."""
     if isinstance(other, bool):
         word = text.lower()

@@ -9,8 +9,13 @@ from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.native_fields import NativeFields
+from messaging.selector_activemq import ACTIVEMQ
+from messaging.selector_dialect import STANDARD, Dialect
 from messaging.selector_parser import parse_condition
 from messaging.selector_truth import TRUE, Condition
+from messaging.selector_words import SelectorError
+
+DIALECTS: Final[dict[str, Dialect]] = {"none": STANDARD, "activemq": ACTIVEMQ}  # by what they are compatible with
 
 REMEMBERED_CHARS_MAX: Final = 100_000  # of the texts of selectors; with what is made of them, at most some 5 MB
 
@@ -44,8 +49,9 @@ class Selector:
 class Selectors:
     """Makes selectors. `natives`: readers of the forms that messages come in, by `Headers.native_format`."""
 
-    def __init__(self, natives: Mapping[int, NativeFields]) -> None:
+    def __init__(self, natives: Mapping[int, NativeFields], dialect: Dialect = STANDARD) -> None:
         self._natives = natives
+        self._dialect = dialect
         self._remembered: dict[str, Selector] = {}
         self._remembered_chars = 0
 
@@ -53,10 +59,23 @@ class Selectors:
         """Return the selector of a text. Raises SelectorError, which says where the text is wrong."""
         selector = self._remembered.get(text)
         if selector is None:
-            condition, prefix = parse_condition(text, self._natives)
-            selector = Selector(text, condition, prefix)
+            selector = self._made(text, self._dialect)
             self._remember(text, selector)
         return selector
+
+    def compile_accepted(self, text: str) -> Selector:
+        """Return the selector of a text that was accepted once, though maybe in another dialect than this one.
+
+        What only the other dialect takes means what it means there. Raises SelectorError for what neither takes.
+        """
+        try:
+            return self.compile(text)
+        except SelectorError:
+            return self._made(text, ACTIVEMQ if self._dialect is STANDARD else STANDARD)
+
+    def _made(self, text: str, dialect: Dialect) -> Selector:
+        condition, prefix = parse_condition(text, self._natives, dialect)
+        return Selector(text, condition, prefix)
 
     def _remember(self, text: str, selector: Selector) -> None:
         self._remembered_chars += len(text)

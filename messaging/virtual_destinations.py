@@ -8,7 +8,6 @@ with that, is `messaging.virtual_check`, and where a message goes `messaging.vir
 from dataclasses import dataclass
 from typing import Final, final
 
-from messaging.selectors import Selectors
 from messaging.virtual_names import ConsumerNames, NamePattern
 
 QUEUE: Final = "queue"
@@ -108,8 +107,3 @@ def topic_consumed(definition: VirtualTopic, queue_name: str) -> NamePattern | N
     except ValueError:  # `Consumer.A.VirtualTopic.x>y` is a name like any other
         return None
     return pattern if pattern.overlaps(definition.name) else None
-
-
-def check_selector(text: str) -> None:
-    """Raise SelectorError unless a text selects messages."""
-    Selectors({}).compile(text)

@@ -262,7 +262,7 @@ class VirtualRoutes(TopicExpander):
                 index.add(topic_filter, number, number)
             for target in composite.forward_to:
                 if target.selector:
-                    self._selectors[target.selector] = selectors.compile(target.selector)
+                    self._selectors[target.selector] = selectors.compile_accepted(target.selector)
 
     # --- queues and their consumers ---
 

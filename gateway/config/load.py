@@ -17,6 +17,7 @@ from gateway.config.virtual_destinations import PLACED_PROBLEM
 from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
 from messaging.queue_template import NOT_IN_TEMPLATES
+from messaging.selectors import Selectors
 
 TEMPLATE_KEYS: Final = (
     "name",
@@ -44,7 +45,7 @@ def load(
     except ValidationError as error:
         found = [_problem(document, details) for details in error.errors(include_url=False)]
         raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
-    problems = _plain_passwords(document, config)
+    problems = _plain_passwords(document, config) + _wrong_selectors(document, config)
     if problems:
         raise ConfigError(problems)
     return config
@@ -116,6 +117,15 @@ def _plain_passwords(document: Document, config: Config) -> list[Problem]:
         variable = f"SLUICEGATE_AUTHENTICATION__USERS__{index}__PASSWORD"
         ways = f"the output of `sluicegate hash-password`, or password_file, or {variable} in the environment"
         problems.append(Problem(place, _dotted(path), f"a plain password stands here; allowed: {ways}"))
+    return problems
+
+
+def _wrong_selectors(document: Document, config: Config) -> list[Problem]:
+    """Find selectors that are none in the language that another section says."""
+    problems: list[Problem] = []
+    for finding in config.virtual_destinations.selector_errors(Selectors({}, config.selectors.dialect())):
+        path: Path = ("virtual_destinations", *finding.place)
+        problems.append(Problem(document.place(path), _dotted(path), finding.text))
     return problems
 
 

@@ -24,6 +24,7 @@ from gateway.config.sections import (
     Mqtt,
     Node,
     Queues,
+    SelectorLanguage,
     Spool,
     Transactions,
     Vpn,
@@ -50,6 +51,7 @@ class Config(Section):
     vpn: Vpn = Vpn()
     limits: Limits = Limits()
     queues: Queues = Queues()
+    selectors: SelectorLanguage = SelectorLanguage()
     virtual_destinations: VirtualDestinationsSection = VirtualDestinationsSection()
     transactions: Transactions = Transactions()
     backpressure: Backpressure = Backpressure()

@@ -21,6 +21,8 @@ from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
 from messaging.queue_template import QueueTemplate, template_from_dict
+from messaging.selector_dialect import Dialect
+from messaging.selectors import DIALECTS
 from messaging.thresholds import ThresholdPair
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
@@ -355,6 +357,18 @@ class Events(Section):
     publish_client: bool = Field(default=False, description="events of clients: connect, bind, and their ends")
     smf_topics: bool = Field(default=True, description="as #LOG/..., which queues can collect")
     mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
+
+
+class SelectorLanguage(Section):
+    """The language of selectors, of all protocols and of the configuration."""
+
+    compat: Literal["none", "activemq"] = Field(
+        default="none", description="none: the standard's; activemq: what ActiveMQ's selectors mean"
+    )
+
+    def dialect(self) -> Dialect:
+        """Return what selectors are made with."""
+        return DIALECTS[self.compat]
 
 
 class Transactions(Section):

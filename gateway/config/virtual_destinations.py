@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 from gateway.config.section import Section
 from messaging.selector_cache import CacheRules
 from messaging.selector_words import SelectorError
+from messaging.selectors import Selectors
 from messaging.virtual_check import Finding, check_target, errors_of, warnings_of
 from messaging.virtual_destinations import (
     ACTIVEMQ,
@@ -19,7 +20,6 @@ from messaging.virtual_destinations import (
     Place,
     VirtualDestinations,
     VirtualTopic,
-    check_selector,
 )
 from messaging.virtual_names import NAME_CHARS_MAX, ConsumerNames, NameInvalid, NamePattern
 
@@ -36,16 +36,8 @@ def _pattern(given: str) -> str:
     return given
 
 
-def _selector(given: str) -> str:
-    try:
-        check_selector(given)
-    except SelectorError as problem:
-        raise PydanticCustomError(PLACED_PROBLEM, "{text}", {"place": (), "text": str(problem)}) from None
-    return given
-
-
 Pattern = Annotated[str, AfterValidator(_pattern), Field(min_length=1, max_length=NAME_CHARS_MAX)]
-SelectorText = Annotated[str, AfterValidator(_selector), Field(min_length=1, max_length=8192)]
+SelectorText = Annotated[str, Field(min_length=1, max_length=8192)]
 
 
 class VirtualTopicSection(Section):
@@ -202,6 +194,17 @@ class VirtualDestinationsSection(Section):
             each.definition(("composite_topics", index), TOPIC) for index, each in enumerate(self.composite_topics)
         ]
         return VirtualDestinations(tuple(topics), tuple(composites), self.fan_out, self.route_trace)
+
+    def selector_errors(self, selectors: Selectors) -> list[Finding]:
+        """Return which targets have a selector that is none. Another section says what dialect it is in."""
+        found: list[Finding] = []
+        for definition in self.definitions().composites:
+            for number, target in enumerate(definition.forward_to):
+                try:
+                    selectors.compile(target.selector or "TRUE")
+                except SelectorError as problem:
+                    found.append(Finding((*definition.place, "forward_to", number, "selector"), str(problem)))
+        return found
 
     def warnings(self) -> list[Finding]:
         """Return what works, and is probably not what somebody wants."""

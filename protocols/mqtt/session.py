@@ -229,7 +229,7 @@ class StoredSession:
 def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:
     """Return the selector among what a row has had in it from some release on."""
     text = more[0] if more else None
-    return None if text is None else selectors.compile(text)
+    return None if text is None else selectors.compile_accepted(text)
 
 
 def state_key(client_id: str) -> bytes:

@@ -3,6 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
+from gateway.config import load
 from gateway.explain_publish import Specimen
 from gateway.node_port import NodeView
 from named_queues import shown
@@ -190,3 +191,28 @@ async def test_explain_says_that_a_selector_has_a_say(broker: RunningBroker) -> 
 
     assert (destination.name, destination.verdict) == ("s", "spooled")
     assert destination.reason == "if its selector selects the message: color = 'red'"
+
+
+@pytest.mark.settings("selectors.compat=activemq")
+async def test_a_node_reads_selectors_in_its_dialect_and_stored_ones_after_a_change(broker: RunningBroker) -> None:
+    """`=` of two conditions is ActiveMQ's only; stored, it goes on meaning that when the setting has changed."""
+    joined, negated = await broker.connect_durable("s"), await broker.connect_durable("n")
+    text = "(color + '!' = 'red!') = TRUE"
+    assert await joined.subscribe("t", qos=1, properties=selecting(text)) == [1]
+    assert await negated.subscribe("t", qos=1, properties=selecting("NOT color = 'red'")) == [1]
+    for client in (joined, negated):
+        await client.vanish()
+
+    publisher = await broker.connect(level=5)
+    await publisher.publish("t", b"1", properties=colored("red"))
+    await publisher.publish("t", b"2", properties=colored("blue"))
+    assert (await shown(broker, "#mqtt/s")).ready_count == 1
+    assert (await shown(broker, "#mqtt/n")).ready_count == 0  # `(NOT color) = 'red'`
+    broker.config = load(None, settings=[*broker.settings, "selectors.compat=none"])
+    await broker.restart()
+
+    publisher = await broker.connect(level=5)
+    await publisher.publish("t", b"3", properties=colored("red"))
+    await publisher.publish("t", b"4", properties=colored("blue"))
+    assert await (await broker.connect_durable("s")).payloads(2) == [b"1", b"3"]
+    assert await (await broker.connect_durable("n")).payloads(1) == [b"4"]

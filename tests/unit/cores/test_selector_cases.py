@@ -10,17 +10,25 @@ import pytest
 
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import Headers
+from messaging.selector_activemq import ACTIVEMQ, JOINED_CHARS_MAX
+from messaging.selector_dialect import STANDARD, Dialect
 from messaging.selector_parser import DEPTH_MAX, WORDS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX, SelectorError
 from messaging.selectors import Selector, Selectors
 
-CASES = Path(__file__).parents[2] / "data" / "selectors" / "cases.txt"
+DATA = Path(__file__).parents[2] / "data" / "selectors"
 
 
 def cases() -> list[tuple[str, str]]:
     """Return (what it comes to, selector) of each line."""
-    lines = [line for line in CASES.read_text().splitlines() if line and not line.startswith("#")]
+    lines = [line for line in (DATA / "cases.txt").read_text().splitlines() if line and not line.startswith("#")]
     return [(line[0], line[3:]) for line in lines]
+
+
+def cases_of_both_dialects() -> list[tuple[str, str, str]]:
+    """Return (what the standard says, what ActiveMQ's dialect says, selector) of each line."""
+    lines = [line for line in (DATA / "dialects.txt").read_text().splitlines() if line and not line.startswith("#")]
+    return [(line[0], line[3], line[13:]) for line in lines]
 
 
 def message() -> MessageBatch:
@@ -74,20 +82,20 @@ def message() -> MessageBatch:
     )
 
 
-def compiled(text: str) -> Selector:
-    return Selectors({}).compile(text)
+def compiled(text: str, dialect: Dialect = STANDARD) -> Selector:
+    return Selectors({}, dialect).compile(text)
 
 
-def outcome(text: str) -> str:
+def outcome(text: str, dialect: Dialect = STANDARD) -> str:
     """Return T, F, U or X. What neither a condition nor its opposite selects is unknown."""
     try:
-        selector = compiled(text)
+        selector = compiled(text, dialect)
     except SelectorError:
         return "X"
     if selector.matches(message(), 0):
         return "T"
     prefix, opposed = split_prefix(text)
-    return "F" if compiled(f"{prefix}NOT ({opposed}\n)").matches(message(), 0) else "U"
+    return "F" if compiled(f"{prefix}NOT ({opposed}\n)", dialect).matches(message(), 0) else "U"
 
 
 def split_prefix(text: str) -> tuple[str, str]:
@@ -99,6 +107,52 @@ def split_prefix(text: str) -> tuple[str, str]:
 def test_a_selector_comes_to_what_the_standard_says(expected: str, text: str) -> None:
     """Jakarta Messaging 3.1, 3.8."""
     assert outcome(text) == expected
+
+
+@pytest.mark.parametrize(("standard", "activemq", "text"), cases_of_both_dialects(), ids=lambda value: value)
+def test_a_selector_comes_to_what_its_dialect_says(standard: str, activemq: str, text: str) -> None:
+    """Jakarta Messaging 3.1, 3.8; ActiveMQ's SelectorParser.jj and org.apache.activemq.filter."""
+    assert (outcome(text), outcome(text, ACTIVEMQ)) == (standard, activemq)
+
+
+@pytest.mark.parametrize("text", [text for _, said, text in cases_of_both_dialects() if said != "X"])
+def test_the_normal_form_in_activemqs_dialect_is_the_same_selector(text: str) -> None:
+    written = compiled(text, ACTIVEMQ).normal_text
+
+    assert compiled(written, ACTIVEMQ).normal_text == written
+    assert outcome(written, ACTIVEMQ) == outcome(text, ACTIVEMQ)
+
+
+def test_texts_are_joined_up_to_a_limit() -> None:
+    """Else a selector of 2000 words would multiply the longest property of a message."""
+    longest = "x" * 8000
+    joined = " + ".join(["long"] * (JOINED_CHARS_MAX // 8000))
+    batch = message()
+    headers = batch.headers_of(0)
+    assert headers is not None
+    assert headers.user_properties is not None
+    headers.user_properties.append(("long", longest))
+
+    assert compiled(f"{joined} LIKE 'x%'", ACTIVEMQ).matches(batch, 0)
+    assert compiled(f"({joined} + long) IS NULL", ACTIVEMQ).matches(batch, 0)
+
+
+def test_a_whole_number_beyond_64_bits_is_not_joined() -> None:
+    """Python refuses to write thousands of digits."""
+    product = " * ".join(["-0xFFFFFFFFFFFFFFFF"] * 150 + ["rank"] * 40)
+
+    assert compiled(f"(name + ({product})) IS NULL", ACTIVEMQ).matches(message(), 0)
+    assert compiled("name + -18446744073709551615 = 'James-18446744073709551615'", ACTIVEMQ).matches(message(), 0)
+
+
+def test_a_text_that_another_dialect_accepted_keeps_its_meaning_there() -> None:
+    """What was stored before the setting changed is in force after it."""
+    selectors = Selectors({}, STANDARD)
+    assert selectors.compile_accepted("rank = 123 = trueProp").matches(message(), 0)
+    assert selectors.compile_accepted("NOT rank = 5").matches(message(), 0)
+    assert not Selectors({}, ACTIVEMQ).compile_accepted("NOT rank = 5").matches(message(), 0)
+    with pytest.raises(SelectorError):
+        selectors.compile_accepted("rank =")
 
 
 @pytest.mark.parametrize("text", [text for expected, text in cases() if expected != "X"])

@@ -78,6 +78,21 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, more: str, sai
     assert problem.startswith(said)
 
 
+def test_selectors_of_targets_are_in_the_dialect_of_the_node(tmp_path: Path) -> None:
+    """`a = b = c` parses in ActiveMQ, `NOT a > 1` does not."""
+    chained = "          selector: a = b = c\n"
+    [problem] = problems(tmp_path, chained)
+    assert problem.startswith("gateway.yaml:6:21: virtual_destinations.composite_queues.0.forward_to.0.selector:")
+
+    file = tmp_path / "gateway.yaml"
+    file.write_text(FILE + chained + "selectors: {compat: activemq}\n")
+    assert load(file).virtual_destinations.composite_queues[0].forward_to[0].selector == "a = b = c"
+    both_wrong = "          selector: NOT a > 1\n        - {queue: C, selector: a =}\n"
+    first, second = problems(tmp_path, both_wrong + "selectors: {compat: activemq}\n")
+    assert "NOT a has no order" in first
+    assert second.startswith("gateway.yaml:7:32: virtual_destinations.composite_queues.0.forward_to.1.selector:")
+
+
 def test_a_circle_is_refused_with_the_way_it_goes(tmp_path: Path) -> None:
     """VD-49."""
     [problem] = problems(tmp_path, "    - {name: B, forward_to: [{queue: A}]}\n")
