@@ -6,13 +6,15 @@ so AND is the lower of two, OR the higher, and NOT what is left to 1.
 
 import math
 import operator
-from typing import Any
+from typing import Any, TypeGuard
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import Headers, UserPropertyValue
+from messaging.selector_activemq import ACTIVEMQ
+from messaging.selector_dialect import STANDARD, Dialect
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector, Selectors
 
@@ -59,6 +61,13 @@ comparisons: st.SearchStrategy[Form] = st.one_of(
     st.tuples(st.just("null"), st.booleans(), any_operands),
 )
 conditions = st.recursive(comparisons, conditions_in, max_leaves=8)
+
+
+# Conditions that are compared, which ActiveMQ's dialect has.
+compared_conditions = st.tuples(
+    st.sampled_from(["=", "<>"]), *[comparisons.filter(lambda form: form[0] != "holds")] * 2
+)
+conditions_of_activemq = st.recursive(comparisons | compared_conditions, conditions_in, max_leaves=8)
 
 
 # --- the plain writer: parentheses around everything ---
@@ -208,6 +217,84 @@ def is_like(text: str, pattern: list[tuple[str, bool]]) -> bool:
     return bool(text) and (is_wild or text[0] == character) and is_like(text[1:], pattern[1:])
 
 
+# --- the same of ActiveMQ's dialect: Boolean objects, or None for unknown ---
+
+
+def value_as_activemq(form: Form, message: dict[str, UserPropertyValue]) -> UserPropertyValue:
+    """Return what a condition or an operand comes to; every form has a value there."""
+    match form:
+        case ("name" | "constant", _):
+            return worth(form, message)
+        case ("minus", operand):
+            number = value_as_activemq(operand, message)
+            return -number if is_number(number) else None
+        case ("AND" | "OR", *parts):
+            found = [value_as_activemq(part, message) for part in parts]
+            decides = form[0] == "OR"
+            return decides if decides in found else None if None in found else not decides
+        case ("NOT", condition):
+            return opposite(value_as_activemq(condition, message))
+        case ("holds", operand):
+            value = value_as_activemq(operand, message)
+            return None if value is None else value is True
+        case ("between", negated, operand, low, high):
+            inside = ("AND", (">=", operand, low), ("<=", operand, high))
+            outside = ("OR", ("<", operand, low), (">", operand, high))
+            return value_as_activemq(outside if negated else inside, message)
+        case ("in", _, name, _):
+            return truth_or_none(truth(form, message)) if isinstance(worth(name, message), str) else None
+        case ("like", negated, operand, pattern, escape):
+            text = value_as_activemq(operand, message)
+            if text is None:
+                return None
+            return (isinstance(text, str) and is_like(text, tokens(pattern, escape))) != negated  # type: ignore[no-any-return]
+        case ("null", negated, operand):
+            return (value_as_activemq(operand, message) is None) != negated  # type: ignore[no-any-return]
+        case (sign, left, right):
+            first, second = value_as_activemq(left, message), value_as_activemq(right, message)
+            return compared_as_activemq(sign, first, second) if sign in SIGNS else calculated(sign, first, second)
+    raise AssertionError(form)
+
+
+def is_number(value: UserPropertyValue) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def truth_or_none(known: float) -> bool | None:
+    return None if known == UNKNOWN else known == 1
+
+
+def opposite(value: UserPropertyValue) -> bool | None:
+    return None if value is None else not value
+
+
+def compared_as_activemq(sign: str, left: UserPropertyValue, right: UserPropertyValue) -> bool | None:
+    if sign == "<>":
+        return opposite(compared_as_activemq("=", left, right))
+    if sign == "=" and right is None:
+        return left is None
+    if left is None or right is None:
+        return None
+    if kind(left) is not kind(right) or (sign != "=" and isinstance(left, bytes)):
+        return False
+    return bool(SIGNS[sign](left, right))
+
+
+def calculated(sign: str, left: UserPropertyValue, right: UserPropertyValue) -> UserPropertyValue:
+    if isinstance(left, str) and sign == "+" and right is not None and not isinstance(right, bytes):
+        return left + (str(right).lower() if isinstance(right, bool) else str(right))
+    if not is_number(left) or not is_number(right):
+        return None
+    if sign in "+-*":
+        return {"+": operator.add, "-": operator.sub, "*": operator.mul}[sign](left, right)  # type: ignore[no-any-return]
+    if sign == "%":
+        return math.nan if right == 0 or math.isinf(left) else math.fmod(left, right)
+    if right == 0:
+        toward = math.copysign(1, left) * math.copysign(1, right)
+        return math.nan if left == 0 or math.isnan(left) else toward * math.inf
+    return left / right
+
+
 # --- the laws ---
 
 
@@ -225,8 +312,8 @@ def batch_of(message: dict[str, UserPropertyValue]) -> MessageBatch:
     )
 
 
-def compiled(text: str) -> Selector:
-    return Selectors({}).compile(text)
+def compiled(text: str, dialect: Dialect = STANDARD) -> Selector:
+    return Selectors({}, dialect).compile(text)
 
 
 def compiled_or_refused(text: str) -> Selector | SelectorError:
@@ -245,6 +332,24 @@ def test_a_selector_comes_to_what_the_plain_evaluator_says(form: Form, message: 
 
     assert compiled(written(form)).matches(batch, 0) == (expected == 1)
     assert compiled(f"NOT ({written(form)})").matches(batch, 0) == (expected == 0)
+
+
+@given(form=conditions_of_activemq, message=messages)
+@example(form=("NOT", ("=", ("constant", 1), ("name", "a"))), message={})
+@example(form=("=", ("-", ("/", ("name", "a"), ("constant", 0)), ("name", "a")), ("name", "a")), message={"a": -0.0})
+@settings(max_examples=150, deadline=None)
+def test_in_activemqs_dialect_it_comes_to_what_the_plain_evaluator_of_that_says(
+    form: Form, message: dict[str, UserPropertyValue]
+) -> None:
+    """The conditions are written with parentheses around everything, so that they are read alike in both."""
+    expected = value_as_activemq(form, message)
+    batch = batch_of(message)
+    selector = compiled(written(form), ACTIVEMQ)
+
+    assert selector.matches(batch, 0) == (expected is True)
+    assert compiled(f"NOT ({written(form)})", ACTIVEMQ).matches(batch, 0) == (expected is False)
+    assert compiled(selector.normal_text, ACTIVEMQ).matches(batch, 0) == (expected is True)
+    assert compiled(selector.normal_text, ACTIVEMQ) == selector
 
 
 @given(form=conditions, message=messages)
