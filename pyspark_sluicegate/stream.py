@@ -28,7 +28,6 @@ from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
 from sluicegate import BlockingCursor, FlowClientError
 
-HEARTUNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
 HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
 UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
 BEAT_S: Final = HEARTBEAT_S / 4
