@@ -43,13 +43,18 @@ def last_progress(checkpoint: str) -> Progress | None:
     folder = _folder(checkpoint)
     if not (folder / "metadata").exists():
         return None
-    query_id = str(_read(folder / "metadata", json.loads)["id"])
+    query = query_id(checkpoint)
     numbers = [int(each.name) for each in (folder / "commits").glob("[0-9]*") if each.name.isdigit()]
     if not numbers:
         return None
     batch_id = max(numbers)
     lines = _read(folder / "offsets" / str(batch_id), str.splitlines)
-    return Progress(query_id, batch_id, ours_among(lines[_LINES_BEFORE_SOURCES:]))
+    return Progress(query, batch_id, ours_among(lines[_LINES_BEFORE_SOURCES:]))
+
+
+def query_id(checkpoint: str) -> str:
+    """Return the id of the query whose checkpoint this is. Raises CheckpointError, also when none has begun there."""
+    return str(_read(_folder(checkpoint) / "metadata", _id_in))
 
 
 def ours_among(texts: list[str]) -> tuple[Offset, ...]:
@@ -70,6 +75,13 @@ def _folder(checkpoint: str) -> Path:
     if url.scheme != "file":
         raise CheckpointError(f"{checkpoint}: checkpoints are read from folders of this host, not by {url.scheme}:")
     return Path(unquote(url.path))
+
+
+def _id_in(metadata: str) -> str:
+    found = json.loads(metadata)
+    if not isinstance(found, dict) or "id" not in found:
+        raise ValueError("it names no id")
+    return str(found["id"])
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:

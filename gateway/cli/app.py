@@ -14,6 +14,7 @@ from gateway.cli import (
     events,
     explain,
     node,
+    pipeline,
     publish,
     queue_messages,
     queues,
@@ -56,6 +57,11 @@ app.command("backup-cancel")(backup.backup_cancel)
 app.command("restore")(backup.restore)
 app.command("actors")(actors.actors)
 app.command("events")(events.events)
+app.command(
+    "pipeline",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(pipeline.pipeline)
 
 
 @app.command("version")

@@ -1,0 +1,60 @@
+"""One run of a streaming job, from its checkpoint to its end.
+
+Spark acknowledges the last batch never; so the checkpoint is swept before and after, and a listener acknowledges
+between (`pyspark_sluicegate.acknowledging` says why both). What becomes of a run that fails is for `supervision`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Final, TypeAlias, final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.configuration import StreamJob
+from pipeline.progress import ProgressLines
+from pipeline.trigger import Trigger
+from pyspark_sluicegate.acknowledging import Acknowledger, sweep
+from pyspark_sluicegate.options import SourceOptions
+
+LOOK_EVERY_S: Final = 1  # whether the job is to stop; also how long that takes to be seen
+
+
+Start: TypeAlias = Callable[[SparkSession, Trigger], StreamingQuery]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What a run needs."""
+
+    spark: SparkSession
+    name: str
+    config: StreamJob
+    start: Start
+    trigger: Trigger
+    write: Callable[[str], None]  # a line of progress
+    stopping: Event
+
+    def run(self) -> None:
+        """Return when the query has ended by itself, or was to stop. Raises what Spark and the client library do."""
+        connect = SourceOptions.of(self.config.source_options).connect
+        sweep(connect, self.config.checkpoint)
+        lines = ProgressLines(self.name, self.write)
+        listeners = (Acknowledger(connect), lines)  # in this order: what a line tells of was acknowledged
+        for each in listeners:
+            self.spark.streams.addListener(each)
+        try:
+            query = self.start(self.spark, self.trigger)
+            try:
+                while not query.awaitTermination(LOOK_EVERY_S):
+                    if self.stopping.is_set():
+                        query.stop()
+            finally:
+                query.stop()
+                lines.wait_for_the_last()
+        finally:
+            for each in listeners:
+                self.spark.streams.removeListener(each)
+        sweep(connect, self.config.checkpoint)

@@ -1,0 +1,118 @@
+"""`sluicegate pipeline`: the command line of jobs.
+
+Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 2 the command line or the file is wrong; 3 the job failed, and
+another try would fail as well.
+"""
+
+import logging
+import re
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Annotated, Final
+
+import typer
+
+from pipeline.attempt import Attempt
+from pipeline.configuration import ArchiveJob, ConfigError, load
+from pipeline.failures import JobFailed
+from pipeline.jobs import JOBS, StreamingJob
+from pipeline.session import spark_session
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
+
+USAGE: Final = 2
+FATAL: Final = 3
+UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+app = typer.Typer(
+    name="sluicegate pipeline",
+    help="Jobs of Spark over queues.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.command("list")
+def list_jobs() -> None:
+    """Name the jobs."""
+    for name, job in sorted(JOBS.items()):
+        typer.echo(f"{name:10} {job.does}")
+
+
+@app.command("run")
+def run(
+    name: Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")],
+    config: Annotated[Path, typer.Option(metavar="FILE", help="What the job is to do, in TOML.")],
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Where Spark runs; before the file's.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where the job keeps its place.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is through.")] = False,
+    every: Annotated[str | None, typer.Option(metavar="TIME", help="Make a batch every 500ms, 5s, 1m, 1h.")] = None,
+) -> None:
+    """Run a job until it is ended: batch after batch, each at once unless --every says how often."""
+    if name not in JOBS:
+        raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
+    if once and every is not None:
+        raise typer.BadParameter("--once and --every exclude each other")
+    trigger = Trigger(None if once else _interval_ms(every or "0ms"))
+    job = JOBS[name]
+    try:
+        wanted = load(config, job.config)
+        if master is not None:
+            wanted = wanted.model_copy(update={"session": wanted.session.model_copy(update={"master": master})})
+        if checkpoint is not None:
+            wanted = wanted.model_copy(update={"checkpoint": checkpoint})
+        _run(name, job, wanted, trigger)
+    except ConfigError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(USAGE) from None
+    except (JobFailed, CheckpointError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FATAL) from None
+
+
+def _run(name: str, job: StreamingJob, config: ArchiveJob, trigger: Trigger) -> None:
+    stopping = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    with spark_session(name, config.session) as spark:
+        # After the session, which puts a handler of its own for Ctrl-C.
+        signal.signal(signal.SIGINT, stop)
+        attempt = Attempt(
+            spark=spark,
+            name=name,
+            config=config,
+            start=lambda session, when: job.start(session, config, when),
+            trigger=trigger,
+            write=partial(print, flush=True),  # a program may be waiting for the line
+            stopping=stopping,
+        )
+        supervise(attempt.run, lambda: batch_count(config.checkpoint), stopping)
+
+
+def batch_count(checkpoint: str) -> int:
+    """Return how many batches are through, of all runs. Raises CheckpointError."""
+    progress = last_progress(checkpoint)
+    return 0 if progress is None else progress.batch_id + 1
+
+
+def _interval_ms(text: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,9})(ms|s|m|h)", text)
+    if found is None:
+        raise typer.BadParameter(f"--every is {text!r}; allowed are a whole number and ms, s, m or h, such as 5s")
+    return int(found[1]) * UNIT_MS[found[2]]
+
+
+def main() -> None:
+    """Run the command and end the process with its exit code."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every callback
+    app(prog_name="sluicegate pipeline")

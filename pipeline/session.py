@@ -1,0 +1,36 @@
+"""The Spark session of a job: made from its configuration, ended with it."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
+from pipeline.configuration import SessionSettings
+
+
+@contextmanager
+def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]:
+    """Give a session for as long as the block runs. What else it shall have comes from `spark-defaults.conf`.
+
+    Its warehouse is a folder that is removed: jobs make no tables, and Spark would leave one where it was started.
+    """
+    # Workers run what `python3` means on the PATH, if nobody says otherwise; that may lack Arrow and this package.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="sluicegate-pipeline-") as folder:
+        session = (
+            SparkSession.builder.appName(f"sluicegate {job}")
+            .master(settings.master)
+            .config("spark.driver.memory", settings.memory)
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", folder)
+            .getOrCreate()
+        )
+        try:
+            yield session
+        finally:
+            session.stop()

@@ -1,0 +1,45 @@
+"""Trying again what failed because the gateway was away, from the checkpoint; and giving up on anything else."""
+
+import logging
+from collections.abc import Callable
+from threading import Event
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from pipeline.failures import JobFailed, failure_of
+from pyspark_sluicegate.checkpoint import CheckpointError
+from pyspark_sluicegate.offsets import OffsetError
+from pyspark_sluicegate.options import OptionError
+from sluicegate import FlowClientError
+
+ATTEMPTS_MAX: Final = 10  # that fail with no batch between; with the delays below, about five minutes
+DELAY_FIRST_S: Final = 1.0  # doubled with each further one
+DELAY_MAX_S: Final = 60.0
+
+_log: Final = logging.getLogger("pipeline")
+
+
+def supervise(attempt: Callable[[], None], batch_count: Callable[[], int], stopping: Event) -> None:
+    """Run attempts until one ends well or the job is to stop. Raises JobFailed.
+
+    `batch_count` says how many batches were through: a job that gets on, though slowly, is never given up.
+    """
+    failed_count, seen = 0, batch_count()
+    while not stopping.is_set():
+        try:
+            attempt()
+            return
+        except (PySparkException, FlowClientError, CheckpointError, OffsetError, OptionError) as error:
+            failure = failure_of(error)
+        if stopping.is_set():
+            _log.warning("while the job was ending: %s", failure.text)
+            return
+        if batch_count() > seen:
+            failed_count, seen = 0, batch_count()
+        failed_count += 1
+        if not failure.is_transient or failed_count == ATTEMPTS_MAX:
+            raise JobFailed(failure.text)
+        delay_s = min(DELAY_MAX_S, DELAY_FIRST_S * 2 ** (failed_count - 1))
+        _log.warning("the job begins again in %.0f s, for the gateway was away: %s", delay_s, failure.text)
+        stopping.wait(delay_s)

@@ -1,0 +1,148 @@
+"""The job `archive`, over a real gateway: in this session, and as the program that operators run."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from gateway_process import GatewayProcess, wait_until
+from pipeline.archive import archive
+from pipeline.attempt import Attempt
+from pipeline.configuration import ArchiveJob, ArchiveTable
+from pipeline.failures import JobFailed
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+from sluicegate import BlockingClient, Message
+
+ENDS_S = 240  # a JVM starts and ends, on a busy machine
+
+
+def url(broker: GatewayProcess) -> str:
+    return f"flow://127.0.0.1:{broker.ports['flow']}"
+
+
+def fill(broker: GatewayProcess, queue: str, first: int, end: int) -> None:
+    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+        publisher.send_all(Message(str(n).encode(), queue=queue, key=f"k{n % 7}") for n in range(first, end))
+
+
+def job(broker: GatewayProcess, queue: str, folder: Path, **source: bool | int | str) -> ArchiveJob:
+    return ArchiveJob(
+        source={"url": url(broker), "queue": queue, **source},
+        checkpoint=str(folder / "checkpoint"),
+        archive=ArchiveTable(path=str(folder / "archive")),
+    )
+
+
+def run(spark: SparkSession, config: ArchiveJob, write: Callable[[str], None] = print) -> None:
+    """Archive what is there now. Raises JobFailed."""
+    stopping = Event()
+    attempt = Attempt(
+        spark=spark,
+        name="archive",
+        config=config,
+        start=lambda session, trigger: archive(session, config, trigger),
+        trigger=Trigger(None),
+        write=write,
+        stopping=stopping,
+    )
+    supervise(attempt.run, lambda: 0, stopping)
+
+
+def archived(spark: SparkSession, folder: Path) -> list[int]:
+    """What any reader of the files finds, which knows nothing of Spark's logs."""
+    files = [str(each) for each in sorted((folder / "archive").rglob("*.parquet"))]
+    return sorted(int(bytes(row.payload)) for row in spark.read.parquet(*files).select("payload").collect())
+
+
+def test_everything_is_archived_acknowledged_and_told_in_a_line_for_each_batch(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    broker.create_queue("kept", access_type="non-exclusive", partition_count=2)
+    fill(broker, "kept", 0, 500)
+    lines: list[str] = []
+    run(spark, job(broker, "kept", tmp_path, mode="consume", maxRowsPerTrigger=200), lines.append)
+    assert archived(spark, tmp_path) == list(range(500))
+    assert broker.held_count("kept") == 0, "a consuming job takes what it has archived"
+    told: list[dict[str, Any]] = [json.loads(each) for each in lines]
+    batches = [each for each in told if each["rows"]]
+    assert sum(each["rows"] for each in batches) == 500
+    assert [each["batch"] for each in batches] == list(range(len(batches)))
+    assert batches[-1]["lag"] == {"0": 0, "1": 0}
+    rows = spark.read.parquet(str(tmp_path / "archive")).where("queue = 'kept' and dt = to_date(received)")
+    assert rows.count() == 500
+    assert {row.batch for row in rows.select("batch").distinct().collect()} == {
+        f"{each['query'][:8]}_{each['batch']}" for each in batches
+    }
+
+
+def test_a_batch_that_is_written_again_after_a_crash_is_there_once(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    """The crash is between the files and Spark's commit: the commit log loses its last entry."""
+    broker.create_queue("again")
+    fill(broker, "again", 0, 300)
+    config = job(broker, "again", tmp_path, maxRowsPerTrigger=100)
+    run(spark, config)
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    fill(broker, "again", 300, 350)
+    run(spark, config)
+    assert archived(spark, tmp_path) == list(range(350))
+
+
+def test_a_job_whose_queue_is_not_there_fails_in_one_line(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    config = job(broker, "no-such-queue", tmp_path)
+    with pytest.raises(JobFailed, match=r"^RequestRefused: .*no-such-queue"):
+        run(spark, config)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_program_archives_what_comes_until_it_is_ended(broker: GatewayProcess, tmp_path: Path) -> None:
+    broker.create_queue("ended")
+    fill(broker, "ended", 0, 200)
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'checkpoint = "{tmp_path}/checkpoint"\n'
+        f'[source]\nurl = "{url(broker)}"\nqueue = "ended"\nmode = "consume"\n'
+        f'[archive]\npath = "{tmp_path}/archive"\n[session]\nmaster = "local[2,4]"\nmemory = "512m"\n'
+    )
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "gateway",
+        "pipeline",
+        "run",
+        "archive",
+        "--config",
+        str(file),
+        "--every",
+        "1s",
+    ]
+    log = tmp_path / "stderr.log"
+    with log.open("wb") as stderr:
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        wait_until(lambda: broker.held_count("ended") == 0, within_s=ENDS_S, what="the first messages are through")
+        fill(broker, "ended", 200, 250)
+        wait_until(lambda: broker.held_count("ended") == 0, within_s=ENDS_S, what="the others are through")
+        program.send_signal(signal.SIGTERM)
+        told, _ = program.communicate(timeout=ENDS_S)
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode == 0, log.read_text()
+    assert sum(json.loads(line)["rows"] for line in told.splitlines()) == 250

@@ -1,0 +1,77 @@
+"""Files of Spark jobs: what they may say, and how a mistake is told."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from pipeline.cli import USAGE, app
+from pipeline.configuration import ArchiveJob, ConfigError, load
+
+WHOLE = """
+checkpoint = "/c"
+[source]
+url = "flow://gateway"
+queue = "orders"
+mode = "consume"
+maxRowsPerTrigger = 1000
+failOnDataLoss = false
+[archive]
+path = "/a"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "job.toml"
+
+
+def test_options_of_the_source_are_given_as_toml_has_them(file: Path) -> None:
+    file.write_text(WHOLE)
+    job = load(file, ArchiveJob)
+    assert job.source_options["maxRowsPerTrigger"] == "1000"
+    assert job.source_options["failOnDataLoss"] == "false"
+    assert (job.session.master, job.session.memory) == ("local[*,4]", "1g")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ('path = "/a"', "", "archive.path: Field required"),
+        ('checkpoint = "/c"', 'chekpoint = "/c"', "chekpoint: Extra inputs are not permitted"),
+        ('mode = "consume"', 'mode = "take"', "source: mode is 'take'; allowed are tap, consume"),
+        ('queue = "orders"', "", "source: the option queue is missing"),
+        ('mode = "consume"', 'colour = "red"', "source: there is no option colour; there are"),
+        ('mode = "consume"', 'columns = "payload,queue"', "source: columns lacks received"),
+        ("[archive]", "[session]\nmemory = '1 GB'\n[archive]", "session.memory: String should match"),
+        ("[source]", "[source", "(at line 3"),
+    ],
+)
+def test_a_mistake_is_told_with_file_and_key(file: Path, before: str, after: str, said: str) -> None:
+    file.write_text(WHOLE.replace(before, after))
+    with pytest.raises(ConfigError) as caught:
+        load(file, ArchiveJob)
+    assert f"{file}: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_every_mistake_is_told_at_once(file: Path) -> None:
+    file.write_text('[source]\nurl = "flow://gateway"\n')
+    with pytest.raises(ConfigError) as caught:
+        load(file, ArchiveJob)
+    assert len(str(caught.value).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["arkive", "--config", "x"], "there is no job 'arkive'; there are archive"),
+        (["archive", "--config", "x", "--once", "--every", "5s"], "--once and --every exclude each other"),
+        (["archive", "--config", "x", "--every", "5"], "allowed are a whole number and ms, s, m or h"),
+        (["archive", "--config", "/nowhere/job.toml"], "/nowhere/job.toml: No such file or directory"),
+    ],
+)
+def test_a_wrong_command_line_ends_before_spark_begins(arguments: list[str], said: str) -> None:
+    result = CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1"}).invoke(app, ["run", *arguments])
+    assert result.exit_code == USAGE
+    assert said in result.stderr

@@ -1,0 +1,116 @@
+"""Which failures of a job are tried again, and what is said of the others."""
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from pipeline.failures import JobFailed, failure_of
+from pipeline.progress import lag_by_partition
+from pipeline.supervision import ATTEMPTS_MAX, supervise
+from pyspark_sluicegate.offsets import Offset
+from sluicegate import AuthenticationRefused, ConnectFailed
+
+OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
+Traceback (most recent call last):
+  File "pyspark_sluicegate/reading.py", line 79, in _read_range
+{raised}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:570)
+Caused by: org.apache.spark.SparkException: Task failed: it did
+"""
+
+
+class Impatient(Event):
+    """Waits for nothing, and notes how long it was to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.append(timeout or 0)
+        return self.is_set()
+
+
+def failing(error: Exception, times: int) -> tuple[Callable[[], None], list[int]]:
+    """Return an attempt that fails so many times, and the list that it writes each of its runs to."""
+    runs: list[int] = []
+
+    def attempt() -> None:
+        runs.append(len(runs))
+        if len(runs) <= times:
+            raise error
+
+    return attempt, runs
+
+
+@pytest.mark.parametrize(
+    ("raised", "is_transient"),
+    [
+        ("protocols.flow.client.errors.ConnectFailed: no connection for 30 s", True),
+        ("protocols.flow.client.errors.RequestInterrupted: the connection broke", True),
+        ("pyspark_sluicegate.reading.DataLossError: DATA LOSS in queue orders", False),
+        ("protocols.flow.client.errors.RequestRefused: not-found (0x0301): no queue orders", False),
+    ],
+)
+def test_what_was_raised_in_another_process_is_found_in_spark_s_text(raised: str, is_transient: bool) -> None:
+    failure = failure_of(RuntimeError(OF_SPARK.format(raised=raised)))
+    assert failure.text == raised.rpartition("errors.")[2].removeprefix("pyspark_sluicegate.reading.")
+    assert failure.is_transient is is_transient
+
+
+def test_a_busy_host_on_which_python_starts_too_slowly_is_tried_again() -> None:
+    text = "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back. SQLSTATE: XXKST"
+    assert failure_of(RuntimeError(text)).is_transient
+
+
+def test_a_job_whose_gateway_was_away_begins_again_ever_later() -> None:
+    stopping = Impatient()
+    attempt, runs = failing(ConnectFailed("nobody there"), times=8)
+    supervise(attempt, lambda: 0, stopping)
+    assert len(runs) == 9
+    assert stopping.waited == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def test_a_job_that_gets_nowhere_is_given_up() -> None:
+    attempt, runs = failing(ConnectFailed("nobody there"), times=100)
+    with pytest.raises(JobFailed, match="ConnectFailed: nobody there"):
+        supervise(attempt, lambda: 0, Impatient())
+    assert len(runs) == ATTEMPTS_MAX
+
+
+def test_a_job_that_gets_on_between_failures_is_not_given_up() -> None:
+    attempt, runs = failing(ConnectFailed("nobody there"), times=100)
+    supervise(attempt, lambda: len(runs), Impatient())
+    assert len(runs) == 101
+
+
+def test_what_stays_wrong_is_not_tried_again() -> None:
+    attempt, runs = failing(AuthenticationRefused("who are you?"), times=100)
+    with pytest.raises(JobFailed, match="AuthenticationRefused: who are you"):
+        supervise(attempt, lambda: 0, Impatient())
+    assert len(runs) == 1
+
+
+def test_a_job_that_is_ended_while_it_fails_has_not_failed() -> None:
+    stopping = Event()
+
+    def attempt() -> None:
+        stopping.set()
+        raise ConnectFailed("nobody there")
+
+    supervise(attempt, lambda: 0, stopping)
+
+
+def test_lag_is_counted_in_each_partition_from_where_the_batch_ended() -> None:
+    def place(**sequences: int) -> str:
+        at = Offset(
+            queue="q", cursor="c", mode="tap", incarnation=1, epoch=1,
+            next={int(each.removeprefix("p")): sequence for each, sequence in sequences.items()},
+        )  # fmt: skip
+        return str(at.to_json()).replace("'", '"')
+
+    # A partition that the batch had not heard of begins with its first sequence.
+    assert lag_by_partition([place(p0=10, p1=5)], [place(p0=12, p1=5, p2=4)]) == {"0": 2, "1": 0, "2": 3}
+    assert lag_by_partition(["other"], [""]) == {}
