@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway_process import GatewayProcess
-from sluicegate import Client, ClientEvent, ClientOptions, Disconnected, FlowInterrupted, Message
+from sluicegate import Client, ClientEvent, ClientOptions, Column, Disconnected, FlowInterrupted, Message
 
 MESSAGES = 6_000
 KILLS = 3
@@ -18,16 +18,20 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 class Record:
-    """What a consumer got, and what is wrong with it."""
+    """What a consumer got, and what is wrong with it.
+
+    A message may come again: it is delivered before it is on the disk, and when the gateway is killed in between, its
+    publisher sends it again and it gets another sequence. What is stored is read at the end.
+    """
 
     def __init__(self) -> None:
-        self.places: dict[int, tuple[int, int]] = {}  # message -> partition and sequence
+        self.partitions: dict[int, int] = {}  # by message
         self.highest: dict[str, int] = {}  # by key: the last that was new
         self.repeated_count = 0
 
-    def note(self, number: int, key: str, place: tuple[int, int]) -> None:
-        known = self.places.setdefault(number, place)
-        assert known == place, f"message {number} is stored twice, at {known} and {place}"
+    def note(self, number: int, key: str, partition: int) -> None:
+        known = self.partitions.setdefault(number, partition)
+        assert known == partition, f"message {number} is in the partitions {known} and {partition}"
         if number <= self.highest.get(key, -1):
             self.repeated_count += 1
             return
@@ -47,11 +51,20 @@ async def publish(client: Client, progress: asyncio.Event) -> None:
 
 async def consume(client: Client, record: Record) -> None:
     async with client.consumer("q", window=200) as consumer:
-        while len(record.places) < MESSAGES:
+        while len(record.partitions) < MESSAGES:
             for delivery in await consumer.receive_many(100):
                 assert delivery.key is not None
-                record.note(int(delivery.payload), delivery.key, (delivery.partition, delivery.sequence))
+                record.note(int(delivery.payload), delivery.key, delivery.partition)
                 delivery.accept()
+
+
+async def stored(client: Client) -> list[list[int]]:
+    """Return what each partition has stored, in order; the queue keeps what was settled."""
+    found: list[list[int]] = []
+    for partition in range(PARTITIONS):
+        async with client.bulk.read_range("q", partition=partition, first=1) as reader:
+            found.append([int(each) async for chunk in reader for each in chunk.columns.values(Column.PAYLOAD)])
+    return found
 
 
 async def kill_again_and_again(gateway: GatewayProcess, progress: asyncio.Event) -> None:
@@ -62,7 +75,7 @@ async def kill_again_and_again(gateway: GatewayProcess, progress: asyncio.Event)
         await asyncio.to_thread(gateway.start)
 
 
-async def run(gateway: GatewayProcess) -> tuple[Record, list[ClientEvent]]:
+async def run(gateway: GatewayProcess) -> tuple[Record, list[list[int]], list[ClientEvent]]:
     record, events, progress = Record(), list[ClientEvent](), asyncio.Event()
     address = f"flow://127.0.0.1:{gateway.ports['flow']}"
     options = ClientOptions(reconnect_delay_max_s=1.0)
@@ -75,15 +88,21 @@ async def run(gateway: GatewayProcess) -> tuple[Record, list[ClientEvent]]:
         tasks.create_task(publish(one, progress))
         tasks.create_task(consume(other, record))
         tasks.create_task(kill_again_and_again(gateway, progress))
-    return record, events
+    async with Client(address, options) as reader:
+        return record, await stored(reader), events
 
 
 def test_programs_go_on_over_crashes_of_the_gateway(tmp_path: Path) -> None:
     """Flow: publishing, named publishers; consuming. Nothing is lost or stored twice, and each key is in order."""
     with GatewayProcess(tmp_path) as gateway:
-        gateway.create_queue("q", access_type="non-exclusive", partition_count=PARTITIONS)
-        record, events = asyncio.run(run(gateway))
-        assert sorted(record.places) == list(range(MESSAGES))
-        assert len({partition for partition, _ in record.places.values()}) == PARTITIONS
+        gateway.create_queue("q", access_type="non-exclusive", partition_count=PARTITIONS, retention_size_mb=100)
+        record, partitions, events = asyncio.run(run(gateway))
+        assert sorted(record.partitions) == list(range(MESSAGES))
+        assert sorted(number for each in partitions for number in each) == list(range(MESSAGES)), "each once"
+        for each in partitions:
+            for key in range(KEYS):
+                of_key = [number for number in each if number % KEYS == key]
+                assert of_key == sorted(of_key)
+        assert all(partitions), "the keys are in all of them"
         assert sum(isinstance(event, Disconnected) for event in events) >= KILLS
         assert any(isinstance(event, FlowInterrupted) for event in events)
