@@ -20,7 +20,6 @@ from pyspark_sluicegate.options import SourceOptions
 
 LOOK_EVERY_S: Final = 1  # whether the job is to stop; also how long that takes to be seen
 
-
 Start: TypeAlias = Callable[[SparkSession, Trigger], StreamingQuery]
 
 

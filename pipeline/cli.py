@@ -62,11 +62,7 @@ def run(
     trigger = Trigger(None if once else _interval_ms(every or "0ms"))
     job = JOBS[name]
     try:
-        wanted = load(config, job.config)
-        if master is not None:
-            wanted = wanted.model_copy(update={"session": wanted.session.model_copy(update={"master": master})})
-        if checkpoint is not None:
-            wanted = wanted.model_copy(update={"checkpoint": checkpoint})
+        wanted = load(config, job.config, master=master, checkpoint=checkpoint)
         _run(name, job, wanted, trigger)
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)

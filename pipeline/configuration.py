@@ -79,14 +79,19 @@ class ArchiveJob(StreamJob):
 Job = TypeVar("Job", bound=StreamJob)
 
 
-def load(path: Path, kind: type[Job]) -> Job:
-    """Return what a file says. Raises ConfigError, which names every mistake in it."""
+def load(path: Path, kind: type[Job], *, master: str | None = None, checkpoint: str | None = None) -> Job:
+    """Return what a file says, but for what the command line does. Raises ConfigError, which names every mistake."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # no TOML, or no UTF-8
         raise ConfigError(f"{path}: {error}") from None
+    if checkpoint is not None:
+        found["checkpoint"] = checkpoint
+    if master is not None:
+        session = found.get("session", {})
+        found["session"] = {**session, "master": master} if isinstance(session, dict) else session
     try:
         return kind.model_validate(found)
     except ValidationError as error:

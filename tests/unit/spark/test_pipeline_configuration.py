@@ -34,6 +34,12 @@ def test_options_of_the_source_are_given_as_toml_has_them(file: Path) -> None:
     assert (job.session.master, job.session.memory) == ("local[*,4]", "1g")
 
 
+def test_the_command_line_goes_before_the_file(file: Path) -> None:
+    file.write_text(WHOLE.replace('checkpoint = "/c"', ""))
+    job = load(file, ArchiveJob, master="local[1]", checkpoint="/other")
+    assert (job.checkpoint, job.session.master, job.session.memory) == ("/other", "local[1]", "1g")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
