@@ -35,8 +35,9 @@ def supervise(attempt: Callable[[], None], batch_count: Callable[[], int], stopp
         if stopping.is_set():
             _log.warning("while the job was ending: %s", failure.text)
             return
-        if batch_count() > seen:
-            failed_count, seen = 0, batch_count()
+        through = batch_count()
+        if through > seen:
+            failed_count, seen = 0, through
         failed_count += 1
         if not failure.is_transient or failed_count == ATTEMPTS_MAX:
             raise JobFailed(failure.text)

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
 from protocols.flow.codes import FENCED
 from pyspark_sluicegate.checkpoint import last_progress, ours_among
 from pyspark_sluicegate.connection import bulk_for
-from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.offsets import Offset, acked_places
 from pyspark_sluicegate.options import ConnectOptions
 from sluicegate import FlowClientError, RequestRefused
 
@@ -78,8 +78,7 @@ def sweep(options: ConnectOptions, checkpoint: str) -> int:
     for offset in progress.offsets:
         stands = bulk.look_at_cursor(offset.queue, offset.cursor)
         offset.check_is_of(offset.queue, stands.incarnation)
-        acked = {each.partition: each.acked for each in stands.positions}
-        if all(acked.get(partition, 1) >= sequence for partition, sequence in offset.next.items()):
+        if offset.is_covered_by(acked_places(stands.positions)):
             continue
         if stands.epoch != offset.epoch:
             _log.warning(

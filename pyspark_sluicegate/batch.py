@@ -16,9 +16,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from messaging.cursors import EARLIEST, LATEST
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.offsets import starting_places
-from pyspark_sluicegate.options import EARLIEST, LATEST, OptionError, SourceOptions
+from pyspark_sluicegate.options import OptionError, SourceOptions
 from pyspark_sluicegate.planning import RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
 

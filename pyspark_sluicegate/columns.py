@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias, final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from messaging.headers import PRIORITY_DEFAULT
 from protocols.flow import columns as wire
 from protocols.flow.columns import Columns
 from pyspark_sluicegate.options import OptionError
@@ -78,10 +79,9 @@ def _values(bit: int, kind: Any) -> Callable[[Columns, str, int], Array]:
 
 
 def _properties(chunk: Columns, queue: str, partition: int) -> Array:
-    kind = pa.map_(pa.string(), pa.string())
     buffers = chunk.buffers(wire.PROPERTIES)
     if not buffers:
-        return pa.array([{}] * 0, kind) if chunk.count == 0 else _empty_maps(chunk.count)
+        return _empty_maps(chunk.count)
     offsets, name_offsets, names, types, value_offsets, values = buffers
     entries = len(types)
     keys = pa.Array.from_buffers(pa.string(), entries, [None, pa.py_buffer(name_offsets), pa.py_buffer(names)])
@@ -94,8 +94,6 @@ def _empty_maps(count: int) -> Array:
     none = pa.array([], pa.string())
     return pa.MapArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count + 1), none, none)
 
-
-PRIORITY_DEFAULT: Final = 4
 
 COLUMNS: Final = {
     column.name: column

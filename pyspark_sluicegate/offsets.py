@@ -6,9 +6,11 @@ place of the one that replaced it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, final
+
+from protocols.flow.cursor_frames import Position
 
 VERSION: Final = 1
 FIRST_SEQUENCE: Final = 1
@@ -36,6 +38,10 @@ class Offset:
         Not at what it has kept: that moves, and a batch planned again would be another one.
         """
         return self.next.get(partition, FIRST_SEQUENCE)
+
+    def is_covered_by(self, acked: Mapping[int, int]) -> bool:
+        """Return whether a cursor that has acknowledged so far, by `acked_places`, is through with all before it."""
+        return all(acked.get(partition, FIRST_SEQUENCE) >= sequence for partition, sequence in self.next.items())
 
     def moved(self, positions: Mapping[int, int], epoch: int) -> Self:
         """Return the offset at other sequences."""
@@ -81,6 +87,11 @@ class Offset:
                 f"the checkpoint is of the spool {self.incarnation:016x}, the gateway's is {incarnation:016x}: it was"
                 f" made anew or restored, and sequences in {queue} mean something else now. Begin with a new checkpoint"
             )
+
+
+def acked_places(positions: Iterable[Position]) -> dict[int, int]:
+    """Return before which sequence a cursor has acknowledged everything, by partition."""
+    return {each.partition: each.acked for each in positions}
 
 
 def starting_places(text: str) -> Mapping[int, int]:

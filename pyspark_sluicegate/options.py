@@ -10,17 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, final
 
+from messaging.cursors import CONSUME, EARLIEST, LATEST, TAP
+from protocols.flow.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from sluicegate import ClientOptions
 
-CHUNK_BYTES_DEFAULT: Final = 2 * 1024 * 1024
-CHUNK_BYTES_MAX: Final = 8 * 1024 * 1024  # of one frame, by the flow protocol
 LONG_POLL_MS_DEFAULT: Final = 1_000
 LONG_POLL_MS_MAX: Final = 60_000  # as long as the gateway lets a question wait
 RETRY_MS_DEFAULT: Final = 30_000
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-TAP: Final = "tap"
-CONSUME: Final = "consume"
 FAIL: Final = "fail"
 DROP: Final = "drop"
 

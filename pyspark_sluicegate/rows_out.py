@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from messaging.headers import PRIORITY_DEFAULT, PRIORITY_MAX
 from protocols.flow import columns as wire
 from protocols.flow.columns import ColumnWriter
 from protocols.flow.properties import TEXT
@@ -73,9 +74,9 @@ def _optional(kind: Any) -> Callable[[ColumnWriter, int, Array], None]:
 def _put_priority(out: ColumnWriter, bit: int, array: Array) -> None:
     if array.null_count == len(array):
         return
-    numbers = pc.fill_null(array.cast(pa.int64()), 4)
-    if pc.min(numbers).as_py() < 0 or pc.max(numbers).as_py() > 9:
-        raise RowError("a priority outside of 0 to 9")
+    numbers = pc.fill_null(array.cast(pa.int64()), PRIORITY_DEFAULT)
+    if pc.min(numbers).as_py() < 0 or pc.max(numbers).as_py() > PRIORITY_MAX:
+        raise RowError(f"a priority outside of 0 to {PRIORITY_MAX}")
     out.put(bit, [_plain(numbers.cast(pa.uint8()), 1)])
 
 
@@ -133,12 +134,11 @@ def _value_buffers(array: Array) -> list[bytes]:
     if count == 0:
         return [bytes(4), b""]
     buffers = array.buffers()
-    size = 4
     raw = pa.Array.from_buffers(pa.int32(), count + 1, [None, buffers[1]], offset=array.offset)
     first, end = raw[0].as_py(), raw[-1].as_py()
     offsets = raw if first == 0 else pc.subtract(raw, pa.scalar(first, pa.int32()))
     data = b"" if buffers[2] is None else bytes(memoryview(buffers[2])[first:end])
-    return [_plain(offsets, size), data]
+    return [_plain(offsets, 4), data]
 
 
 def _plain(array: Array, size: int) -> bytes:

@@ -21,16 +21,17 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from messaging.cursors import EARLIEST, LATEST
 from pyspark_sluicegate.connection import bulk_for
-from pyspark_sluicegate.offsets import Offset, OffsetError, starting_places
-from pyspark_sluicegate.options import EARLIEST, FAIL, LATEST, OptionError, SourceOptions
+from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, starting_places
+from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
 from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
 from sluicegate import BlockingCursor, FlowClientError
 
 HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
-UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
 BEAT_S: Final = HEARTBEAT_S / 4
+UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -52,10 +53,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stands = dict(self._acked_when_bound)
         if options.starting_offsets not in (EARLIEST, LATEST):
             wished = starting_places(options.starting_offsets)
-            too_early = [each for each, sequence in wished.items() if sequence < stands.get(each, 1)]
+            too_early = [each for each, sequence in wished.items() if sequence < stands.get(each, FIRST_SEQUENCE)]
             if too_early and options.on_rewind == FAIL:
                 raise OffsetError(self._rewound(too_early[0], wished[too_early[0]], stands[too_early[0]]))
-            stands |= {each: max(sequence, stands.get(each, 1)) for each, sequence in wished.items()}
+            stands |= {each: max(sequence, stands.get(each, FIRST_SEQUENCE)) for each, sequence in wished.items()}
         return self._offset(stands).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802, Spark's name
@@ -111,8 +112,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge what was read before. Spark says so a batch late, and of the last one never."""
         place = self._resumed(end)
         cursor = self._bound()
-        acked = {each.partition: each.acked for each in cursor.positions}
-        if any(acked.get(partition, 1) < sequence for partition, sequence in place.next.items()):
+        if not place.is_covered_by(acked_places(cursor.positions)):
             cursor.acknowledge(place.next, batch_ref=UNNAMED_BATCH)
 
     # --- what Spark asks where a task runs ---
@@ -138,7 +138,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 start=LATEST if options.starting_offsets == LATEST else EARLIEST,
                 heartbeat_s=HEARTBEAT_S,
             )
-            self._acked_when_bound = {each.partition: each.acked for each in self._cursor.positions}
+            self._acked_when_bound = acked_places(self._cursor.positions)
             Thread(target=_beat, args=(self._cursor,), name="cursor heartbeat", daemon=True).start()
         return self._cursor
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from protocols.flow.client.bulk import AHEAD_DEFAULT, COLUMNS_DEFAULT, END_MAX, TAP, Bulk, Column, Cursor, RangeReader
+from messaging.cursors import TAP
+from protocols.flow.client.bulk import AHEAD_DEFAULT, COLUMNS_DEFAULT, END_MAX, Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.columns import ColumnWriter
 from protocols.flow.cursor_frames import Position, Positions

@@ -9,6 +9,7 @@ from enum import IntFlag
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from messaging.cursors import TAP
 from protocols.flow import columns as c
 from protocols.flow import frames
 from protocols.flow.client.asking import Answer, Request
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 
-TAP: Final = "tap"
-CONSUME: Final = "consume"
 AHEAD_DEFAULT: Final = 2  # chunks: one that is worked on, and one on its way
 AHEAD_MAX: Final = 64
 END_MAX: Final = (1 << 63) - 1
