@@ -1,7 +1,11 @@
 """The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many."""
 
 import argparse
+import os
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from time import perf_counter  # how fast the simulation itself is; nothing of a run depends on it
 
 from simulation.run import STEPS_DEFAULT, Outcome, run
@@ -19,10 +23,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=1, help="the first of them (default 1)")
     parser.add_argument("--steps", type=int, default=STEPS_DEFAULT, help=f"steps of a run (default {STEPS_DEFAULT})")
     parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="end after so many failures")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--jobs", type=int, default=cores, help=f"processes that play (default {cores}, all cores)")
     given = parser.parse_args()
     if given.seed is not None:
         sys.exit(_replay(given.seed, given.steps))
-    sys.exit(_play_many(range(given.first, given.first + given.seeds), given.steps, given.failures))
+    seeds = range(given.first, given.first + given.seeds)
+    sys.exit(_play_many(seeds, given.steps, given.failures, given.jobs))
 
 
 def replay_command(seed: int, count: int) -> str:
@@ -48,11 +55,10 @@ def _replay(seed: int, count: int) -> int:
     return 1
 
 
-def _play_many(seeds: range, count: int, failures_max: int) -> int:
+def _play_many(seeds: range, count: int, failures_max: int, jobs: int) -> int:
     began_s = perf_counter()
     failures = deliveries = settled = crashes = played = 0
-    for seed in seeds:
-        outcome = run(seed, count=count)
+    for seed, outcome in zip(seeds, _outcomes(seeds, count, jobs), strict=True):
         played += 1
         deliveries += outcome.deliveries_count
         settled += outcome.settled_count
@@ -68,3 +74,12 @@ def _play_many(seeds: range, count: int, failures_max: int) -> int:
         f"{crashes} power failures; {played * count / took_s:.0f} steps/s"
     )
     return 1 if failures else 0
+
+
+def _outcomes(seeds: range, count: int, jobs: int) -> Iterator[Outcome]:
+    """Yield how each run ended, in the order of the seeds; a failure is told when those before it are through."""
+    with ProcessPoolExecutor(jobs) as processes:
+        try:
+            yield from processes.map(partial(run, count=count), seeds)
+        finally:
+            processes.shutdown(cancel_futures=True)
