@@ -33,13 +33,18 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(data)], check=True)  # lazily: a failed test may have left it open
 
 
-def fill(publisher: WirePublisher) -> None:
-    """Publish until a message is refused."""
-    publisher.publishing = True
-    run_until([publisher], lambda: bool(publisher.refused), within_s=WITHIN_S, what="a refusal")
-    publisher.publishing = False
-    run_until([publisher], lambda: publisher.is_idle, within_s=WITHIN_S, what="the other answers")
-    publisher.refused.clear()
+def is_refused(node: GatewayProcess, publisher: WirePublisher) -> bool:
+    return bool(publisher.refused) and not node.is_ready()
+
+
+def fill(node: GatewayProcess, publisher: WirePublisher) -> None:
+    """Publish until messages are refused and the node is not ready; a last smaller commit may have found room again."""
+    while node.is_ready():
+        publisher.publishing = True
+        run_until([publisher], lambda: is_refused(node, publisher), within_s=WITHIN_S, what="a refusal")
+        publisher.publishing = False
+        run_until([publisher], lambda: publisher.is_idle, within_s=WITHIN_S, what="the other answers")
+        publisher.refused.clear()
 
 
 def drain(node: GatewayProcess, consumer: WireConsumer) -> None:
@@ -54,7 +59,8 @@ def test_a_full_disk_refuses_publishers_and_takes_messages_again_when_consumers_
     with gateway(disk) as node, hung_up_at_the_end([publisher, consumer]):
         node.create_queue("load", subscriptions=["load/>"])
         publisher.connect(node.mqtt_port)
-        fill(publisher)
+        fill(node, publisher)
+        assert not node.is_ready()
         assert publisher.confirmed_count == node.held_count("load") > 100
         consumer.connect(node.mqtt_port)
         drain(node, consumer)
@@ -80,7 +86,7 @@ def test_room_that_others_took_from_the_disk_is_noticed_when_they_give_it_back(d
         publisher.connect(node.mqtt_port)
         run_until([publisher], lambda: publisher.confirmed_count > 20, within_s=WITHIN_S, what="confirmations")
         other.write_bytes(bytes((DISK_MB - 40) << 20))
-        fill(publisher)
+        fill(node, publisher)
         assert not node.is_ready()
         held = publisher.confirmed_count
         publisher.hang_up()
