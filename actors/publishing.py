@@ -12,6 +12,7 @@ from actors.messages import WriteTables
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
+from messaging.dealing import deal
 from messaging.deliver_to_one import DeliverToOne, asks_for_one
 from messaging.fans import Fan
 from messaging.keys import key_hashes
@@ -271,23 +272,16 @@ class Publisher:
 
     def _post_shared(self, group: ShareGroup, batch: MessageBatch) -> None:
         """Deal the rows out to the members, one after the other; members that are away get none."""
-        members = [member for member in group.members.values() if member.address is not None]
-        if not members:
+        hands = deal(group, batch)
+        if not hands:
             self._space.offline_count += batch.count
-            return
-        if batch.count == 1 or len(members) == 1:
-            member = group.next_member()
-            if member is not None and member.address is not None:
-                member.address.post(SharedDirect(group, batch))
-            return
-        hands: dict[Subscriber, list[int]] = {}
-        for row in range(batch.count):
-            member = group.next_member()
-            if member is not None:
-                hands.setdefault(member, []).append(row)
-        for member, rows in hands.items():
-            if member.address is not None:
-                member.address.post(SharedDirect(group, batch.select(rows)))
+        for member, its in hands:
+            queue = group.queue_of(member)
+            if queue is not None:
+                whole: dict[QueueTarget, list[int] | None] = {queue: None}
+                self._spool_to(whole, its, 0, PublishResult())
+            elif member.address is not None:
+                member.address.post(SharedDirect(group, its))
 
     # --- guaranteed messages ---
 

@@ -177,6 +177,8 @@ class RouterActor(LoopActor):
         client = message.subscriber.client
         is_new = client not in group.members
         group.members[client] = message.subscriber
+        if message.from_queue:
+            group.queue_members[client] = None
         self._members[key][client] = message.qos > 0
         if message.qos == 0:
             answer.set(GroupJoined(group, None))
@@ -212,6 +214,7 @@ class RouterActor(LoopActor):
         if group is None or client not in group.members:
             return False
         del group.members[client]
+        group.queue_members.pop(client, None)
         del self._members[key][client]
         if group.queue is not None and not any(self._members[key].values()):
             # The queue exists while a member asks for guaranteed messages.

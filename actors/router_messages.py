@@ -70,6 +70,7 @@ class JoinGroup:
     qos: int
     durable: bool
     partition_count: int = 0  # of its queue, which the first who wants guaranteed messages makes; 0: as it is
+    from_queue: bool = False  # direct messages that are its turn come by the queue, too; with a QoS above 0
 
 
 class ShareRefused(Exception):

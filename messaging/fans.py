@@ -60,8 +60,10 @@ class Copy:
 
 
 class Way(NamedTuple):
-    """A step on the way of messages that a definition sends on, for explanations."""
+    """A step on the way of a message that a definition sends on, or would, for explanations."""
 
     topic: str  # where it leads; a queue's own topic for a queue
     definition: str  # in words
-    condition: str  # which messages; empty: all
+    obstacle: str  # why this message does not go there; empty: it does
+    condition: str  # which messages do; empty: all
+    spares: bool  # a queue that refuses goes without

@@ -113,17 +113,31 @@ class ShareGroup:
         self.filter_text = filter_text
         self.members: dict[str, Subscriber] = {}  # client -> member, in the order they joined
         self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
+        self.queue_members: dict[str, None] = {}  # members that get direct messages by the queue, too
         self._turn = 0
 
+    def queue_of(self, member: Subscriber) -> QueueTarget | None:
+        """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
+        return self.queue if member.client in self.queue_members else None
+
     def next_member(self) -> Subscriber | None:
-        """Return the connected member whose turn it is, or None when all are away."""
+        """Return the connected member whose turn it is, or None when all are away. The turn is taken."""
+        member, turn = self._whose_turn()
+        self._turn = turn
+        return member
+
+    def whose_turn(self) -> Subscriber | None:
+        """Return the connected member whose turn it is, or None when all are away. It stays its turn."""
+        return self._whose_turn()[0]
+
+    def _whose_turn(self) -> tuple[Subscriber | None, int]:
+        """Return who is next, and where the turn is then."""
         members = list(self.members.values())
         for step in range(len(members)):
             member = members[(self._turn + step) % len(members)]
             if member.address is not None:
-                self._turn = (self._turn + step + 1) % len(members)
-                return member
-        return None
+                return member, (self._turn + step + 1) % len(members)
+        return None, self._turn
 
     def __repr__(self) -> str:
         return f"ShareGroup({self.name!r}, {self.filter_text!r}, {len(self.members)} members)"
@@ -261,8 +275,11 @@ class TopicExpander:
         """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
         raise AssertionError("an expander has definitions")
 
-    def ways(self, topic: str) -> tuple[list[Way], bool]:
-        """Return where definitions send a topic's messages on, and whether its own subscribers get them too."""
+    def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
+        """Return where definitions send a message on that has come to a topic.
+
+        Beside that, what keeps it from the topic's own subscribers; empty: nothing.
+        """
         raise AssertionError("an expander has definitions")
 
 

@@ -35,6 +35,7 @@ LevelKind = int  # one of the five above
 
 _MQTT_SHARE: Final = "$share/"
 _SMF_SHARE: Final = "#share/"
+SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
 _QUEUE: Final = "$queue/"
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
@@ -220,7 +221,7 @@ def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilt
     filter_text = text[1:] if is_exception else text
     if is_exception and not filter_text:
         raise TopicError("no filter after '!'", text=text, level=1, allowed="!FILTER")
-    if filter_text.startswith(_MQTT_SHARE) or filter_text.startswith(_SMF_SHARE):
+    if filter_text.startswith(SHARE_FORMS):
         raise TopicError("a queue cannot be a member of a share", text=text, level=None, allowed="FILTER or !FILTER")
     _check_text(filter_text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
     return is_exception, parse_filter(filter_text, syntax)

@@ -1,8 +1,7 @@
 """Where messages go that virtual and composite destinations send on.
 
-For a topic that concerns a definition a tree is made, once, until a definition, a queue or a selector changes: the
-topic itself at its root, and below it what definitions forward to, and what others forward from there. A message's way
-through it depends on nothing but the selectors that it meets, so each set of them has one route, cached.
+For a topic that concerns a definition a tree is made (`messaging.virtual_tree`), once, until a definition, a queue
+or a selector changes.
 
 1. Queues take the very message: it is stored once, however many of them there are, and keeps the topic that it was
    published on. Where `set_original_destination` asks for it, and for every target that is a topic, a copy is made,
@@ -16,19 +15,9 @@ is `messaging.virtual_copies`.
 
 from typing import Final, final
 
-from messaging.fans import Copy, Fan, Way
-from messaging.headers import ORIGINAL_DESTINATION, UserPropertyValue
-from messaging.routing import (
-    Matches,
-    QueueTarget,
-    Route,
-    RouteChoices,
-    ShareGroup,
-    Subscriber,
-    TopicExpander,
-    TopicSpace,
-    route_to,
-)
+from messaging.batch import MessageBatch
+from messaging.fans import Way
+from messaging.routing import Matches, QueueTarget, Route, RouteChoices, TopicExpander, TopicSpace
 from messaging.selectors import Selector, Selectors
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import is_queue_topic, queue_name_of, queue_topic
@@ -37,22 +26,18 @@ from messaging.virtual_destinations import (
     BEST_EFFORT,
     QUEUE,
     CompositeDestination,
+    ForwardTarget,
     VirtualDestinations,
     VirtualTopic,
     topic_consumed,
 )
 from messaging.virtual_names import NamePattern
+from messaging.virtual_tree import ALWAYS, NEVER, NO_SAY, WHEN_NOT_MATCHED, Branch, Fork, TreeChoices, TreeNode
 
-ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way
 BROKER_PATH: Final = "x-opt-broker-path"  # what a message has that came over a bridge
 HOPS_MAX: Final = 8  # definitions behind each other
 
 _LOCAL_ONLY: Final = f'"{BROKER_PATH}" IS NULL'
-
-ALWAYS: Final = 0  # a destination's own subscribers get the message
-NEVER: Final = 1
-WHEN_NOT_MATCHED: Final = 2
-NO_SAY: Final = 3  # the others on the destination say
 
 
 @final
@@ -68,177 +53,6 @@ class _Binding:
 
     def takes(self, topic: str) -> bool:
         return self.topics.matches(topic) and self.definition.name.matches(topic)
-
-
-@final
-class _Branch:
-    """A way on from a destination."""
-
-    __slots__ = ("any_of", "is_copy", "needs", "node")
-
-    def __init__(self, node: "_Node", *, any_of: int, needs: int, is_copy: bool) -> None:
-        self.node = node
-        self.any_of = any_of  # selectors of which a message meets one; 0: it need not
-        self.needs = needs  # selectors that it has to meet all
-        self.is_copy = is_copy
-
-    def takes(self, met: int) -> bool:
-        return (not self.any_of or bool(self.any_of & met)) and self.needs & met == self.needs
-
-
-@final
-class _Fork:
-    """What one definition does with the messages of a destination."""
-
-    __slots__ = ("branches", "is_concurrent", "is_partial", "own", "spares")
-
-    def __init__(self, own: int, *, spares: bool, is_partial: bool, is_concurrent: bool) -> None:
-        self.own = own  # whether the destination's own subscribers get them too
-        self.spares = spares
-        self.is_partial = is_partial
-        self.is_concurrent = is_concurrent
-        self.branches: list[_Branch] = []
-
-
-@final
-class _Node:
-    """A destination, who subscribes to it, and what definitions do with its messages."""
-
-    __slots__ = ("forks", "matches", "selecting", "topic")
-
-    def __init__(self, topic: str, matches: Matches) -> None:
-        self.topic = topic
-        self.matches = matches
-        self.selecting: list[tuple[int, int]] = []  # of each that selects: its place there, its bit
-        self.forks: list[_Fork] = []
-
-
-@final
-class _Leg:
-    """Those who get a message under one topic."""
-
-    __slots__ = ("granted", "groups", "marks", "queues", "topic")
-
-    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]]) -> None:
-        self.topic = topic
-        self.marks = marks
-        self.granted: dict[Subscriber, int] = {}
-        self.queues: dict[QueueTarget, None] = {}
-        self.groups: dict[ShareGroup, None] = {}
-
-    def route(self, fan: Fan | None = None) -> Route:
-        return route_to(self.granted, self.queues, self.groups, fan)
-
-
-@final
-class _Walk:
-    """One way through a tree: what messages come to that meet certain selectors."""
-
-    def __init__(self, met: int, *, traces: bool) -> None:
-        self._met = met
-        self._traces = traces
-        self._seen: dict[QueueTarget, None] = {}
-        self._spared: dict[QueueTarget, None] = {}
-        self._missing: list[str] = []
-        self._lost: list[str] = []
-        self._legs: list[_Leg] = []
-        self._is_partial = False
-        self._is_concurrent = False
-
-    def route(self, root: _Node) -> Route:
-        """Return the route. It has a fan only where the publisher has to know more than who gets the message."""
-        own = _Leg(root.topic, [])
-        self._take(root, own, "", spares=False)
-        copies = [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs]
-        plain = own.route()
-        is_somewhere = bool(copies or self._missing or self._lost) or not plain.is_empty
-        if is_somewhere and not (copies or self._missing or self._lost or self._spared or self._is_partial):
-            return plain
-        fan = Fan(
-            copies,
-            self._spared,
-            self._missing,
-            self._lost,
-            is_partial=self._is_partial,
-            is_concurrent=self._is_concurrent,
-            is_nowhere=not is_somewhere,
-        )
-        return own.route(fan)
-
-    def _take(self, node: _Node, leg: _Leg, trace: str, *, spares: bool) -> None:
-        """Let a message come to a destination as what `leg` makes of it, by the destinations of `trace`."""
-        ways: list[tuple[_Fork, list[_Branch]]] = []
-        is_own = all(fork.own == NO_SAY for fork in node.forks)
-        for fork in node.forks:
-            taken = [branch for branch in fork.branches if branch.takes(self._met)]
-            ways.append((fork, taken))
-            if fork.own == ALWAYS or (fork.own == WHEN_NOT_MATCHED and not taken):
-                is_own = True
-        if is_own:
-            self._deliver(node, leg, spares=spares)
-        here = shown_destination(node.topic)
-        trace = f"{trace} > {here}" if trace else here
-        for fork, taken in ways:
-            self._is_partial = self._is_partial or fork.is_partial
-            self._is_concurrent = self._is_concurrent or fork.is_concurrent
-            for branch in taken:
-                next_leg = leg
-                if branch.is_copy:
-                    marks: list[tuple[str, UserPropertyValue]] = [(ORIGINAL_DESTINATION, here)]
-                    if self._traces:
-                        marks.append((ROUTE_TRACE, trace))
-                    next_leg = _Leg(branch.node.topic, marks)
-                    self._legs.append(next_leg)
-                self._take(branch.node, next_leg, trace, spares=spares or fork.spares)
-
-    def _deliver(self, node: _Node, leg: _Leg, *, spares: bool) -> None:
-        matches = node.matches
-        for subscriber, qos in matches.granted.items():
-            leg.granted[subscriber] = max(qos, leg.granted.get(subscriber, -1))
-        for place, bit in node.selecting:
-            found = matches.selecting[place]
-            if not bit & self._met:
-                continue
-            if isinstance(found, QueueTarget):
-                self._deliver_to_queue(found, leg, spares=spares)
-            else:
-                leg.granted[found.subscriber] = max(found.qos, leg.granted.get(found.subscriber, -1))
-        leg.groups.update(matches.groups)
-        for target in matches.queues:
-            self._deliver_to_queue(target, leg, spares=spares)
-        if is_queue_topic(node.topic) and not matches.queues and not node.forks:
-            (self._lost if spares else self._missing).append(queue_name_of(node.topic))
-
-    def _deliver_to_queue(self, target: QueueTarget, leg: _Leg, *, spares: bool) -> None:
-        if target not in self._seen:
-            self._seen[target] = None
-            leg.queues[target] = None
-            if spares:
-                self._spared[target] = None
-
-
-@final
-class _TreeChoices(RouteChoices):
-    """The routes of a topic that a definition has a say in."""
-
-    def __init__(self, *, traces: bool) -> None:
-        super().__init__()
-        self._traces = traces
-        self._root: _Node | None = None
-
-    def begin(self, root: _Node) -> Route:
-        """Take the finished tree. Return the route of the topic: with choices only where messages go different ways."""
-        self._root = root
-        if not self._selectors:
-            only = self.made(0)
-            if only.fan is None or not only.fan.copies:
-                return only
-        return Route([], [], [], [], self)
-
-    def made(self, met: int) -> Route:
-        """Return the route of messages that meet exactly these selectors."""
-        assert self._root is not None, "the tree is finished before anybody asks"
-        return _Walk(met, traces=self._traces).route(self._root)
 
 
 @final
@@ -308,13 +122,13 @@ class VirtualRoutes(TopicExpander):
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
         """Return the route of a topic that these subscriptions match; None when no definition has a say in it."""
-        choices = _TreeChoices(traces=self.definitions.route_trace)
+        choices = TreeChoices(traces=self.definitions.route_trace)
         root = self._node(choices, topic, matches, 0)
         return choices.begin(root) if root.forks else None
 
-    def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> _Node:
+    def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> TreeNode:
         assert depth <= HOPS_MAX, "no definition that was loaded forwards so far"
-        node = _Node(topic, matches)
+        node = TreeNode(topic, matches)
         for place, found_selecting in enumerate(matches.selecting):
             assert found_selecting.selector is not None, "it selects"
             node.selecting.append((place, choices.bit_of(found_selecting.selector)))
@@ -323,24 +137,49 @@ class VirtualRoutes(TopicExpander):
             node.forks.append(self._composite(choices, composite, depth))
         return node
 
-    def ways(self, topic: str) -> tuple[list[Way], bool]:
-        """Return where definitions send a topic's messages on, and whether its own subscribers get them too."""
-        found: list[Way] = []
-        for binding in self._bindings_on(topic):
-            definition, target = binding.definition, binding.target
-            condition = "not for messages that came over a bridge" if definition.local else ""
-            if definition.selector_aware and target.name not in self._want_all:
-                wanted = [selector.text for selector in self._wanted.get(target.name, [])]
-                condition = f"if a consumer selects it: {' | '.join(wanted) or 'none does'}"
-            found.append(Way(queue_topic(target.name), f"virtual topic {definition.name.text}", condition))
+    def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
+        """Return where definitions send a message on that has come to a topic.
+
+        Beside that, what keeps it from the topic's own subscribers; empty: nothing.
+        """
+        found = [self._way_to_queue(binding, batch, row) for binding in self._bindings_on(topic)]
         composites = self._composites_on(topic)
+        kept_by: list[str] = []
         for composite in composites:
-            for to in composite.forward_to:
-                condition = f"if selected: {to.selector}" if to.selector else ""
-                destination = queue_topic(to.name) if to.kind == QUEUE else to.name
-                found.append(Way(destination, f"composite {composite.kind} {composite.name.text}", condition))
-        is_own = [not each.forward_only or each.send_when_not_matched for each in composites]
-        return found, not composites or any(is_own)
+            name = f"composite {composite.kind} {composite.name.text}"
+            ways = [self._way_to_target(composite, name, to, batch, row) for to in composite.forward_to]
+            found += ways
+            if composite.send_when_not_matched and any(not way.obstacle for way in ways):
+                kept_by.append(f"{name} sends on what a target selects")
+            elif composite.forward_only and not composite.send_when_not_matched:
+                kept_by.append(f"{name} has forward_only")
+        return found, "; ".join(kept_by) if len(kept_by) == len(composites) else ""
+
+    def _way_to_queue(self, binding: _Binding, batch: MessageBatch, row: int) -> Way:
+        definition, target = binding.definition, binding.target
+        condition = obstacle = ""
+        if definition.local and not self._local_only.matches(batch, row):
+            obstacle = "it came over a bridge, and the virtual topic is local"
+        elif definition.selector_aware and target.name not in self._want_all:
+            wanted = self._wanted.get(target.name, [])
+            shown = " | ".join([selector.text for selector in wanted])
+            condition = f"a consumer selects it: {shown}"
+            if not any(selector.matches(batch, row) for selector in wanted):
+                obstacle = f"no consumer selects it: {shown}" if wanted else "it has no consumer that could select it"
+        spares = definition.drop_on_resource_limit or self.definitions.fan_out == BEST_EFFORT
+        return Way(queue_topic(target.name), f"virtual topic {definition.name.text}", obstacle, condition, spares)
+
+    def _way_to_target(
+        self, composite: CompositeDestination, name: str, to: ForwardTarget, batch: MessageBatch, row: int
+    ) -> Way:
+        condition = obstacle = ""
+        if to.selector:
+            condition = f"it is selected: {to.selector}"
+            if not self._selectors[to.selector].matches(batch, row):
+                obstacle = f"it is not selected: {to.selector}"
+        spares = composite.drop_on_resource_limit or self.definitions.fan_out == BEST_EFFORT
+        topic = queue_topic(to.name) if to.kind == QUEUE else to.name
+        return Way(topic, name, obstacle, condition, spares)
 
     def _composites_on(self, topic: str) -> list[CompositeDestination]:
         """Return the composites that a topic, or the queue that it leads to, is one of."""
@@ -356,9 +195,9 @@ class VirtualRoutes(TopicExpander):
             return []
         return [binding for binding in dict.fromkeys(self._bindings.match(topic)) if binding.takes(topic)]
 
-    def _add_virtual(self, choices: RouteChoices, node: _Node, depth: int) -> None:
+    def _add_virtual(self, choices: RouteChoices, node: TreeNode, depth: int) -> None:
         """Let the queues of a virtual topic's consumers have its messages, each definition by itself."""
-        forks: dict[int, _Fork] = {}
+        forks: dict[int, Fork] = {}
         for binding in self._bindings_on(node.topic):
             definition, target = binding.definition, binding.target
             any_of = 0
@@ -376,7 +215,7 @@ class VirtualRoutes(TopicExpander):
                     is_whole=definition.transacted_send,
                 )
             topic = queue_topic(target.name)
-            branch = _Branch(
+            branch = Branch(
                 self._node(choices, topic, self._space.matches(topic), depth + 1),
                 any_of=any_of,
                 needs=choices.bit_of(self._local_only) if definition.local else 0,
@@ -385,7 +224,7 @@ class VirtualRoutes(TopicExpander):
             fork.branches.append(branch)
         node.forks += forks.values()
 
-    def _composite(self, choices: RouteChoices, composite: CompositeDestination, depth: int) -> _Fork:
+    def _composite(self, choices: RouteChoices, composite: CompositeDestination, depth: int) -> Fork:
         own = NEVER if composite.forward_only else ALWAYS
         fork = self._fork(
             WHEN_NOT_MATCHED if composite.send_when_not_matched else own,
@@ -397,7 +236,7 @@ class VirtualRoutes(TopicExpander):
             selector = self._selectors.get(target.selector)
             is_queue = target.kind == QUEUE
             topic = queue_topic(target.name) if is_queue else target.name
-            branch = _Branch(
+            branch = Branch(
                 self._node(choices, topic, self._space.matches(topic), depth + 1),
                 any_of=0,
                 needs=0 if selector is None else choices.bit_of(selector),
@@ -406,16 +245,11 @@ class VirtualRoutes(TopicExpander):
             fork.branches.append(branch)
         return fork
 
-    def _fork(self, own: int, *, spares: bool, is_concurrent: bool, is_whole: bool) -> _Fork:
+    def _fork(self, own: int, *, spares: bool, is_concurrent: bool, is_whole: bool) -> Fork:
         mode = self.definitions.fan_out
-        return _Fork(
+        return Fork(
             own,
             spares=spares or mode == BEST_EFFORT,
             is_partial=mode == ACTIVEMQ and not is_whole,
             is_concurrent=is_concurrent,
         )
-
-
-def shown_destination(topic: str) -> str:
-    """Return a destination as brokers of JMS write it."""
-    return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"

@@ -9,7 +9,7 @@ so.
 from typing import Final, final
 from urllib.parse import unquote
 
-from messaging.topics import TopicError, check_topic_name
+from messaging.topics import SHARE_FORMS, TopicError, check_topic_name
 from protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 
 QUEUE: Final = "queue"
@@ -110,6 +110,8 @@ def _by_form(address: str) -> tuple[str, str]:
         return TOPIC, unquote(address[len(_RABBIT_TOPIC) :]).replace(".", "/")
     if address.startswith(_RABBIT_EXCHANGE):
         raise AddressRefused(NOT_IMPLEMENTED, f"{address!r}: there are no exchanges but amq.topic")
+    if address.startswith(SHARE_FORMS):
+        return TOPIC, address
     if _QUEUE_OF in address:
         return QUEUE, address.split(_QUEUE_OF, 1)[1]
     return "", address

@@ -17,6 +17,7 @@ from messaging.address import Address
 from messaging.client_rights import ClientDenied
 from messaging.credit import CreditWindow
 from messaging.routing import Subscriber
+from messaging.topics import SharedFilter
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
 from protocols.amqp.attaching import find_queue
@@ -26,6 +27,7 @@ from protocols.amqp.filters import BROWSER_FILTERS, CONSUMER_FILTERS, SUBSCRIPTI
 from protocols.amqp.link import PENDING, OutgoingLink
 from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.session import Session
+from protocols.amqp.sharing import join_group, shared_filter
 from protocols.amqp.subscriptions import (
     GLOBAL,
     SHARED,
@@ -78,7 +80,10 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
             node = resolve(source.address, source.capabilities)
             nodes.check_consumer(connection, node)
         nodes.attached(connection, session, link, node)
-        if node.kind != QUEUE:
+        shared = shared_filter(node)
+        if shared is not None:
+            await _join(connection, session, link, source, shared)
+        elif node.kind != QUEUE:
             await _subscribe(connection, session, link, source, node.name)
         elif source.distribution_mode == COPY:
             await _browse(connection, session, link, source, await find_queue(connection, node.name))
@@ -178,6 +183,17 @@ async def _subscribe(
     await _bind(connection, consuming, granted)
 
 
+async def _join(
+    connection: "AmqpConnection", session: Session, link: OutgoingLink, source: Source, shared: SharedFilter
+) -> None:
+    """Let a link share messages with members of other protocols."""
+    queue, membership = await join_group(connection, link, source, shared)
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.is_subscription = True
+    consuming.membership = membership
+    await _bind(connection, consuming, _granted(source, COPY))
+
+
 async def _look_up(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
     """Show a subscription to a client that says no source: it wants to end it (3.5.3)."""
     found = await look_up(connection, link)
@@ -240,7 +256,9 @@ def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, clos
     """Let go of a receiving link; its queue goes with it when it was the link's own."""
     connection.sides.consuming.remove(consuming)
     consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
-    if consuming.is_subscription:
+    if consuming.membership is not None:
+        connection.services.router.inbox.post(consuming.membership)
+    elif consuming.is_subscription:
         is_over = closed or not consuming.keeps_queue_on_detach
         leave_subscription(connection, consuming.link, consuming.queue_name, is_over=is_over)
 

@@ -11,6 +11,7 @@ from actors.data_messages import WAKE, Deliveries, Refused, Remark, Settle, Sett
 from actors.directory_messages import QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.messages import FlowState
+from actors.router_messages import LeaveGroup
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
@@ -59,6 +60,7 @@ class ConsumingLink:
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.is_subscription = False  # the queue is that of a subscription to a topic, and goes with its last link
         self.keeps_queue_on_detach = False  # but a detach that does not close the link only suspends it
+        self.membership: LeaveGroup | None = None  # of a shared group, whose queue it is; how it ends
         config = queue.definition.config
         self.tells_partitions = config.partitioned()
         self.tells_activity = self.tells_partitions or config.access_type == EXCLUSIVE

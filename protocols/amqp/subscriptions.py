@@ -113,7 +113,7 @@ def wanted_queue(
     if priorities and (is_shared or is_kept):
         text = f"{DTO_PRIORITY} on a subscription that is shared or kept; allowed: on one that ends with its link"
         raise AddressRefused(conditions.INVALID_FIELD, text)
-    count = _partition_count(link) if is_shared else 0
+    count = partition_count_of(link) if is_shared else 0
     return SubscriptionQueue(name, topic, durable, is_shared, is_kept, expires_s, user, selector, priorities, count)
 
 
@@ -130,7 +130,7 @@ def _priorities(link: OutgoingLink) -> tuple[int, ...]:
         raise AddressRefused(conditions.INVALID_FIELD, str(error)) from None
 
 
-def _partition_count(link: OutgoingLink) -> int:
+def partition_count_of(link: OutgoingLink) -> int:
     """Return the number of partitions that a link asks for, 0 where it asks for none. Raises AddressRefused."""
     properties = link.attach.properties
     given = None if properties is None else properties.symbol(PARTITION_COUNT)

@@ -1,0 +1,60 @@
+"""Links that are members of a shared group, by the addresses that MQTT and SMF have for one.
+
+`$share/NAME/FILTER` and `#share/NAME/FILTER` name the group in which members of the other protocols are. A link takes
+from the group's queue; direct messages that are its turn come by there, too. The membership ends with the link, however
+it ends. What AMQP itself calls shared, known by container and link, is `protocols.amqp.subscriptions`.
+"""
+
+from typing import TYPE_CHECKING
+
+from actors.directory_messages import QueueHandle, QueuesExhausted
+from actors.queue_directory import StoreRefused
+from actors.router_messages import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from messaging.batch import AT_LEAST_ONCE
+from messaging.routing import Subscriber
+from messaging.topics import SharedFilter, TopicError, parse_shared
+from protocols.amqp import conditions
+from protocols.amqp.addresses import QUEUE, AddressRefused, Node
+from protocols.amqp.link import OutgoingLink
+from protocols.amqp.subscriptions import partition_count_of
+from protocols.amqp.termini import DURABLE_NONE, Source
+
+if TYPE_CHECKING:
+    from protocols.amqp.connection import AmqpConnection
+
+
+def shared_filter(node: Node) -> SharedFilter | None:
+    """Return the group that an address names; None when it names none. Raises AddressRefused."""
+    if node.kind == QUEUE:
+        return None
+    try:
+        return parse_shared(node.name)
+    except TopicError as error:
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {node.name!r}: {error}") from None
+
+
+async def join_group(
+    connection: "AmqpConnection", link: OutgoingLink, source: Source, shared: SharedFilter
+) -> tuple[QueueHandle, LeaveGroup]:
+    """Make a link a member; return the group's queue, and what ends the membership.
+
+    Raises ClientDenied unless the client's profiles permit it, and AddressRefused.
+    """
+    rights, sides = connection.identity.rights, connection.sides
+    rights.check_share(shared.share_name)
+    rights.check_subscription(shared.filter, sides.subscription_count())
+    rights.check_endpoint()
+    rights.check_flow(sides.flow_count())
+    member = Subscriber(f"{connection.client}/{connection.runtime.next_urn()}")
+    member.address = connection.cell.inbox
+    durable = source.durable > DURABLE_NONE
+    count = partition_count_of(link)
+    join = JoinGroup(member, *shared, AT_LEAST_ONCE, durable, count, from_queue=True)
+    try:
+        joined: GroupJoined = await connection.services.router.ask(join)
+    except ShareRefused as refusal:
+        raise AddressRefused(conditions.ILLEGAL_STATE, str(refusal)) from None
+    except (StoreRefused, QueuesExhausted) as refusal:
+        raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
+    assert joined.queue is not None, "who asks for guaranteed messages gets a queue"
+    return joined.queue, LeaveGroup(member, *shared)
