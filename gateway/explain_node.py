@@ -1,16 +1,19 @@
 """The questions of `explain`, asked of a running node."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.explain_messages import ExplainKey
 from actors.messages import DescribeQueue, QueueOverview
-from gateway.explain_publish import Specimen, explain_publish, explain_queue
+from gateway.explain_publish import explain_publish
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.ports import QueueNotFound
+from gateway.specimen import Specimen
 from gateway.views import PartitionStatus
 from messaging.partitioning import key_hash
 from messaging.standing import KeyStanding, WaitReason
+from messaging.topics import queue_topic
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -18,9 +21,11 @@ if TYPE_CHECKING:
 
 async def publish_explained(node: "Node", message: Specimen, queue: str | None) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
-    if queue is None:
-        return explain_publish(node.space, message)
-    return explain_queue((await _find(node, queue)).target, message)
+    if queue is not None:
+        await _find(node, queue)
+        message = replace(message, topic=queue_topic(queue))
+    rights = node.clients.rights_of(message.client_username, message.client_id)
+    return explain_publish(node.space, message, rights, wall_ms=node.clock.wall_ms())
 
 
 async def key_explained(node: "Node", queue: str, key: str) -> KeyExplanation:

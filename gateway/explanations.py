@@ -21,12 +21,12 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationView:
-    """One queue, client or shared group that the topic leads to."""
+    """One queue, client or shared group that the topic leads to, or a topic to which nothing of it is sent on."""
 
-    kind: str  # queue, client or shared-group
+    kind: str  # queue, client, shared-group or topic
     name: str
     filter: str  # the subscription that matches, or by which definitions it gets there; empty for one sent to a queue
-    verdict: str  # spooled, delivered, refused, dropped or kept-out
+    verdict: str  # spooled, delivered, refused, dropped, kept-out, not-selected or not-its-turn
     reason: str = ""
     exception: str | None = None  # of the queue, that keeps the message out
     queue: str | None = None  # where it would be spooled
@@ -46,6 +46,7 @@ class PublishExplanation:
     verdict: str  # accepted, refused or dropped
     reason: str
     retained_now: bool  # there is a retained message on the topic
+    publisher: str = ""  # whose rights were asked, in words; empty: nobody's
     destinations: tuple[DestinationView, ...] = ()
 
 

@@ -30,7 +30,6 @@ from gateway.browse_pages import browse_page
 from gateway.client_views import ClientQuestion, ClientsView, clients_view
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
-from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import samples_of
@@ -50,6 +49,7 @@ from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
+from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from gateway.client_views import ClientQuestion, ClientsView
-from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
@@ -15,6 +14,7 @@ from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
+from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate

@@ -120,7 +120,7 @@ class ClientRights:
 
         What is admitted counts against the rate.
         """
-        verdict = self._verdict(batch)
+        verdict = self.verdict_on(batch)
         if verdict == ADMITTED:
             if self.profile.max_msg_rate != UNLIMITED:
                 self._credit -= batch.count
@@ -128,7 +128,8 @@ class ClientRights:
             self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict
 
-    def _verdict(self, batch: MessageBatch) -> int:
+    def verdict_on(self, batch: MessageBatch) -> int:
+        """Return ADMITTED, or why a batch, or some of it, may not be published. Tells nobody, and counts nothing."""
         if batch.qos != AT_MOST_ONCE and not self.profile.allow_guaranteed_msg_send_enabled:
             return REFUSED_GUARANTEED_SEND
         if self._publish.allows_all:

@@ -98,6 +98,22 @@ class ClientRoster:
         name = rights.profile.name
         self._profile_counts[name] -= 1
 
+    def rights_of(self, user: str | None, client: str) -> ClientRights | None:
+        """Return what a client of this name may do: one that is connected, else one that came as this user.
+
+        Without a user only who is connected is known; None: nobody is. Nobody is admitted by this.
+        """
+        for name, connected in self._connected.items():
+            if user in (None, name):
+                for rights in connected:
+                    if rights.client == client:
+                        return rights
+        if user is None:
+            return None
+        username = self._username(user)
+        profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
+        return ClientRights(user=user, client=client, profile=profile, acl=acl, denials=Denials(), now_ms=0)
+
     def check_endpoint(self, user: str, client: str, owned_count: int) -> None:
         """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count`."""
         profile = self._profiles[self._username(user).client_profile]

@@ -53,6 +53,16 @@ def priorities_of(texts: list[str]) -> tuple[int, ...]:
     return tuple(priorities)
 
 
+def whose_turn(
+    space: TopicSpace, batch: MessageBatch, row: int, receivers: list[Subscriber]
+) -> tuple[list[Subscriber], Subscriber | None]:
+    """Return who of these receivers gets a message for one in any case, and whose turn it is. No turn is taken."""
+    sharing = _Sharing(_matching(space, batch, row))
+    there = set(receivers)
+    candidates = sharing.candidates(there)
+    return [each for each in sharing.always if each in there], candidates[0] if candidates else None
+
+
 def asks_for_one(batch: MessageBatch, rows: list[int] | None) -> bool:
     """Return whether the publisher of some of these rows (None: all) wants Deliver-To-One."""
     column = batch.headers()

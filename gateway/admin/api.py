@@ -14,18 +14,17 @@ from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import (
     BROWSE_PARAMETERS,
-    CLIENT_ID_PARAMETER,
     CLIENT_NAME_PARAMETER,
     CLIENTS_NUMBERS,
     EVENTS_PARAMETERS,
     FOLLOW,
-    KEY_PARAMETER,
     KEY_WANTED_PARAMETER,
     MESSAGE_PARAMETERS,
     QUEUE_PARAMETER,
     SELECTOR_PARAMETER,
     SMRP_NUMBERS,
     SMRP_TEXTS,
+    SPECIMEN_TEXTS,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
     Parameter,
@@ -33,7 +32,6 @@ from gateway.admin.operations import (
 )
 from gateway.admin.problems import Unacceptable
 from gateway.client_views import ClientQuestion, ClientsView
-from gateway.explain_publish import Specimen
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
@@ -43,6 +41,7 @@ from gateway.rest_views import RestDeliveryPointsView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
+from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
@@ -148,13 +147,21 @@ class AdminApi:
 
     async def explain_publish(self, request: Request) -> Response:
         """What would become of a message."""
-        asked = (TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, CLIENT_ID_PARAMETER)
-        topic, queue, key, client_id = (_text(request, each) for each in asked)
+        topic, queue = _text(request, TOPIC_PARAMETER), _text(request, TARGET_PARAMETER)
         if (topic is None) == (queue is None):
             raise QueueInvalid("topic", "a topic or a queue is wanted, and not both", "topic, or queue")
-        size, qos, priority = (_whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
+        key, client_id, client_username, properties = (_text(request, each) for each in SPECIMEN_TEXTS)
+        size, qos, priority, deliver_to_one = (_whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
         message = Specimen(
-            topic=topic or "", size_bytes=size, qos=qos, key=key, priority=priority, client_id=client_id or ""
+            topic=topic or "",
+            size_bytes=size,
+            qos=qos,
+            key=key,
+            priority=priority,
+            client_id=client_id or "",
+            client_username=client_username,
+            deliver_to_one=bool(deliver_to_one),
+            properties=properties_from_json(properties) if properties else (),
         )
         explanation = await self._node.explain_publish(message, queue=queue)
         return _json(PUBLISH_EXPLANATION.dump_json(explanation))

@@ -93,11 +93,19 @@ CLIENTS_NUMBERS: Final = (
 QUEUE_PARAMETER: Final = TextParameter("queue", "name of the queue", 250, required=True)
 KEY_PARAMETER: Final = TextParameter("key", "partition key", 255)
 CLIENT_ID_PARAMETER: Final = TextParameter("client_id", "the publisher's, for queues that take keys from it", 65_535)
+CLIENT_USERNAME_PARAMETER: Final = TextParameter(
+    "client_username", "the publisher's, for its rights; without one that of the client that is connected", 255
+)
+PROPERTIES_PARAMETER: Final = TextParameter(
+    "properties", 'user properties of the message, for selectors: a JSON object such as {"amount": 12}', 65_535
+)
 KEY_WANTED_PARAMETER: Final = TextParameter("key", "partition key", 255, required=True)
+SPECIMEN_TEXTS: Final = (KEY_PARAMETER, CLIENT_ID_PARAMETER, CLIENT_USERNAME_PARAMETER, PROPERTIES_PARAMETER)
 MESSAGE_PARAMETERS: Final = (
     Parameter("size", "payload in bytes", 0, 2**40, 0),
     Parameter("qos", "0: a direct message", 0, 2, 1),
     Parameter("priority", "below 4 is low", 0, 9, 4),
+    Parameter("deliver_to_one", "1: it is for one of its subscribers only", 0, 1, 0),
 )
 
 PATTERN_CHARS_MAX: Final = 65_535
@@ -159,7 +167,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             NOT_FOUND,
             Answer(422, "A parameter is not allowed", "Problem"),
         ),
-        parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, KEY_PARAMETER, CLIENT_ID_PARAMETER, *MESSAGE_PARAMETERS),
+        parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *SPECIMEN_TEXTS, *MESSAGE_PARAMETERS),
     ),
     Operation(
         "explain_key",

@@ -194,14 +194,24 @@ class AdminClient:
         queue: str | None,
         key: str | None,
         client_id: str | None,
+        client_username: str | None,
+        properties: str | None,
         size: int,
         qos: int,
         priority: int,
+        deliver_to_one: bool,
     ) -> PublishExplanation:
-        """Return what would become of a message."""
-        texts = {"topic": topic, "queue": queue, "key": key, "client_id": client_id}
+        """Return what would become of a message. `properties` are a JSON object."""
+        texts = {
+            "topic": topic,
+            "queue": queue,
+            "key": key,
+            "client_id": client_id,
+            "client_username": client_username,
+            "properties": properties,
+        }
         query = {name: text for name, text in texts.items() if text is not None}
-        numbers = {"size": size, "qos": qos, "priority": priority}
+        numbers = {"size": size, "qos": qos, "priority": priority, "deliver_to_one": int(deliver_to_one)}
         return _read(_PUBLISH, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
 
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:

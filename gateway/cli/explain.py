@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import orjson
 import typer
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -44,23 +45,43 @@ def publish(
     queue: Annotated[str | None, typer.Option(help="A message that is sent to this queue.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key.")] = None,
     client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="Client id of the publisher.")] = None,
+    username: Annotated[
+        str | None,
+        typer.Option("--username", "-u", help="The publisher's; else the connected client's."),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property: JSON, or a text; repeatable."),
+    ] = None,
     size: Annotated[int, typer.Option(min=0, help="Payload in bytes.")] = 0,
     qos: Annotated[int, typer.Option(min=0, max=2, help="0: a direct message.")] = 1,
     priority: Annotated[int, typer.Option(min=0, max=9, help="Below 4 is low.")] = 4,
+    deliver_to_one: Annotated[bool, typer.Option("--deliver-to-one", help="For one of its subscribers only.")] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where a message would go, which partition it would get, and what each check would say. Publishes nothing."""
+    """Show where a message would go, where not, which partition it gets, what each check says. Publishes nothing."""
     if (topic is None) == (queue is None):
         raise CommandFailed("name a TOPIC, or a queue with --queue", exit_code=USAGE)
     answer = AdminClient(url).explain_publish(
-        topic=topic, queue=queue, key=key, client_id=client_id, size=size, qos=qos, priority=priority
+        topic=topic,
+        queue=queue,
+        key=key,
+        client_id=client_id,
+        client_username=username,
+        properties=_properties(properties or []),
+        size=size,
+        qos=qos,
+        priority=priority,
+        deliver_to_one=deliver_to_one,
     )
     if as_json:
         print_json(_PUBLISH.dump_python(answer, mode="json"))
         return
     because = f": {answer.reason}" if answer.reason else ""
     _say(f"{answer.verdict}{because}")
+    if answer.publisher:
+        _say(f"published as {answer.publisher}")
     if answer.retained_now:
         _say(f"{answer.topic} has a retained message")
     if answer.destinations:
@@ -98,6 +119,20 @@ def key_command(
     if answer.unseen_count:
         rows.append(("not looked at", f"{answer.unseen_count} messages of the partition, on disk"))
     print_table(("", ""), rows)
+
+
+def _properties(given: list[str]) -> str | None:
+    """Return user properties as a JSON object; a value that is no JSON is a text."""
+    properties: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise CommandFailed(f"{text!r} is not NAME=VALUE", exit_code=USAGE)
+        try:
+            properties[name] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            properties[name] = value
+    return orjson.dumps(properties).decode() if properties else None
 
 
 def _row(view: DestinationView) -> tuple[object, ...]:

@@ -16,14 +16,17 @@ async def test_each_step_is_named_with_its_definition_and_condition(broker: Runn
     await consumer(broker, "Consumer.A.VirtualTopic.O")
     await subscriber(broker, "VirtualTopic.O", qos=0)
     await create(broker, "never", subscriptions=["in"])
-    answer = await explained(broker, "in")
+    answer = await explained(broker, "in", properties=(("amount", 11),))
     assert answer.verdict == "accepted"
     assert [(each.name, each.filter, each.verdict, each.reason) for each in answer.destinations] == [
+        ("never", "in", "kept-out", "composite topic in has forward_only"),
         ("client-2", "composite topic in", "delivered", ""),
         ("Consumer.A.VirtualTopic.O", "composite topic in: virtual topic VirtualTopic.>", "spooled", ""),
         ("tap", "composite topic in", "spooled", ""),
-        ("large", "composite topic in", "spooled", "if selected: amount > 10"),
+        ("large", "composite topic in", "spooled", "it is selected: amount > 10"),
     ]
+    [*_, large] = (await explained(broker, "in")).destinations
+    assert (large.name, large.verdict, large.reason) == ("large", "not-selected", "it is not selected: amount > 10")
     assert await publish(broker, "in", b"m") == [0]
 
 

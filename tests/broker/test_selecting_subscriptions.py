@@ -4,8 +4,6 @@ import pytest
 
 import mqtt_packets as mqtt
 from gateway.config import load
-from gateway.explain_publish import Specimen
-from gateway.node_port import NodeView
 from named_queues import shown
 from raw_client import RawClient
 from running_broker import RunningBroker
@@ -181,16 +179,6 @@ async def test_who_gets_nothing_of_a_message_is_nobody_to_its_publisher(broker: 
 
     assert await publisher.publish("t", properties=colored("red")) == 0
     assert await publisher.publish("t", properties=colored("blue")) == await publisher.publish("nowhere")
-
-
-async def test_explain_says_that_a_selector_has_a_say(broker: RunningBroker) -> None:
-    subscriber = await broker.connect("s", level=5)
-    assert await subscriber.subscribe("t", qos=1, properties=selecting("color = 'red'")) == [1]
-
-    (destination,) = (await NodeView(broker.node).explain_publish(Specimen(topic="t"), queue=None)).destinations
-
-    assert (destination.name, destination.verdict) == ("s", "spooled")
-    assert destination.reason == "if its selector selects the message: color = 'red'"
 
 
 @pytest.mark.settings("selectors.compat=activemq")

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
-from gateway.explain_publish import Specimen
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
     CursorNotFound,
@@ -22,6 +21,7 @@ from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryP
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
+from gateway.specimen import Specimen
 from gateway.views import (
     ActorView,
     EventView,
@@ -49,6 +49,7 @@ class MemoryNode:
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
     destination: DestinationView | None = None  # where a publish would go
+    explained: Specimen = field(default_factory=lambda: Specimen(topic=""))  # the last one that was asked about
     happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
@@ -311,6 +312,7 @@ class MemoryNode:
         return answer(rows_of(self.space, question), question)
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+        self.explained = message
         if queue is not None:
             self._definition(queue)
         return PublishExplanation(

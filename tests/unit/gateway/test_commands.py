@@ -112,6 +112,12 @@ def test_a_publish_is_explained_with_its_checks(shell: Shell, node: MemoryNode) 
     assert "endpoint_usage_exceeded     90    20  100    bytes  refused" in shown
     answer = orjson.loads(shell.run("explain", "publish", "orders/eu", "--key", "c7", "--json"))
     assert (answer["topic"], answer["key"], answer["destinations"][0]["partition"]) == ("orders/eu", "c7", 3)
+    described = ("--username", "ada", "--property", "amount=11", "--property", "kind=test", "--deliver-to-one")
+    shell.run("explain", "publish", "orders/eu", *described)
+    asked = node.explained
+    assert (asked.client_username, asked.deliver_to_one) == ("ada", True)
+    assert asked.properties == (("amount", 11), ("kind", "test"))
+    assert "'kind' is not NAME=VALUE" in shell.run("explain", "publish", "t", "-P", "kind", expect=USAGE)
     assert "name a TOPIC" in shell.run("explain", "publish", expect=USAGE)
     assert "there is no queue 'q'" in shell.run("explain", "publish", "--queue", "q", expect=FAILED)
 
