@@ -23,6 +23,12 @@ class Append:
         self.publication = publication
         self.rows = rows  # the rows of the publication's batch that `batch` is made of; None: all
 
+    def in_order(self, order: list[int]) -> "Append":
+        """Return the same with the rows of its batch in another order."""
+        rows = self.rows
+        its_rows = order if rows is None else [rows[row] for row in order]
+        return Append(self.batch.select(order), self.publication, its_rows)
+
 
 @final
 class SharedDirect:

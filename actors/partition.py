@@ -301,6 +301,10 @@ class Partition:
         return ClosedLedger(self._partition_id, ledger.next_sequence, redelivered_ranges(ledger), delays)
 
     def _append(self, message: Append) -> None:
+        groups = self._ledger.groups
+        order = None if groups is None else groups.arrange(self._ledger, message.batch)
+        if order is not None:
+            message = message.in_order(order)
         first = self._ledger.append(message.batch, message.publication)
         publication = message.publication
         if self._log.active:

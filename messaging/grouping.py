@@ -11,6 +11,10 @@ A flow looks at each ready message once, as one that selects does (`messaging.se
 to others. When a bucket is let go they look again. An owner without room holds up nobody else, until so many of its
 messages lie among those of others that the gaps become too many to go on.
 
+Messages that come together are put in the order of their owners before they get their sequences, each owner's in the
+order published: so what goes to one consumer is one stretch (`messaging.owned_runs`), as where consumers compete, and
+not a stretch for each message. Nothing is lost by that: only within a key has such a queue an order.
+
 Deliberately elsewhere: keys (`messaging.keys`), the order of redelivery within a key (`messaging.back_off`).
 """
 
@@ -19,11 +23,12 @@ from typing import Final, final
 from messaging.batch import MessageBatch
 from messaging.flows import LedgerFlow
 from messaging.headers import Headers
-from messaging.keys import key_hash_in
+from messaging.keys import key_hash_in, key_hashes
 from messaging.ledger_state import LedgerState
+from messaging.owned_runs import OwnedRuns
 from messaging.ranges import RangeSet
 from messaging.segments import Segment
-from messaging.selecting import ask_for_next_page, not_looked_at
+from messaging.selecting import PASS, TAKE, WAIT, Choice
 
 SEQUENCE_NAME: Final = "JMSXGroupSeq"
 GAPS_MAX: Final = 10_000  # ranges of ready messages, above which flows pass over no more: a change costs by them
@@ -32,12 +37,7 @@ _NOBODY: Final = 0
 _DRAINS: Final = -1  # the owner that was settles what it holds
 _INT_MAX: Final = 0x7FFF_FFFF  # AMQP's group-sequence is unsigned, JMS's is not: above, it is a negative one
 _DIGITS_MAX: Final = 10
-
-# What a flow may do with a message.
-_TAKE: Final = 0
-_TAKE_ALONE: Final = 1  # the first of its bucket, which is told apart from what follows
-_PASS: Final = 2
-_WAIT: Final = 3  # another flow is to look at it first
+_TAKE_ALONE: Final = -1  # beside TAKE: the first of its bucket, which is told apart from what follows
 
 
 def has_keys(batch: MessageBatch) -> bool:
@@ -87,7 +87,7 @@ class Draining:
 
 
 @final
-class MessageGroups:
+class MessageGroups(Choice):
     """Who owns which bucket of one ledger.
 
     Invariants: an owner is a flow of the ledger; `counts` has how many buckets each owns; a bucket that drains has no
@@ -102,6 +102,8 @@ class MessageGroups:
         self._draining: dict[int, Draining] = {}  # by bucket
         self._unannounced: set[int] = set()  # claimed, and nothing delivered yet
         self._passed_from: dict[int, int] = {}  # bucket -> lowest sequence that a flow passed over because of it
+        self._runs = OwnedRuns()
+        self._runs_passed_from: dict[int, int] = {}  # owner -> lowest of its stretches that another flow passed over
         held: dict[int, dict[int, RangeSet]] = {}  # bucket -> flow -> what it holds
         for flow in state.flows.values():
             for bucket, its in self._held_by(state, flow, set(range(buckets))).items():
@@ -129,78 +131,97 @@ class MessageGroups:
 
     # --- which message is next ---
 
-    def next_piece(self, state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
-        """Return at most `limit` ready messages of one segment for a flow: ungrouped ones, its own, or a new group's.
+    def arrange(self, state: LedgerState, batch: MessageBatch) -> list[int] | None:
+        """Return the order of rows in which a batch is to be appended now; None: as it is. It is noted whose they are.
 
-        As `messaging.selecting.next_selected`, whose cursors it uses.
+        Each owner's come in the order published, and what nobody owns, or anybody may have, comes behind them.
         """
-        while state.looks_left > 0:
-            first, end = not_looked_at(state, flow)
-            if first == end:
-                return None
-            segment = state.segments.at_or_after(first)
-            assert segment is not None, "what is ready is in a segment"
-            if not state.at_hand(segment):
-                return None
-            batch = segment.batch
-            assert batch is not None
-            ask_for_next_page(state, segment)
-            stop = min(end, segment.end, first + state.looks_left)
-            found = first
-            verdict = _PASS
-            while found < stop:
-                verdict = self._verdict(state, flow, batch, found - segment.first, found)
-                if verdict != _PASS:
-                    break
-                found += 1
-            flow.passed_over(first, found)
-            state.looks_left -= found - first
-            if verdict == _WAIT:
-                return None
-            if verdict != _PASS:
-                run_end = self._run_end(state, flow, segment, found, min(stop, found + limit), verdict)
-                state.looks_left -= run_end - found
-                return segment, found, run_end
-        return None
+        if len(state.flows) < 2:
+            return None  # it would be the order published
+        source = state.rules.key_source
+        column = batch.headers()
+        found = None if source is None else key_hashes(source, batch)
+        by_owner: dict[int, list[int]] = {}
+        rest: list[int] = []
+        for row in range(batch.count):
+            headers = None if column is None else column[row]
+            if closes_group(headers):
+                return None  # what follows it may be somebody else's
+            key_hash = -1 if headers is None else headers.key_hash
+            if key_hash < 0 and found is not None:
+                key_hash = found[row]
+            bucket = key_hash % self.buckets
+            if key_hash < 0 or self._owners[bucket] <= _NOBODY or bucket in self._unannounced:
+                rest.append(row)
+                continue
+            owner = self._owners[bucket]
+            if owner in by_owner:
+                by_owner[owner].append(row)
+            else:
+                by_owner[owner] = [row]
+        self._runs.forget_below(state.floor)
+        first = state.next_sequence
+        order: list[int] = []
+        for owner, rows in by_owner.items():
+            self._runs.note(first + len(order), first + len(order) + len(rows), owner)
+            order += rows
+        order += rest
+        return None if len(by_owner) + bool(rest) < 2 else order
 
-    def _run_end(
-        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, verdict: int
-    ) -> int:
-        """Return where the messages from `first` on end that the flow may take in one piece."""
+    def stretch(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
+    ) -> tuple[int, int]:
+        """Return what a flow may do: take ungrouped messages, its own and a new group's, or pass over them."""
+        flow_id = flow.flow.flow_id
+        owner, end = self._runs.at(first)
+        if owner != _NOBODY and (owner != flow_id or flow.flow.selector is None):
+            state.looks_left -= 1
+            if owner == flow_id:
+                return TAKE, min(end, stop, first + limit)
+            if len(state.requeued.starts) > GAPS_MAX:
+                return WAIT, first
+            self._runs_passed_from[owner] = min(first, self._runs_passed_from.get(owner, first))
+            return PASS, min(end, stop)
         batch = segment.batch
-        assert batch is not None
+        assert batch is not None, "it is at hand"
+        verdict = self._verdict(state, flow, batch, first - segment.first, first)
         end = first + 1
-        if verdict == _TAKE_ALONE:
-            return end
-        while end < stop and not closes_group(batch.headers_of(end - 1 - segment.first)):
-            if self._verdict(state, flow, batch, end - segment.first, end) != _TAKE:
-                break
-            end += 1
-        return end
+        if verdict == TAKE:
+            stop = min(stop, first + limit)
+            while end < stop and not closes_group(batch.headers_of(end - 1 - segment.first)):
+                if self._verdict(state, flow, batch, end - segment.first, end) != TAKE:
+                    break
+                end += 1
+        state.looks_left -= end - first
+        return TAKE if verdict == _TAKE_ALONE else verdict, end
 
     def _verdict(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, sequence: int) -> int:
         selector = flow.flow.selector
         if selector is not None and not selector.matches(batch, row):
-            return _PASS
+            return PASS
         key_hash = key_hash_in(state.rules.key_source, batch, row)
         if key_hash < 0:
-            return _TAKE
+            return TAKE
         bucket = key_hash % self.buckets
         owner = self._owners[bucket]
         if owner == flow.flow.flow_id:
-            return _TAKE_ALONE if bucket in self._unannounced else _TAKE
+            return _TAKE_ALONE if bucket in self._unannounced else TAKE
         is_crowded = len(state.requeued.starts) > GAPS_MAX
         if owner == _NOBODY:
             if not is_crowded and self._is_for_another(state, flow, sequence):
-                return _WAIT
+                return WAIT
             self._owners[bucket] = flow.flow.flow_id
             self._counts[flow.flow.flow_id] = self.owned_count(flow.flow.flow_id) + 1
             self._unannounced.add(bucket)
             return _TAKE_ALONE
         if is_crowded:
-            return _WAIT
+            return WAIT
+        self._passed(bucket, sequence)
+        return PASS
+
+    def _passed(self, bucket: int, sequence: int) -> None:
+        """Note that a flow passes over a message because of its bucket."""
         self._passed_from[bucket] = min(sequence, self._passed_from.get(bucket, sequence))
-        return _PASS
 
     def _is_for_another(self, state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
         """Return whether a flow that owns less, and could have the message, has yet to look at it."""
@@ -252,8 +273,12 @@ class MessageGroups:
 
     def leave(self, state: LedgerState, flow_id: int) -> None:
         """A flow has gone, and what it held is taken back: its buckets are anybody's."""
+        self._runs.forget()
+        passed_from = self._runs_passed_from.pop(flow_id, 0)
         for bucket, owner in enumerate(self._owners):
             if owner == flow_id:
+                if passed_from:
+                    self._passed(bucket, passed_from)
                 self._let_go(state, bucket)
         for bucket, draining in list(self._draining.items()):
             if draining.held.pop(flow_id, None) is not None and not draining.held:
@@ -273,8 +298,12 @@ class MessageGroups:
     def _drain(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> None:
         """Have a flow settle what it holds of some of its buckets before anybody gets more of them."""
         flow_id = flow.flow.flow_id
+        self._runs.forget()
+        passed_from = self._runs_passed_from.get(flow_id, 0)
         held = self._held_by(state, flow, buckets)
         for bucket in buckets:
+            if passed_from:
+                self._passed(bucket, passed_from)
             self._owners[bucket] = _DRAINS
             self._counts[flow_id] -= 1
             self._unannounced.discard(bucket)
@@ -317,3 +346,10 @@ class MessageGroups:
         assert counts == {flow_id: count for flow_id, count in self._counts.items() if count}, "owners are counted"
         for bucket in self._unannounced:
             assert self._owners[bucket] > _NOBODY, "what is claimed has an owner"
+        for first, end, owner in self._runs.runs():
+            for segment in state.segments.overlapping(first, end):
+                batch = segment.batch
+                for sequence in range(max(first, segment.first), min(end, segment.end)):
+                    if batch is not None:
+                        key_hash = key_hash_in(state.rules.key_source, batch, sequence - segment.first)
+                        assert self._owners[key_hash % self.buckets] == owner, "a stretch is one flow's"

@@ -23,7 +23,7 @@ from messaging.priorities import next_by_priority
 from messaging.publication import Publication
 from messaging.remarks import Remarks
 from messaging.segments import Segment
-from messaging.selecting import LOOKS_PER_TURN, next_selected
+from messaging.selecting import BY_SELECTOR, LOOKS_PER_TURN, Choice, next_chosen
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_EXPIRED,
@@ -309,9 +309,9 @@ class Ledger(LedgerState):
         return None
 
     def _oldest_selected(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+        choice: Choice = BY_SELECTOR if self.groups is None else self.groups
         while True:
-            groups = self.groups
-            piece = next_selected(self, flow, limit) if groups is None else groups.next_piece(self, flow, limit)
+            piece = next_chosen(self, flow, limit, choice)
             if piece is None or self.back_off.failed.total == 0:
                 return piece
             segment, first, end = piece

@@ -1,13 +1,13 @@
-"""Which ready message is next for a flow that selects: the oldest that its selector selects.
+"""Which ready message is next for a flow that chooses: the oldest that its selector selects, or that is of its groups.
 
-What a message is never changes, so each is looked at once for each selecting flow. A cursor says how far a flow has
+What a message is never changes, so each is looked at once for each such flow. A cursor says how far a flow has
 looked, and a set which of the messages below it are ready again, after somebody else had them, and are to be looked at
 after all. What is passed over stays ready, for others.
 
 One turn looks at a bounded number of messages; a page is asked for when the cursor comes to it.
 """
 
-from typing import Final
+from typing import Final, final
 
 from messaging.flows import LedgerFlow
 from messaging.ledger_state import LedgerState
@@ -15,15 +15,55 @@ from messaging.segments import Segment
 
 LOOKS_PER_TURN: Final = 5000  # some two milliseconds, in which the node does nothing else
 
+# What a flow may do with messages.
+TAKE: Final = 0
+PASS: Final = 1
+WAIT: Final = 2  # another flow is to look at them first
 
-def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
-    """Return at most `limit` ready messages of one segment that the flow selects.
+
+class Choice:
+    """Says what a flow may do with the ready messages that it has come to. A class and no protocol, as `Address` is."""
+
+    def stretch(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
+    ) -> tuple[int, int]:
+        """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
+
+        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `looks_left`.
+        """
+        raise AssertionError("a flow chooses for a reason")
+
+
+@final
+class BySelector(Choice):
+    """A flow takes what its selector selects."""
+
+    def stretch(
+        self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
+    ) -> tuple[int, int]:
+        """Return whether the message is selected, and how many after it are alike."""
+        selector, batch = flow.flow.selector, segment.batch
+        assert selector is not None, "the flow selects"
+        assert batch is not None, "it is at hand"
+        is_selected = selector.matches(batch, first - segment.first)
+        if is_selected:
+            stop = min(stop, first + limit)
+        end = first + 1
+        while end < stop and selector.matches(batch, end - segment.first) == is_selected:
+            end += 1
+        state.looks_left -= end - first
+        return TAKE if is_selected else PASS, end
+
+
+BY_SELECTOR: Final = BySelector()
+
+
+def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice) -> tuple[Segment, int, int] | None:
+    """Return at most `limit` ready messages of one segment that the flow takes.
 
     None when there are none at hand: a page has to come first, or the next turn, or messages. Everything that is ready
     lies in `requeued`: the caller has gathered what was fresh.
     """
-    selector = flow.flow.selector
-    assert selector is not None, "the flow selects"
     while state.looks_left > 0:
         first, end = not_looked_at(state, flow)
         if first == end:
@@ -32,21 +72,17 @@ def next_selected(state: LedgerState, flow: LedgerFlow, limit: int) -> tuple[Seg
         assert segment is not None, "what is ready is in a segment"
         if not state.at_hand(segment):
             return None
-        batch = segment.batch
-        assert batch is not None
         ask_for_next_page(state, segment)
         stop = min(end, segment.end, first + state.looks_left)
         found = first
-        while found < stop and not selector.matches(batch, found - segment.first):
-            found += 1
+        while found < stop:
+            verdict, end = choice.stretch(state, flow, segment, found, stop, limit)
+            if verdict == PASS:
+                found = end
+                continue
+            flow.passed_over(first, found)
+            return (segment, found, end) if verdict == TAKE else None
         flow.passed_over(first, found)
-        run_end = min(found + 1, stop)
-        stop = min(stop, found + limit)
-        while run_end < stop and selector.matches(batch, run_end - segment.first):
-            run_end += 1
-        state.looks_left -= run_end - first
-        if found < run_end:
-            return segment, found, run_end
     return None
 
 

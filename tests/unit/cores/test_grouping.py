@@ -39,6 +39,12 @@ def ledger_with(
     return ledger
 
 
+def arrange(ledger: Ledger, batch: MessageBatch) -> list[int]:
+    """Return the order in which a partition appends the rows of a batch."""
+    order = None if ledger.groups is None else ledger.groups.arrange(ledger, batch)
+    return list(range(batch.count)) if order is None else order
+
+
 def bind(ledger: Ledger, *flow_ids: int, limit: int = 1000) -> None:
     for flow_id in flow_ids:
         ledger.attach(flow_of(flow_id, limit=limit), flow_id)
@@ -279,6 +285,52 @@ def test_a_group_is_closed_by_any_negative_sequence_in_any_form(value: UserPrope
     assert not closes_group(None)
 
 
+def test_what_comes_together_is_one_stretch_for_each_owner_in_the_order_published() -> None:
+    """Keys that take turns cost no more deliveries than consumers that compete."""
+    ledger = ledger_with(*range(6))
+    bind(ledger, 1, 2, 3)
+    owned = {flow_id: [each - 1 for each in its] for flow_id, its in delivered(ledger).items()}
+    assert sorted(map(len, owned.values())) == [2, 2, 2]
+    keys = [*range(6), None, 9, *range(6), 9]
+
+    order = arrange(ledger, of_groups(*keys))
+
+    of_owners = [[row for row, key in enumerate(keys) if key in its] for its in owned.values()]
+    assert sorted(order[each * 4 : each * 4 + 4] for each in range(3)) == sorted(of_owners)
+    assert order[12:] == [6, 7, 14], "what nobody owns comes last"
+    ledger.append(of_groups(*keys).select(order), None)
+    deliveries = ledger.deliver(0)
+    assert [each.stop_row - each.start_row for each in deliveries][:3] == [4, 4, 4]
+    for each in deliveries[:3]:
+        got = [key for row in range(each.start_row, each.stop_row) if (key := keys[order[row]]) is not None]
+        assert set(got) == set(owned[each.flow.flow_id])
+
+
+def test_a_batch_in_which_a_group_closes_and_one_for_a_single_consumer_stay_as_published() -> None:
+    ledger = ledger_with(1, 2)
+    bind(ledger, 1, 2)
+    assert delivered(ledger) == {1: [1], 2: [2]}
+    assert arrange(ledger, of_groups(2, 1, 2, 1)) != [0, 1, 2, 3]
+    assert arrange(ledger, of_groups(2, 1, 2, 1, closing=(2,))) == [0, 1, 2, 3]
+    ledger.detach(2, count_as_failed=False)
+    assert arrange(ledger, of_groups(2, 1, 2, 1)) == [0, 1, 2, 3]
+
+
+def test_stretches_of_a_group_that_changes_hands_are_looked_at_message_by_message() -> None:
+    ledger = ledger_with(1, 2)
+    bind(ledger, 1, 2, limit=1)
+    assert delivered(ledger) == {1: [1], 2: [2]}
+    batch = of_groups(1, 2, 1, 2, 1)
+    order = arrange(ledger, batch)
+    assert order == [0, 2, 4, 1, 3]
+    ledger.append(batch.select(order), None)
+    assert delivered(ledger) == {}
+    ledger.flows[2].flow.window.limit = 100
+    assert delivered(ledger) == {2: [6, 7]}
+    ledger.detach(1, count_as_failed=False)
+    assert delivered(ledger) == {2: [1, 3, 4, 5]}
+
+
 class GroupMachine(RuleBasedStateMachine):
     """Goal: one consumer at a time holds messages of a group, in order, and nobody with room waits for nothing.
 
@@ -300,11 +352,17 @@ class GroupMachine(RuleBasedStateMachine):
     def append(self, keys: list[int | None], data: st.DataObject) -> None:
         closing = data.draw(st.sets(st.integers(0, len(keys) - 1), max_size=1))
         publication = published(of_groups(*keys, closing=tuple(closing)))
-        first = self.ledger.append(publication.batch, publication)
-        publication.sequenced(7, first, None)
+        order = arrange(self.ledger, publication.batch)
+        assert sorted(order) == list(range(len(keys)))
+        for bucket in range(3):
+            its = [row for row in order if (key := keys[row]) is not None and key % 3 == bucket]
+            assert its == sorted(its), "a group keeps the order published"
+        first = self.ledger.append(publication.batch.select(order), publication)
+        publication.sequenced(7, first, order)
         self.record_number += 1
         written(publication, self.record_number)
-        self.buckets |= {first + row: -1 if key is None else key % 3 for row, key in enumerate(keys)}
+        of_rows = [-1 if key is None else key % 3 for key in keys]
+        self.buckets |= {first + place: of_rows[row] for place, row in enumerate(order)}
 
     @precondition(lambda self: len(self.held) < 4)
     @rule(room=st.integers(1, 6))
