@@ -52,8 +52,8 @@ async def join_group(
     join = JoinGroup(member, *shared, AT_LEAST_ONCE, durable, count, from_queue=True)
     try:
         joined: GroupJoined = await connection.services.router.ask(join)
-    except ShareRefused as refusal:
-        raise AddressRefused(conditions.ILLEGAL_STATE, str(refusal)) from None
+    except ShareRefused as mismatch:
+        raise AddressRefused(conditions.ILLEGAL_STATE, str(mismatch)) from None
     except (StoreRefused, QueuesExhausted) as refusal:
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
     assert joined.queue is not None, "who asks for guaranteed messages gets a queue"
