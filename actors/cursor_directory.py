@@ -88,7 +88,7 @@ class CursorDirectory(LoopActor):
             PinCursor: lambda message: run(self.runtime, self._pin(message)),
             CursorStatus: self._status,
             HearCursor: lambda message: self._live(message.queue, message.cursor, message.epoch),
-            UnbindCursor: self._unbind,
+            UnbindCursor: lambda message: run(self.runtime, self._unbind(message)),
             DeleteCursor: lambda message: run(self.runtime, self._delete(message)),
             ListCursors: lambda message: run(self.runtime, self._list(message)),
             CommitSeen: lambda _: self._waiters.commit_seen(),
@@ -98,6 +98,9 @@ class CursorDirectory(LoopActor):
 
     def on_start(self) -> None:
         """Begin to look after the cursors that were stored."""
+        for queue in self._book.queues():
+            for cursor in self._book.of(queue):
+                cursor.resume(self.runtime.clock.now_ms())
         self._look_again()
 
     def on_receive(self, message: Any) -> Any:
@@ -186,17 +189,19 @@ class CursorDirectory(LoopActor):
         overviews: list[LogOverview] = await self._ask(await self._handle_of(message.queue), DescribeLog())
         cursor.hear(message.epoch, self.runtime.clock.now_ms())
         cursor.pin(_by_partition_id(message.ends, overviews))
+        await self._store(cursor)
 
     def _status(self, message: CursorStatus) -> LoopFuture[list[CursorPosition]]:
         cursor = self._live(message.queue, message.cursor, message.epoch)
         return self._waiters.wait(cursor, message)
 
-    def _unbind(self, message: UnbindCursor) -> None:
+    async def _unbind(self, message: UnbindCursor) -> None:
         cursor = self._known(message.queue, message.cursor)
         was_bound = cursor.bound
         cursor.unbind(message.epoch)
         if was_bound and not cursor.bound:
-            run(self.runtime, self._release(cursor))
+            await self._release(cursor)
+            await self._store(cursor)
 
     async def _delete(self, message: DeleteCursor) -> None:
         cursor = self._known(message.queue, message.cursor)
@@ -254,6 +259,7 @@ class CursorDirectory(LoopActor):
             self.runtime.events.emit(VPN_CURSOR_BINDING_LOST, text)
             self._waiters.fence(cursor)
             await self._release(cursor)
+            await self._write(_row(cursor))
         for each in overviews:  # a partition that came later has to keep its messages from the first on
             if cursor.name not in each.holds and not cursor.exceeded:
                 await self._ask(handle, HoldLog(cursor.name, cursor.position(each.partition_id)), each.number)

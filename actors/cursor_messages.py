@@ -101,7 +101,10 @@ class HearCursor:
 
 @dataclass(slots=True)
 class UnbindCursor:
-    """End a binding; the position stays. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR."""
+    """End a binding; the position stays. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR, NOT_STORED.
+
+    One whose end is not stored has ended all the same, and comes back with a restart, until it was silent for long.
+    """
 
     queue: str
     cursor: str

@@ -90,6 +90,8 @@ def assemble_queue(
         partitions_count=len(partition_ids),
     )
     core.rescale = rescale
+    consuming = [each for each in services.cursors.of(config.name) if each.mode == CONSUME]
+    core.reserved_for = next((each.name for each in consuming if each.bound), "")  # over our restart, too
     cell = services.runtime.spawn(
         lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )
@@ -102,9 +104,8 @@ def assemble_queue(
         log = log_for(services, core, ledger, partition_id)
         if held is not None and (core.retention.on() or log.holds):
             log.restore(held)
-        for cursor in services.cursors.of(config.name):
-            if cursor.mode == CONSUME:  # what it acknowledged last may not have reached the partition before a crash
-                ledger.consume(ledger.floor, cursor.position(partition_id))
+        for cursor in consuming:  # what it acknowledged last may not have reached the partition before a crash
+            ledger.consume(ledger.floor, cursor.position(partition_id))
         partition = start_partition(services, cell, log, number, partition_id, target)
         core.partitions.append(partition)
         if durable:

@@ -5,9 +5,11 @@ modes. A *tap* reads beside the queue's consumers and takes nothing from them. O
 only consumer: what it acknowledges is settled.
 
 One binding of a cursor is live: each bind raises its epoch, and what comes under an older one is refused. A binding
-that is not heard of for a while ends; the position stays. What lies before a position is not needed; everything behind
-it is kept, until the cursor lags more than it may: then it is let go, loudly (`exceeded`), for a reader that never
-comes back must not fill the spool.
+that is not heard of for a while ends; the position stays. A restart of ours is no silence of the reader's: the binding
+and what it has planned survive it, and the reader goes on where it is.
+
+What lies before a position is not needed; everything behind it is kept, until the cursor lags more than it may: then it
+is let go, loudly (`exceeded`), for a reader that never comes back must not fill the spool.
 
 Pure: time comes in, rows go out. Asking partitions and writing rows is actors.cursor_directory's.
 """
@@ -103,6 +105,10 @@ class DurableCursor:
         self._silent_from_ms = now_ms
         return self.epoch
 
+    def resume(self, now_ms: int) -> None:
+        """Give the reader its time to be heard of, from when we can hear it again."""
+        self._silent_from_ms = now_ms
+
     def hear(self, epoch: int, now_ms: int) -> None:
         """Note that a binding lives. Raises CursorFenced."""
         if epoch != self.epoch:
@@ -182,7 +188,9 @@ class DurableCursor:
             "positions": {str(each): sequence for each, sequence in self.positions.items()},
             "batch_ref": self.batch_ref,
             "exceeded": self.exceeded,
+            "bound": self.bound,
             "instance": self.instance,
+            "pins": {str(each): end for each, end in self.pins.items()},
             "limits": list(self.limits),
         }
 
@@ -191,20 +199,24 @@ class DurableCursor:
 
 
 def cursor_from_row(row: dict[str, object]) -> DurableCursor:
-    """Return a cursor as it was stored, not bound. Raises ValueError for a row that is none."""
+    """Return a cursor as it was stored; a binding waits for `resume`. Raises ValueError for a row that is none."""
     name, queue, mode, epoch = row.get("name"), row.get("queue"), row.get("mode"), row.get("epoch")
     positions, batch_ref, instance = row.get("positions"), row.get("batch_ref"), row.get("instance")
-    limits = row.get("limits")
+    limits, pins = row.get("limits"), row.get("pins", {})  # older rows have no pins
     if not isinstance(name, str) or not isinstance(queue, str) or not isinstance(mode, str) or mode not in MODES:
         raise ValueError(f"a cursor of {queue!r} called {name!r} in mode {mode!r}")
     if not isinstance(epoch, int) or not isinstance(positions, dict) or not isinstance(limits, list):
         raise ValueError(f"cursor {name!r} with epoch {epoch!r}, positions {positions!r}, limits {limits!r}")
+    if not isinstance(pins, dict):
+        raise ValueError(f"cursor {name!r} with pins {pins!r}")
     cursor = DurableCursor(name, queue, mode)
     cursor.epoch = epoch
     cursor.positions = {int(each): int(sequence) for each, sequence in positions.items()}
     cursor.batch_ref = batch_ref if isinstance(batch_ref, str) else ""
     cursor.instance = instance if isinstance(instance, str) else ""
     cursor.exceeded = row.get("exceeded") is True
+    cursor.bound = row.get("bound") is True
+    cursor.pins = {int(each): int(end) for each, end in pins.items()}
     cursor.limits = CursorLimits(*[int(each) for each in limits])
     return cursor
 

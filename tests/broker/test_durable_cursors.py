@@ -99,11 +99,56 @@ async def test_position_epoch_and_unread_messages_survive(broker: RunningBroker,
     overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
     again = await orders.bind(instance="driver-2")
 
-    assert [(each.name, each.batch_ref, each.bound) for each in overviews] == [("c", "query/7", False)]
+    assert [(each.name, each.batch_ref) for each in overviews] == [("c", "query/7")]
     assert again.epoch == 2
     assert again.positions[0].acked == 3
     found, _ = await orders.read(3)
     assert list(found.values())[:3] == [b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+async def test_a_reader_goes_on_when_the_broker_is_back(broker: RunningBroker, crashes: bool) -> None:
+    """spark.md 3.1: a binding survives a restart. So does what the reader has planned, whatever the lag."""
+    orders = await orders_with(broker, 3)
+    bound = await orders.bind(limits=CursorLimits(lag_bytes_max=1))
+    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
+    await orders.consume_all()
+    await (broker.crash() if crashes else broker.restart())
+
+    assert [each.acked for each in await orders.status(bound.epoch)] == [1]
+    assert list((await orders.read())[0].values()) == [b"1", b"2", b"3"]
+    assert await orders.ack(bound.epoch, {0: 4}) == [4]
+
+
+async def test_who_is_the_only_consumer_stays_so_over_a_restart(broker: RunningBroker) -> None:
+    """Until it is not heard of for its time, which begins with the broker's start."""
+    orders = await orders_with(broker, 1)
+    await orders.bind(mode=CONSUME, limits=CursorLimits(heartbeat_ms=60_000))
+    broker.clock.forward(59)
+    await broker.restart()
+    broker.clock.forward(59)
+
+    with pytest.raises(BindRefused, match="consumed by the durable cursor 'c'"):
+        await orders.consumer()
+    broker.clock.forward(2)
+
+    async def has_ended() -> bool:
+        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+        return not overviews[0].bound
+
+    await until(has_ended, "the end of the binding")
+    assert (await orders.consume_all()).payloads() == [b"1"]
+
+
+async def test_a_binding_that_has_ended_does_not_come_back(broker: RunningBroker) -> None:
+    orders = await orders_with(broker, 1)
+    bound = await orders.bind(mode=CONSUME)
+    await broker.node.cursors.ask(UnbindCursor("orders", "c", bound.epoch))
+    await broker.crash()
+
+    with pytest.raises(CursorFenced, match="has ended; bind again"):
+        await orders.ack(bound.epoch, {0: 2})
+    assert (await orders.consume_all()).payloads() == [b"1"]
 
 
 async def test_a_silent_binding_ends_and_keeps_its_position(broker: RunningBroker) -> None:

@@ -71,7 +71,8 @@ def test_bindings_are_fenced_and_positions_only_rise(steps: list[tuple[str, int,
                 assert cursor.tick(now_ms) == ends
                 model.live = model.live and not ends
             case _:
-                cursor, model.live = cursor_from_row(cursor.to_row()), False
+                cursor, model.heard_ms = cursor_from_row(cursor.to_row()), now_ms
+                cursor.resume(now_ms)
         assert (cursor.epoch, cursor.bound) == (model.epoch, model.live)
         assert [cursor.position(each) for each in range(4)] == list(model.acked.values())
         assert all(end > cursor.position(each) for each, end in cursor.pins.items())
