@@ -30,7 +30,7 @@ class Section(BaseModel):
 class SessionSettings(Section):
     """`[session]`: where Spark runs."""
 
-    master: Annotated[str, Field(min_length=1)] = "local[*,4]"  # 4: tries of a task, of which local[*] has only one
+    master: Annotated[str, Field(min_length=1)] | None = None  # None: where spark-submit says, or this host's cores
     memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"  # of the driver's JVM
 
 

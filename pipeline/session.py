@@ -5,10 +5,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from pipeline.configuration import SessionSettings
+
+HERE: Final = "local[*,4]"  # 4: tries of a task, of which local[*] has only one
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set where spark-submit started this program, and knows where Spark runs
 
 
 @contextmanager
@@ -19,11 +23,12 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
     """
     # Workers run what `python3` means on the PATH, if nobody says otherwise; that may lack Arrow and this package.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"sluicegate {job}")
+    if settings.master is not None or SUBMITTED not in os.environ:
+        builder = builder.master(settings.master or HERE)
     with tempfile.TemporaryDirectory(prefix="sluicegate-pipeline-") as folder:
         session = (
-            SparkSession.builder.appName(f"sluicegate {job}")
-            .master(settings.master)
-            .config("spark.driver.memory", settings.memory)
+            builder.config("spark.driver.memory", settings.memory)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.session.timeZone", "UTC")

@@ -31,7 +31,7 @@ def test_options_of_the_source_are_given_as_toml_has_them(file: Path) -> None:
     job = load(file, ArchiveJob)
     assert job.source_options["maxRowsPerTrigger"] == "1000"
     assert job.source_options["failOnDataLoss"] == "false"
-    assert (job.session.master, job.session.memory) == ("local[*,4]", "1g")
+    assert (job.session.master, job.session.memory) == (None, "1g")
 
 
 def test_the_command_line_goes_before_the_file(file: Path) -> None:
