@@ -31,6 +31,7 @@ from actors.cursor_messages import (
 from actors.cursor_waiting import StatusWaiters
 from actors.data_messages import Confirmed, Refused
 from actors.directory_messages import FindQueue, QueueHandle
+from actors.events import Events
 from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import BindRefused, WriteTables
@@ -68,12 +69,22 @@ LOOK_AFTER_MS: Final = 1000  # how late a silent binding or too long a lag may b
 
 
 class CursorDirectory(LoopActor):
-    """All durable cursors of a node."""
+    """All durable cursors of a message VPN."""
 
     def __init__(
-        self, cell: ActorCell, *, book: CursorBook, queues: ActorCell, spool: Address, incarnation: int
+        self,
+        cell: ActorCell,
+        *,
+        book: CursorBook,
+        queues: ActorCell,
+        spool: Address,
+        row_prefix: bytes,
+        incarnation: int,
+        events: Events,
     ) -> None:
         super().__init__(cell)
+        self._row_prefix = row_prefix  # before the keys of its rows
+        self._events = events
         self._book = book
         self._queues = queues
         self._spool = spool
@@ -178,7 +189,7 @@ class CursorDirectory(LoopActor):
         cursor.hear(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
         changed = cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
-            self.runtime.events.emit(VPN_CURSOR_LAG_CLEAR, f"cursor {cursor.name} on queue {cursor.queue} goes on")
+            self._events.emit(VPN_CURSOR_LAG_CLEAR, f"cursor {cursor.name} on queue {cursor.queue} goes on")
         if changed:
             await self._store(cursor)
             await self._hold(handle, cursor, overviews)
@@ -256,7 +267,7 @@ class CursorDirectory(LoopActor):
     async def _look_at(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
         if cursor.tick(self.runtime.clock.now_ms()):
             text = f"cursor {cursor.name} on queue {cursor.queue}: {cursor.instance} was not heard of in time"
-            self.runtime.events.emit(VPN_CURSOR_BINDING_LOST, text)
+            self._events.emit(VPN_CURSOR_BINDING_LOST, text)
             self._waiters.fence(cursor)
             await self._release(cursor)
             await self._write(_row(cursor))
@@ -268,7 +279,7 @@ class CursorDirectory(LoopActor):
         oldest_ms = min((hold.oldest_ms for hold in holds if hold.oldest_ms), default=0)
         if cursor.measure(lag_bytes, oldest_ms, self.runtime.clock.wall_ms()):
             text = f"cursor {cursor.name} on queue {cursor.queue} is {lag_bytes} bytes behind; messages may go unread"
-            self.runtime.events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
+            self._events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
             await self._write(_row(cursor))
             await self._hold(handle, cursor, overviews)
 
@@ -320,7 +331,7 @@ class CursorDirectory(LoopActor):
         self._tokens += 1
         answer: LoopFuture[str] = LoopFuture()
         self._writing[self._tokens] = answer
-        self._spool.post(WriteTables([row], self.cell.inbox, self._tokens))
+        self._spool.post(WriteTables([row.under(self._row_prefix)], self.cell.inbox, self._tokens))
         return answer
 
     # --- checks ---

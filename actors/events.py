@@ -9,40 +9,27 @@ from typing import Final, final
 
 from actors.clock import Clock
 from messaging.address import Address
-from messaging.events import DEFAULT_VPN, NOBODY, SYSTEM, Event, EventAllowance, EventKind
+from messaging.events import NOBODY, SYSTEM, Event, EventAllowance, EventKind
+from messaging.message_vpn import DEFAULT_VPN
 
 RECENT_MAX: Final = 1000  # about 300 bytes each
 
 
 @final
-class Events:
-    """Where everybody on the loop leaves events. A flood of one kind is cut, and what is cut is counted.
+class EventRecord:
+    """What was told: counts, and the latest events, whose numbers ascend by one from 1."""
 
-    Recent events have numbers, ascending by one from 1, so that who follows them knows where it stands.
-    """
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self) -> None:
         self.log: Address | None = None  # the event log; None while the node is being put together
         self.counts: dict[str, int] = {}  # name -> events emitted
         self.suppressed: dict[str, int] = {}  # name -> events beyond the allowance
-        self._clock = clock
-        self._allowances: dict[str, EventAllowance] = {}
         self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_MAX)
         self._last_number = 0
 
-    def emit(self, kind: EventKind, description: str, *, client: str = NOBODY) -> None:
-        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT."""
-        name = kind.name
-        now_ms = self._clock.now_ms()
-        allowance = self._allowances.get(name)
-        if allowance is None:
-            allowance = self._allowances[name] = EventAllowance(now_ms)
-        if not allowance.take(now_ms):
-            self.suppressed[name] = self.suppressed.get(name, 0) + 1
-            return
+    def add(self, event: Event) -> None:
+        """Keep an event, and have it carried out."""
+        name = event.kind.name
         self.counts[name] = self.counts.get(name, 0) + 1
-        vpn = NOBODY if kind.scope == SYSTEM else DEFAULT_VPN
-        event = Event(kind, description, vpn=vpn, client=client, wall_ms=self._clock.wall_ms())
         self._last_number += 1
         self._recent.append((self._last_number, event))
         if self.log is not None:
@@ -52,3 +39,34 @@ class Events:
         """Return events with numbers above `after`, oldest first; the latest ones when there are more than `limit`."""
         found = [each for each in self._recent if each[0] > after]
         return found[-limit:]
+
+
+@final
+class Events:
+    """Where everybody in one message VPN leaves events. A flood of one kind is cut, and what is cut is counted.
+
+    Events of the scope SYSTEM concern the node, whoever leaves them.
+    """
+
+    def __init__(self, clock: Clock, record: EventRecord | None = None, vpn: str = DEFAULT_VPN) -> None:
+        self.record = record or EventRecord()
+        self._vpn = vpn
+        self._clock = clock
+        self._allowances: dict[str, EventAllowance] = {}
+
+    def of(self, vpn: str) -> "Events":
+        """Return where events of another message VPN are left. Its floods do not cut those of this one."""
+        return Events(self._clock, self.record, vpn)
+
+    def emit(self, kind: EventKind, description: str, *, client: str = NOBODY) -> None:
+        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT."""
+        name = kind.name
+        now_ms = self._clock.now_ms()
+        allowance = self._allowances.get(name)
+        if allowance is None:
+            allowance = self._allowances[name] = EventAllowance(now_ms)
+        if not allowance.take(now_ms):
+            self.record.suppressed[name] = self.record.suppressed.get(name, 0) + 1
+            return
+        vpn = NOBODY if kind.scope == SYSTEM else self._vpn
+        self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=self._clock.wall_ms()))

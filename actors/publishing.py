@@ -384,15 +384,16 @@ class Publisher:
         writes: list[TableWrite] = []
         payloads = batch.payloads()
         retained = self._space.retained
+        prefix = self._space.row_prefix
         for row in range(batch.count):
             topic = batch.topic_of(row)
             if not payloads[row]:
                 if retained.remove(topic):
-                    writes.append(TableWrite(Table.RETAINED, topic.encode(), None))
+                    writes.append(TableWrite(Table.RETAINED, prefix + topic.encode(), None))
                 continue
             message = batch if batch.count == 1 else batch.select([row])
             retained.put(topic, RetainedMessage(message))
-            writes.append(TableWrite(Table.RETAINED, topic.encode(), encode_batch(message)))
+            writes.append(TableWrite(Table.RETAINED, prefix + topic.encode(), encode_batch(message)))
         if not writes:
             return 0
         if batch.qos == AT_MOST_ONCE:

@@ -246,7 +246,7 @@ class QueueActor(LoopActor):
 
     def _tell(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):
-            self.runtime.events.emit(kind, description, client=client)
+            self._core.events.emit(kind, description, client=client)
 
     def _review_expiry(self) -> None:
         core = self._core

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from actors.cell import ActorCell
 from actors.directory_messages import QueueHandle
+from actors.events import Events
 from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
@@ -29,6 +30,7 @@ from messaging.recovery import StoredPartition, restore
 from messaging.rescale import Rescale
 from messaging.retention import RetainedLog
 from messaging.routing import PartitionTarget, QueueTarget
+from storage.queue_catalog import PartitionIds
 
 # What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
 NAMED = "named"
@@ -39,9 +41,12 @@ SHARED = "shared"  # the guaranteed messages of one shared subscription
 
 @dataclass(frozen=True, slots=True)
 class QueueServices:
-    """What every queue of a node uses."""
+    """What every queue of a message VPN uses."""
 
     runtime: Runtime
+    events: Events  # of the message VPN
+    row_prefix: bytes  # before the keys of its rows
+    partition_ids: PartitionIds  # of the node
     spool_gate: SpoolGate  # of the message VPN
     queue_messages_max: int
     memory: MemoryBudget
@@ -76,12 +81,13 @@ def assemble_queue(
     config = definition.config
     target = _target(services, config, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
-    watch = QueueWatch(services.runtime.events, config.name, target.gate)
+    watch = QueueWatch(services.events, config.name, target.gate)
     grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
     expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client)
     target.slots = slots
     core = QueueCore(
         config,
+        events=services.events,
         target=target,
         rules=rules,
         limits=services.pressure,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from actors.browser_messages import BindBrowser
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
+from actors.events import Events
 from actors.queue_expiry import QueueExpiry
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
@@ -41,6 +42,7 @@ class QueueCore:
         self,
         config: QueueConfig,
         *,
+        events: Events,
         target: QueueTarget,
         rules: DeliveryRules,
         limits: PressureLimits,
@@ -49,6 +51,7 @@ class QueueCore:
         partitions_count: int,
     ) -> None:
         self.config = config
+        self.events = events  # of the message VPN
         self.target = target
         self.rules = rules
         self.limits = limits

@@ -51,7 +51,7 @@ from messaging.queue_topics import topics_of
 from messaging.recovery import StoredPartition
 from messaging.topics import queue_topic_filter
 from storage.interface import TableWrite
-from storage.queue_catalog import COUNTER_ROW, counter_row, queue_row, queue_row_deleted, stored_queues
+from storage.queue_catalog import queue_row, queue_row_deleted, stored_queues
 
 ANONYMOUS_PREFIX = "#anonymous/"
 TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
@@ -62,7 +62,7 @@ class StoreRefused(Exception):
 
 
 class QueueDirectory(LoopActor):
-    """All queues of a node."""
+    """All queues of a message VPN."""
 
     def __init__(
         self,
@@ -82,7 +82,6 @@ class QueueDirectory(LoopActor):
         self._catalog = catalog
         self._stored = stored
         self._was_clean = was_clean
-        self._next_partition_id = int(catalog.get(COUNTER_ROW, b"1"))
         self._templates = QueueTemplates(catalog)
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
@@ -177,8 +176,7 @@ class QueueDirectory(LoopActor):
             return answer
         topics_of(message.definition)  # a bad subscription is refused before anything is made
         count = max(1, message.definition.config.partition_count)
-        partition_ids = list(range(self._next_partition_id, self._next_partition_id + count))
-        self._next_partition_id += count
+        partition_ids = self._services.partition_ids.take(count)
         handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
         if not message.durable:
             self._tell(VPN_QUEUE_CREATED, handle, "created")
@@ -196,7 +194,7 @@ class QueueDirectory(LoopActor):
                 self._tell(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
 
-        self._write([counter_row(self._next_partition_id), self._row(handle)], stored)
+        self._write([self._row(handle)], stored, takes_ids=True)
         return answer
 
     def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
@@ -261,7 +259,7 @@ class QueueDirectory(LoopActor):
             self._attract(changed, lambda: answer.set(None))
 
         if handle.durable:
-            self._write([counter_row(self._next_partition_id), self._row(changed)], stored)
+            self._write([self._row(changed)], stored, takes_ids=True)
         else:
             stored("")
         return answer
@@ -320,7 +318,7 @@ class QueueDirectory(LoopActor):
 
     def _tell(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
         if is_named(handle.name):
-            self.runtime.events.emit(kind, f"Queue {handle.name} {what}")
+            self._services.events.emit(kind, f"Queue {handle.name} {what}")
 
     def _set_pressure_limits(self, message: SetPressureLimits) -> None:
         limits = self._services.pressure
@@ -340,10 +338,7 @@ class QueueDirectory(LoopActor):
             raise UpdateRefused(text)
 
     def _plan_rescale(self, handle: QueueHandle) -> RescaleQueue | None:
-        planned = self._rescales.plan(handle, self._next_partition_id)
-        if planned is not None:
-            self._next_partition_id += len(planned.added)
-        return planned
+        return self._rescales.plan(handle)
 
     def _rescale_finished(self, message: RescaleFinished) -> None:
         handle = self._queues.get(message.queue_name)
@@ -366,7 +361,7 @@ class QueueDirectory(LoopActor):
             self._rescales.begin(handle, planned)
 
         if handle.durable:
-            self._write([counter_row(self._next_partition_id), self._row(handle)], stored, until_done=True)
+            self._write([self._row(handle)], stored, takes_ids=True, until_done=True)
         else:
             stored("")
 
@@ -426,7 +421,13 @@ class QueueDirectory(LoopActor):
     def _row(self, handle: QueueHandle) -> TableWrite:
         return queue_row(self._rescales.stored_queue(handle))
 
-    def _write(self, writes: list[TableWrite], done: Callable[[str], None], *, until_done: bool = False) -> None:
+    def _write(
+        self, rows: list[TableWrite], done: Callable[[str], None], *, takes_ids: bool = False, until_done: bool = False
+    ) -> None:
+        """Have rows of this message VPN written, with ids that were taken for them if there are any."""
+        writes = [row.under(self._services.row_prefix) for row in rows]
+        if takes_ids:
+            writes.append(self._services.partition_ids.row())
         self._tokens += 1
         self._waiting[self._tokens] = done
         self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))

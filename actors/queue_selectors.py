@@ -21,9 +21,12 @@ SELECTORS_ROW: Final = b"selectors/"
 class DurableSelectors:
     """What consumers select, by queue."""
 
-    def __init__(self, catalog: Mapping[bytes, bytes], *, selectors: Selectors, spool: Address) -> None:
+    def __init__(
+        self, catalog: Mapping[bytes, bytes], *, selectors: Selectors, spool: Address, row_prefix: bytes
+    ) -> None:
         self._selectors = selectors
         self._spool = spool
+        self._row_prefix = row_prefix  # before the keys of its rows
         self._rules = CacheRules()
         self._stored = {
             key[len(SELECTORS_ROW) :].decode(): value for key, value in catalog.items() if key.startswith(SELECTORS_ROW)
@@ -55,13 +58,16 @@ class DurableSelectors:
         """Forget a queue that is gone."""
         known = self._queues.pop(name, None)
         if self._stored.pop(name, None) is not None or (known is not None and known.remembered):
-            self._spool.post(WriteTables([_row(name, None)], None, 0, until_done=True))
+            self._write(_row(name, None))
 
     def store(self, target: QueueTarget) -> None:
         """Write what is remembered of a queue, if it is one that survives the node."""
         if target.durable:
-            row = _row(target.name, self.of(target.name).remembered)
-            self._spool.post(WriteTables([row], None, 0, until_done=True))  # lost, it would lose its consumer messages
+            self._write(_row(target.name, self.of(target.name).remembered))
+
+    def _write(self, row: TableWrite) -> None:
+        """Have a row written for certain: lost, it would lose its consumer messages."""
+        self._spool.post(WriteTables([row.under(self._row_prefix)], None, 0, until_done=True))
 
 
 def _row(name: str, remembered: dict[str, Remembered] | None) -> TableWrite:

@@ -25,7 +25,7 @@ class RescalePlans:
         planned = self._planned.get(name)
         return None if planned is None or planned.begun else planned
 
-    def plan(self, handle: QueueHandle, next_partition_id: int) -> RescaleQueue | None:
+    def plan(self, handle: QueueHandle) -> RescaleQueue | None:
         """Prepare the change to the configured count; None when the queue has that, or is on its way to another."""
         target, core = handle.target, handle.core
         count_before = len(target.partitions)
@@ -36,8 +36,8 @@ class RescalePlans:
         slots = resized_slots(slots_before, count_before, count)
         rescale = Rescale(count_before=count_before, count=count, slots_before=slots_before, slots=slots)
         added: list[AddedPartition] = []
-        for number in range(count_before, count):
-            partition_id = next_partition_id + len(added)
+        ids = self._services.partition_ids.take(max(0, count - count_before))
+        for number, partition_id in enumerate(ids, start=count_before):
             ledger = Ledger(durable=handle.durable, rules=core.rules)
             log = log_for(self._services, core, ledger, partition_id)
             cell = start_partition(self._services, handle.cell, log, number, partition_id, target)

@@ -21,7 +21,7 @@ from messaging.batch import MessageBatch
 from messaging.ranges import RangeSet
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from messaging.routing import QueueTarget, TopicSpace
-from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, STAGING_PARTITION_ID, StagedPage, StagingRefused
+from messaging.staging import NOT_PUBLISHED, STAGE_DAMAGED, StagedPage, StagingRefused
 from messaging.topics import is_queue_topic
 
 log = logging.getLogger("sluicegate.staging")
@@ -57,6 +57,7 @@ class StagedCommit:
         spool: Address,
         address: Address,
         rng: Random,
+        partition_id: int,
         published: RangeSet,
     ) -> None:
         self._runtime = runtime
@@ -64,6 +65,7 @@ class StagedCommit:
         self._space = space
         self._spool = spool
         self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng, is_whole=True)
+        self._partition_id = partition_id  # of the hidden partition
         self._published = published  # what a start found published already
         self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> what is reserved for it
         self.messages_count = 0
@@ -165,17 +167,17 @@ class StagedCommit:
         safe: LoopFuture[None] = LoopFuture()
         publication = result.publication
         if publication is None:  # nobody has it, or only queues that are never written
-            self._spool.post(Settled(STAGING_PARTITION_ID, [(first, end)], [], [], True))
+            self._spool.post(Settled(self._partition_id, [(first, end)], [], [], True))
             safe.set()
             return safe
-        publication.settlements = [(STAGING_PARTITION_ID, first, end)]
+        publication.settlements = [(self._partition_id, first, end)]
         publication.only_moves = True  # out of the hidden partition
         publication.open_count += 1  # written even if its consumers are faster: the settlement must be, with it
 
         def confirmed(answer: LoopFuture[str]) -> None:
             publication.open_count -= 1
             if publication.open_count == 0:
-                self._spool.post(Settled(STAGING_PARTITION_ID, [], [publication], [], False))
+                self._spool.post(Settled(self._partition_id, [], [publication], [], False))
             if answer.get():
                 self._runtime.after(RETRY_MS, lambda: self._again(first, batch, end, safe))
             else:

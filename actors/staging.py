@@ -37,7 +37,6 @@ from messaging.routing import TopicSpace
 from messaging.staging import (
     BAD_TRANSACTION,
     NOT_STORED,
-    STAGING_PARTITION_ID,
     TOO_MUCH_STAGED,
     StagedPage,
     StagingRefused,
@@ -53,8 +52,9 @@ LOOK_AFTER_MS: Final = 1000  # how late an old transaction may be dropped
 
 @dataclass(frozen=True, slots=True)
 class StagingServices:
-    """What the staging actor uses of the node."""
+    """What the staging actor of a message VPN uses."""
 
+    partition_id: int  # of the hidden partition that it has to itself
     space: TopicSpace
     spool: Address
     reader: StoreReader
@@ -63,7 +63,7 @@ class StagingServices:
 
 
 class StagingActor(LoopActor):
-    """All staged transactions of a node."""
+    """All staged transactions of a message VPN."""
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class StagingActor(LoopActor):
         self._area = found.area
         self._services = services
         self._spool = services.spool
+        self._partition_id = services.partition_id
         self._found = found
         self._token = 0
         self._answers: dict[int, LoopFuture[str]] = {}
@@ -100,7 +101,7 @@ class StagingActor(LoopActor):
         """Finish what was decided before the start, and drop what belongs to nobody."""
         found = self._found
         if found.orphans or found.gaps:
-            self._spool.post(Settled(STAGING_PARTITION_ID, found.gaps, [], found.orphans, True))
+            self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
         for decision in found.decisions:
             run(self.runtime, self._finish(decision)).then(_report)
         self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
@@ -140,7 +141,7 @@ class StagingActor(LoopActor):
         gate.count_in(count, size)
         written = self._written[page.first] = LoopFuture()
         plan = PagePlan(page.first, page.end, _runs(page.first, batches))
-        self._spool.post(WritePages(self.cell.inbox, STAGING_PARTITION_ID, [plan]))
+        self._spool.post(WritePages(self.cell.inbox, self._partition_id, [plan]))
         reason = await self._write([page_row(page)])  # in the same commit, so they are safe together or not at all
         await written
         if page.first in self._ended:
@@ -206,6 +207,7 @@ class StagingActor(LoopActor):
             spool=self._spool,
             address=self.cell.inbox,
             rng=services.rng,
+            partition_id=self._partition_id,
             published=self._found.published,
         )
 
@@ -216,14 +218,14 @@ class StagingActor(LoopActor):
             self._services.gate.count_out(page.end - page.first, page.payload_bytes)
         firsts = [page.first for page in pages]
         self._ended.update([first for first in firsts if first in self._written])
-        self._spool.post(Settled(STAGING_PARTITION_ID, [(page.first, page.end) for page in pages], [], [], True))
+        self._spool.post(Settled(self._partition_id, [(page.first, page.end) for page in pages], [], [], True))
         self._delete([first for first in firsts if first not in self._written])
 
     def _delete(self, firsts: list[int]) -> None:
         """Delete pages and their rows, in one commit."""
-        self._spool.post(Settled(STAGING_PARTITION_ID, [], [], firsts, True))
+        self._spool.post(Settled(self._partition_id, [], [], firsts, True))
         rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
-        self._spool.post(WriteTables(rows, None, 0))
+        self._forget(rows)
 
     def _look_after(self) -> None:
         """Drop transactions and names that are too old."""
@@ -237,7 +239,7 @@ class StagingActor(LoopActor):
             del self._area.committed[name]
         if names:
             rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
-            self._spool.post(WriteTables(rows, None, 0))
+            self._forget(rows)
         self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
 
     # --- the store ---
@@ -246,7 +248,7 @@ class StagingActor(LoopActor):
         """Read a page."""
         answer: LoopFuture[PageRead] = LoopFuture()
         self._reads.setdefault(page.first, []).append(answer)
-        self._services.reader.read(ReadPage(self.cell.inbox, STAGING_PARTITION_ID, page.first))
+        self._services.reader.read(ReadPage(self.cell.inbox, self._partition_id, page.first))
         return answer
 
     def next_token(self) -> int:
@@ -261,8 +263,14 @@ class StagingActor(LoopActor):
 
     def _write(self, rows: list[TableWrite]) -> LoopFuture[str]:
         token = self.next_token()
-        self._spool.post(WriteTables(rows, self.cell.inbox, token))
+        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token))
         return self.answer_to(token)
+
+    def _forget(self, rows: list[TableWrite]) -> None:
+        self._spool.post(WriteTables(self._own(rows), None, 0))
+
+    def _own(self, rows: list[TableWrite]) -> list[TableWrite]:
+        return [row.under(self._services.space.row_prefix) for row in rows]
 
     def _pages_written(self, message: PagesWritten) -> None:
         for plan in message.plans:
@@ -270,7 +278,7 @@ class StagingActor(LoopActor):
 
     def _page_read(self, message: PageRead) -> None:
         if message.failed:  # what a disk cannot give now is not lost
-            request = ReadPage(self.cell.inbox, STAGING_PARTITION_ID, message.first_sequence)
+            request = ReadPage(self.cell.inbox, self._partition_id, message.first_sequence)
             self.runtime.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
             return
         self._reads[message.first_sequence].pop(0).set(message)

@@ -1,4 +1,4 @@
-"""Who may connect, and as what, as the configuration says: one authenticator and one roster for all."""
+"""Who may connect, and as what, as the configuration says: an authenticator and a roster for each message VPN."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from actors.events import Events
 from actors.futures import LoopFuture
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
-from gateway.config import Config
+from gateway.config import Authentication, Listeners
 from gateway.config.oauth import OAuth
 from messaging.client_roster import ClientRoster
 from protocols import scram
@@ -16,14 +16,13 @@ from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
-def make_authenticator(config: Config, runtime: Runtime, attempts: LoginAttempts) -> Authenticator:
-    """Return the authenticator of a configuration. `attempts` outlives it."""
-    authentication = config.authentication
+def make_authenticator(
+    authentication: Authentication, listeners: Listeners, runtime: Runtime, attempts: LoginAttempts
+) -> Authenticator:
+    """Return the authenticator of a message VPN. `attempts` outlives it."""
     secrets = {user.name: user.secret() for user in authentication.users}
     anonymous = [
-        name
-        for name, listener in config.listeners.enabled().items()
-        if authentication.anonymous_allowed_on(listener.host)
+        name for name, listener in listeners.enabled().items() if authentication.anonymous_allowed_on(listener.host)
     ]
     mechanisms: dict[str, Mechanism] = {scram.NAME: scram.ScramSha256(secrets, runtime.rng.randbytes)}
     verifier = _token_verifier(authentication.oauth, runtime.clock.wall_ms)
@@ -48,17 +47,16 @@ async def _wait(runtime: Runtime, wait_ms: int) -> None:
     await done
 
 
-def make_roster(config: Config, events: Events) -> ClientRoster:
-    """Return the roster of a configuration. What it denies becomes events."""
+def make_roster(authentication: Authentication, events: Events) -> ClientRoster:
+    """Return the roster of a message VPN. What it denies becomes events."""
     roster = ClientRoster()
-    configure_roster(roster, config)
+    configure_roster(roster, authentication)
     tell_denials(roster, events)
     return roster
 
 
-def configure_roster(roster: ClientRoster, config: Config) -> None:
+def configure_roster(roster: ClientRoster, authentication: Authentication) -> None:
     """Have the roster go by a configuration, for those who are connected as well."""
-    authentication = config.authentication
     roster.configure(
         [user.username() for user in authentication.users],
         [each.profile() for each in authentication.client_profiles],

@@ -3,16 +3,12 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.publishing import Publisher
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import subscription_queue
 from gateway.version import VERSION
-from messaging.address import Address
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.connection_actor import AmqpConnectionActor
 from protocols.amqp.limits import AmqpLimits
-from protocols.amqp.registry import Registry
-from protocols.amqp.remembering import RememberedLinks
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.transaction import TransactionAccounts
 
@@ -30,9 +26,7 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
 
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
-        self._registry = Registry()
         self.transactions = TransactionAccounts()
-        self.remembered = RememberedLinks(self._publisher_at)
         self.services = self._make_services()
 
     @property
@@ -48,22 +42,17 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
         """Take over a changed configuration, for the next client."""
         self.services = self._make_services()
 
-    def _publisher_at(self, address: Address) -> Publisher:
-        """Return a publisher that is confirmed at an address which outlives connections."""
-        node = self._node
-        return Publisher(space=node.space, spool=node.spool.inbox, address=address, rng=node.runtime.rng)
-
     def _make_services(self) -> AmqpServices:
-        node = self._node
+        node, vpn = self._node, self._node.default
         amqp = node.config.amqp
         return AmqpServices(
             runtime=node.runtime,
-            space=node.space,
-            router=node.router,
-            queues=node.queues,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
             spool=node.spool.inbox,
-            authenticator=node.authenticator,
-            clients=node.clients,
+            authenticator=vpn.authenticator,
+            clients=vpn.clients,
             limits=AmqpLimits(
                 frame_bytes_max=amqp.max_frame_size,
                 channel_max=amqp.channel_max,
@@ -82,11 +71,11 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
             counters=self.counters,
             credit=node.credit,
             transactions=self.transactions,
-            remembered=self.remembered,
+            remembered=vpn.amqp_links,
             container_id=node.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,
-            registry=self._registry,
+            registry=vpn.amqp_registry,
             selectors=node.selectors,
             subscription_queue=subscription_queue,
         )

@@ -6,20 +6,20 @@ from actors.cell import ActorCell
 from actors.directory_messages import CreateQueue, PutTemplate, QueueExists, TemplateExists
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
-from gateway.config import Config
+from gateway.config import Queues
 
 log = logging.getLogger("sluicegate.node")
 
 
-async def declare_queues(queues: ActorCell, config: Config) -> None:
+async def declare_queues(queues: ActorCell, config: Queues) -> None:
     """Create those templates and queues of a configuration that there are not."""
-    for template in config.queues.templates:
+    for template in config.templates:
         try:
             await queues.ask(PutTemplate(template, must_be_new=True))
         except TemplateExists:
             continue
         log.info("queue template %r created as declared", template.name)
-    for definition in config.queues.declared:
+    for definition in config.declared:
         try:
             await queues.ask(CreateQueue(definition, NAMED, durable=True))
         except QueueExists:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from actors.event_log import EventLog
-from actors.quota_watch import watch_credit, watch_node, watch_vpn
+from actors.quota_watch import watch_credit, watch_node
 from actors.supervision import RESTARTED
 from gateway.config import Config
 from gateway.views import EventView
@@ -20,7 +20,7 @@ def spawn_event_log(node: "Node") -> ActorCell:
     cell = node.runtime.spawn(
         lambda cell: EventLog(
             cell,
-            space=node.space,
+            space=node.default.space,
             spool=node.spool.inbox,
             router_name=node.config.node.name,
             rng=node.runtime.rng,
@@ -32,12 +32,12 @@ def spawn_event_log(node: "Node") -> ActorCell:
         policy=RESTARTED,
         parent=node.root,
     )
-    node.runtime.events.log = cell.inbox
+    node.runtime.events.record.log = cell.inbox
     return cell
 
 
 def watch_gates(node: "Node") -> None:
-    """Have the gates of the node and its VPN tell when they fill up."""
+    """Have the gates of the node tell when they fill up."""
     config, events = node.config, node.runtime.events
     watch_node(
         events,
@@ -46,7 +46,6 @@ def watch_gates(node: "Node") -> None:
         messages=ThresholdPair(config.limits.messages_threshold),
     )
     watch_credit(events, node.credit, ThresholdPair(config.limits.delivered_unacked_threshold))
-    watch_vpn(events, node.vpn_gate, usage=ThresholdPair(config.vpn.usage_threshold))
 
 
 def reload_event_log(cell: ActorCell, config: Config) -> None:

@@ -16,21 +16,23 @@ from messaging.standing import KeyStanding, WaitReason
 from messaging.topics import queue_topic
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 
-async def publish_explained(node: "Node", message: Specimen, queue: str | None) -> PublishExplanation:
+async def publish_explained(
+    vpn: "MessageVpn", message: Specimen, queue: str | None, *, wall_ms: int
+) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
     if queue is not None:
-        await _find(node, queue)
+        await _find(vpn, queue)
         message = replace(message, topic=queue_topic(queue))
-    rights = node.clients.rights_of(message.client_username, message.client_id)
-    return explain_publish(node.space, message, rights, wall_ms=node.clock.wall_ms())
+    rights = vpn.clients.rights_of(message.client_username, message.client_id)
+    return explain_publish(vpn.space, message, rights, wall_ms=wall_ms)
 
 
-async def key_explained(node: "Node", queue: str, key: str) -> KeyExplanation:
+async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanation:
     """Explain where a key of a queue stands. Raises QueueNotFound."""
-    handle = await _find(node, queue)
+    handle = await _find(vpn, queue)
     hashed = key_hash(key)
     number = handle.target.partition_of(hashed)
     standing: KeyStanding = await handle.cell.ask(ExplainKey(key, number))
@@ -58,8 +60,8 @@ async def key_explained(node: "Node", queue: str, key: str) -> KeyExplanation:
     )
 
 
-async def _find(node: "Node", name: str) -> QueueHandle:
-    handle: QueueHandle | None = await node.queues.ask(FindQueue(name))
+async def _find(vpn: "MessageVpn", name: str) -> QueueHandle:
+    handle: QueueHandle | None = await vpn.queues.ask(FindQueue(name))
     if handle is None:
         raise QueueNotFound(name)
     return handle

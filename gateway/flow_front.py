@@ -1,16 +1,13 @@
-"""The flow protocol's side of a node: the connections of its clients, and the publishers they have by name."""
+"""The flow protocol's side of a node: the connections of its clients."""
 
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.supervision import VITAL
 from gateway.protocol_front import ProtocolFront
 from gateway.version import VERSION
 from protocols.flow.connection import FlowConnection
 from protocols.flow.connection_actor import FlowConnectionActor
-from protocols.flow.directory import PublisherDirectory
 from protocols.flow.limits import FlowLimits
-from protocols.flow.messages import RestorePublishers
 from protocols.flow.services import FlowServices
 
 if TYPE_CHECKING:
@@ -27,12 +24,7 @@ class FlowFront(ProtocolFront[FlowConnection]):
 
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
-        self.directory = self._spawn_directory()
         self.services = self._make_services()
-
-    async def restore(self, rows: dict[bytes, bytes]) -> None:
-        """Bring back the publishers that the store knows."""
-        await self.directory.ask(RestorePublishers(dict(rows)))
 
     @property
     def message_bytes_max(self) -> int:
@@ -44,44 +36,24 @@ class FlowFront(ProtocolFront[FlowConnection]):
         return FlowConnectionActor(cell, services=self.services)
 
     def take_configuration(self) -> None:
-        """Take over a changed configuration: of publishers at once, of the rest for the next client."""
+        """Take over a changed configuration, for the next client."""
         self.services = self._make_services()
-        directory = self.directory.actor
-        assert isinstance(directory, PublisherDirectory)
-        directory.publishers_max = self._node.config.flow.publishers_max
-        directory.remembered_ms = self._node.config.flow.publishers_remembered_s * 1000
-
-    def _spawn_directory(self) -> ActorCell:
-        node = self._node
-        flow = node.config.flow
-        return node.runtime.spawn(
-            lambda cell: PublisherDirectory(
-                cell,
-                spool=node.spool.inbox,
-                publishers_max=flow.publishers_max,
-                remembered_ms=flow.publishers_remembered_s * 1000,
-            ),
-            kind="publishers",
-            name="flow-publishers",
-            policy=VITAL,
-            parent=node.root,
-        )
 
     def _make_services(self) -> FlowServices:
-        node = self._node
+        node, vpn = self._node, self._node.default
         flow = node.config.flow
         return FlowServices(
             runtime=node.runtime,
-            space=node.space,
-            queues=node.queues,
-            publishers=self.directory,
-            router=node.router,
-            cursors=node.cursors,
-            staging=node.staging,
+            space=vpn.space,
+            queues=vpn.queues,
+            publishers=vpn.publishers,
+            router=vpn.router,
+            cursors=vpn.cursors,
+            staging=vpn.staging,
             incarnation=node.recovered.incarnation,
             spool=node.spool.inbox,
-            authenticator=node.authenticator,
-            clients=node.clients,
+            authenticator=vpn.authenticator,
+            clients=vpn.clients,
             limits=FlowLimits(
                 frame_bytes_max=flow.max_frame_size,
                 flows_max=flow.max_flows,

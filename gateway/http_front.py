@@ -6,13 +6,10 @@ The port of operators is `gateway.admin`.
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.supervision import VITAL
 from gateway.protocol_front import ProtocolFront
-from gateway.tree import SupervisorActor
 from protocols.http.connection import HttpConnection
 from protocols.http.connection_actor import HttpConnectionActor
 from protocols.http.engine import HttpEngine
-from protocols.http.flows import HttpFlows
 from protocols.http.limits import HttpLimits
 from protocols.http.services import HttpServices
 
@@ -31,8 +28,6 @@ class HttpFront(ProtocolFront[HttpConnection]):
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
         self._engine = HttpEngine(keep_alive_s=node.config.http.keep_alive_s)
-        flows = node.runtime.spawn(SupervisorActor, kind="flows", name="http-flows", policy=VITAL, parent=node.root)
-        self.flows = HttpFlows(node.runtime, parent=flows, queues=node.queues, credit=node.credit)
         self.services = self._make_services()
 
     @property
@@ -52,26 +47,26 @@ class HttpFront(ProtocolFront[HttpConnection]):
         """Bring time to every connection, and the time of day to what they answer."""
         self._engine.tick(self._node.clock.wall_ms())
         super().look_at_the_clock()
-        self.flows.tick(self._node.clock.now_ms())
+        self._node.default.http_flows.tick(self._node.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
         """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
         await super().stop(within_s=within_s)
-        self.flows.end("the gateway stops")
+        self._node.default.http_flows.end("the gateway stops")
 
     def _make_services(self) -> HttpServices:
-        node = self._node
+        node, vpn = self._node, self._node.default
         http = node.config.http
         return HttpServices(
             runtime=node.runtime,
-            space=node.space,
-            router=node.router,
-            queues=node.queues,
-            flows=self.flows,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
+            flows=vpn.http_flows,
             selectors=node.selectors,
             spool=node.spool.inbox,
-            authenticator=node.authenticator,
-            clients=node.clients,
+            authenticator=vpn.authenticator,
+            clients=vpn.clients,
             limits=HttpLimits(
                 body_bytes_max=http.max_body_size,
                 message_bytes_max=http.max_message_size,
@@ -88,5 +83,5 @@ class HttpFront(ProtocolFront[HttpConnection]):
             ),
             counters=self.counters,
             engine=self._engine,
-            is_gateway=node.config.vpn.service_rest_mode == "gateway",
+            is_gateway=vpn.config.service_rest_mode == "gateway",
         )

@@ -17,16 +17,18 @@ from messaging.routing import QueueTarget
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 AT_ONCE_MAX = 1000  # messages of one ask of a partition
 REDRIVES_MAX = 100  # of as many queues, running or remembered
 
 
 class MessageDeeds:
-    """What can be done to single messages of a node's queues. It remembers the latest re-drive of each queue."""
+    """What can be done to single messages of a VPN's queues. It remembers the latest re-drive of each queue."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
         self._node = node
+        self._vpn = vpn
         self._redrives: dict[str, tuple[ActorCell, MessageSelection]] = {}
 
     async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
@@ -45,7 +47,7 @@ class MessageDeeds:
         if selection.ids is not None:
             await self._take_by_ids(handle, deed, selection, target, partitions, tally)
             return tally.view()
-        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._node.selectors)
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
         for partition in partitions:
             first = partition.first_unsettled
             while first < partition.next_sequence and tally.done_count < selection.limit:
@@ -64,7 +66,7 @@ class MessageDeeds:
         if known is not None and (await self._progress(known[0])).state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
         target = await self._target(handle, selection.to) if selection.to else None
-        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._node.selectors)
+        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
         order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
         await self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
@@ -76,7 +78,7 @@ class MessageDeeds:
             kind="redrive",
             name=f"redrive of {handle.name}",
             policy=ONE_CONNECTION,  # a failure ends it, and nothing else
-            parent=self._node.root,
+            parent=self._vpn.cell,
         )
         self._redrives[handle.name] = (cell, selection)
         return await self.show_redrive(handle.name)
@@ -116,7 +118,7 @@ class MessageDeeds:
     async def _target(self, source: QueueHandle, to: str) -> QueueTarget | None:
         if not to:
             return None
-        handle: QueueHandle | None = await self._node.queues.ask(FindQueue(to))
+        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(to))
         if handle is None:
             raise QueueNotFound(to)
         if handle.name == source.name:
@@ -137,7 +139,7 @@ class MessageDeeds:
         by_partition: dict[int, list[int]] = {}
         for partition, sequence in selection.ids or ():
             by_partition.setdefault(partition, []).append(sequence)
-        message_filter = selection.message_filter(0, self._node.selectors)
+        message_filter = selection.message_filter(0, self._vpn.selectors)
         for number, sequences in by_partition.items():
             if number >= len(partitions):
                 tally.not_found += [MessageId(number, each).text() for each in sequences]

@@ -1,17 +1,14 @@
-"""The MQTT side of a node: the connections of its clients, and the sessions behind them."""
+"""The MQTT side of a node: the connections of its clients."""
 
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from actors.supervision import VITAL
 from gateway.config import Config
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import session_queue
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.connection_actor import MqttConnectionActor
-from protocols.mqtt.directory import SessionDirectory
 from protocols.mqtt.limits import MqttLimits
-from protocols.mqtt.messages import RestoreSessions
 from protocols.mqtt.services import MqttServices
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ class MqttFront(ProtocolFront[MqttConnection]):
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
         self.services = self._make_services()
-        self.directory = self._spawn_directory()
 
     @property
     def message_bytes_max(self) -> int:
@@ -40,15 +36,11 @@ class MqttFront(ProtocolFront[MqttConnection]):
 
     def make_actor(self, cell: ActorCell) -> MqttConnectionActor:
         """Return the actor of a connection that was just accepted."""
-        return MqttConnectionActor(cell, services=self.services, directory=self.directory)
+        return MqttConnectionActor(cell, services=self.services)
 
     def take_configuration(self) -> None:
         """Take over a changed configuration, for the next CONNECT."""
         self.services = self._make_services()
-
-    async def restore(self, rows: dict[bytes, bytes]) -> None:
-        """Bring back the sessions that the store knows."""
-        await self.directory.ask(RestoreSessions(dict(rows)))
 
     def things_to_try(self) -> list[str]:
         """Return lines that show a newcomer the first three commands."""
@@ -65,25 +57,19 @@ class MqttFront(ProtocolFront[MqttConnection]):
             f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",
         ]
 
-    @property
-    def sessions_count(self) -> int:
-        """How many sessions there are."""
-        actor = self.directory.actor
-        assert isinstance(actor, SessionDirectory)
-        return actor.sessions_count
-
     def _make_services(self) -> MqttServices:
-        node = self._node
+        node, vpn = self._node, self._node.default
         config: Config = node.config
         mqtt = config.mqtt
         return MqttServices(
             runtime=node.runtime,
-            space=node.space,
-            router=node.router,
-            queues=node.queues,
+            space=vpn.space,
+            router=vpn.router,
+            queues=vpn.queues,
+            sessions=vpn.sessions,
             spool=node.spool.inbox,
-            authenticator=node.authenticator,
-            clients=node.clients,
+            authenticator=vpn.authenticator,
+            clients=vpn.clients,
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,
@@ -103,14 +89,4 @@ class MqttFront(ProtocolFront[MqttConnection]):
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
             session_queue=session_queue,
-        )
-
-    def _spawn_directory(self) -> ActorCell:
-        node = self._node
-        return node.runtime.spawn(
-            lambda cell: SessionDirectory(cell, services=self.services),
-            kind="sessions",
-            name="mqtt-sessions",
-            policy=VITAL,
-            parent=node.root,
         )

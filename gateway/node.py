@@ -9,30 +9,16 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.clock import Clock
-from actors.cursor_directory import CursorDirectory
-from actors.directory_messages import (
-    KeepQueues,
-    ListQueues,
-    QueueHandle,
-    SetPressureLimits,
-)
-from actors.messages import ClosedLedger, CloseLedger
-from actors.queue_assembly import QueueServices
-from actors.queue_directory import QueueDirectory
-from actors.router import RouterActor
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
-from actors.staging import StagingActor, StagingServices
 from actors.supervision import VITAL
-from gateway.accounts import configure_roster, make_authenticator, make_roster
 from gateway.admin import AdminServer, serve_admin
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Changes, Config, diff
 from gateway.config.sections import Admin, Health
-from gateway.declared_queues import declare_queues
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
@@ -41,14 +27,12 @@ from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
 from gateway.protocol_front import ProtocolFront
-from gateway.queue_kinds import group_queue
-from gateway.recovery import Recovered, bring_back_retained, read_store, register_partitions
-from gateway.rest_points import RestPoints
+from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
-from gateway.virtual_destinations import define_virtual_destinations, durable_selectors
+from gateway.vpn import MessageVpn
 from gateway.watched_files import WatchedFiles
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -56,18 +40,14 @@ from messaging.credit import CreditPool
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
 from messaging.headers import NATIVE_AMQP
 from messaging.memory import MemoryBudget
-from messaging.pressure import PressureLimits
-from messaging.refusals import REFUSED_VPN_FULL
-from messaging.routing import TopicSpace
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.selectors import Selectors
-from messaging.staging import STAGING_PARTITION_ID
 from protocols.amqp.native_fields import AmqpFields
 from protocols.login_attempts import LoginAttempts
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
-from storage.queue_catalog import stored_queues
+from storage.queue_catalog import PartitionIds
 from storage.spool_plan import SpoolPlanner
-from storage.staging_rows import find_staging
 from storage.store import RESERVE_BYTES, SpoolStore
 
 log = logging.getLogger("sluicegate.node")
@@ -93,44 +73,36 @@ class Node:
         self.surroundings = surroundings
         self.store = store
         self.clock = clock
-        natives = {NATIVE_AMQP: AmqpFields()}
-        self.space = TopicSpace(natives)
-        self.selectors = Selectors(natives, config.selectors.dialect())
+        self.natives = {NATIVE_AMQP: AmqpFields()}
+        self.selectors = Selectors(self.natives, config.selectors.dialect())
         self.recovered: Recovered = read_store(store)
         self.planner: SpoolPlanner = self.recovered.planner
         self.spool_gate = SpoolGate(
             usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
         )
-        self.vpn_gate = SpoolGate(
-            usage_bytes_max=config.vpn.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=self.spool_gate
-        )
-        self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
-        self._threads: StoreThreads = surroundings.store_threads(store, self.runtime)
+        self.threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
-        self.clients = make_roster(config, self.runtime.events)
         watch_gates(self)
-        self.root = self._spawn_root()
+        self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
+        self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
+        register_partitions(self.recovered)
+        self.partition_ids = PartitionIds(self.recovered.vpns[DEFAULT_VPN].catalog)
+        self.attempts = LoginAttempts()
+        self.default = MessageVpn(self, DEFAULT_VPN, self.recovered.vpns[DEFAULT_VPN])
         self.event_log = spawn_event_log(self)
-        self.router = self._spawn_router()
-        self.queues = self._spawn_queues()
         self.following = Following(self.runtime, self.root)
         self.watched_files = WatchedFiles(self.runtime, config, self._read_secrets)
-        self.cursors = self._spawn_cursors()
-        self.staging = self._spawn_staging()
         self.backups = spawn_backups(self)
-        self.attempts = LoginAttempts()
-        self.authenticator = make_authenticator(config, self.runtime, self.attempts)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
         self.flow = FlowFront(self)
         self.http = HttpFront(self)
         self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
-        self.rest = RestPoints(self)
         self.admin: AdminServer | None = None
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self.health: AdminServer | None = None
@@ -139,26 +111,21 @@ class Node:
 
     async def start(self) -> None:
         """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
-        bring_back_retained(self.recovered, self.space)
         if self.recovered.damaged_count:
             text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
-        await declare_queues(self.queues, self.config)
-        await define_virtual_destinations(self, self.config)
-        await self.mqtt.restore(self.recovered.sessions)
-        await self.flow.restore(self.recovered.sessions)
+        await self.default.start(self.recovered.vpns[DEFAULT_VPN])
         self.recovered.records.clear()
         self.recovered.partitions.clear()
-        self.recovered.sessions.clear()
-        self.recovered.transactions.clear()
+        self.recovered.vpns.clear()
         if self.config.admin.enabled:
             self.admin = await self._open_admin("admin", self.config.admin)
         if self.config.health.enabled:
             self.health = await self._open_admin("health", self.config.health, probes_only=True)
         for front in self.fronts:
             await front.start()
-        await self.rest.start()
+        await self.default.rest.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -181,25 +148,15 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
-        self.space.refuses_unmatched = config.vpn.reject_msg_to_sender_on_no_subscription_match
-        await declare_queues(self.queues, config)
-        await define_virtual_destinations(self, config)
-        self.queues.inbox.post(
-            SetPressureLimits(
-                high_bytes=config.backpressure.connection_buffer_bytes_max,
-                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
-                stall_ms=config.backpressure.slow_subscriber_stall_ms,
-            )
-        )
-        configure_roster(self.clients, config)
+        await self.default.reload()
         self.watched_files.follow(config)
         self._read_secrets()
-        await self.rest.start()
+        await self.default.rest.start()
         return changes
 
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""
-        self.authenticator = make_authenticator(self.config, self.runtime, self.attempts)
+        self.default.read_secrets()
         for front in self.fronts:
             front.reload()
 
@@ -214,9 +171,9 @@ class Node:
     async def stop(self) -> None:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
-        self.queues.inbox.post(KeepQueues())
+        self.default.keep_queues()
         self.following.end()
-        await self.rest.stop()
+        await self.default.rest.stop()
         self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
@@ -224,10 +181,10 @@ class Node:
             if server is not None:
                 await server.stop()
         await self._spool_is_idle()
-        closed = await self._close_ledgers()
+        closed = await self.default.close_ledgers()
         await self._spool_is_idle()
         self.runtime.stop()
-        self._threads.stop()
+        self.threads.stop()
         states = last_cursors(closed, self.planner)
         if states:
             self.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
@@ -244,125 +201,20 @@ class Node:
         except TimeoutError:
             log.warning("the spool did not come to rest in %d s", STOP_S)
 
-    async def _close_ledgers(self) -> list[ClosedLedger]:
-        closed: list[ClosedLedger] = []
-        handles: list[QueueHandle] = await self.queues.ask(ListQueues())
-        for handle in handles:
-            if handle.durable and handle.cell.children:
-                for partition in [each for each in handle.cell.children.values() if each.kind == "partition"]:
-                    closed.append(await partition.ask(CloseLedger()))
-        return closed
-
     # --- putting together ---
 
-    def _spawn_root(self) -> ActorCell:
-        return self.runtime.spawn(SupervisorActor, kind="node", name=self.config.node.name, policy=VITAL)
-
     def _spawn_spool(self) -> ActorCell:
-        self._partition_addresses: dict[int, Address] = {}
         return self.runtime.spawn(
             lambda cell: SpoolActor(
                 cell,
                 planner=self.planner,
-                writer=self._threads,
+                writer=self.threads,
                 gate=self.spool_gate,
                 commit_interval_ms=self.config.spool.commit_interval_ms,
-                partitions=self._partition_addresses,
+                partitions=self.partition_addresses,
             ),
             kind="spool",
             name="spool",
-            policy=VITAL,
-            parent=self.root,
-        )
-
-    def _spawn_router(self) -> ActorCell:
-        return self.runtime.spawn(
-            lambda cell: RouterActor(
-                cell,
-                space=self.space,
-                selectors=self.selectors,
-                durable_selectors=durable_selectors(self),
-                group_queue=group_queue,
-            ),
-            kind="router",
-            name="router",
-            policy=VITAL,
-            parent=self.root,
-        )
-
-    def _spawn_queues(self) -> ActorCell:
-        services = QueueServices(
-            runtime=self.runtime,
-            spool_gate=self.vpn_gate,
-            queue_messages_max=self.config.limits.queue_messages_max,
-            memory=self.memory,
-            spool=self.spool.inbox,
-            reader=self._threads,
-            pressure=PressureLimits(
-                high_bytes=self.config.backpressure.connection_buffer_bytes_max,
-                low_bytes=self.config.backpressure.connection_buffer_bytes_max // 4,
-                stall_ms=self.config.backpressure.slow_subscriber_stall_ms,
-            ),
-            temporary_grace_s=self.config.queues.temporary_grace_s,
-            partition_addresses=self._partition_addresses,
-            targets={},
-            cursors=self.recovered.cursors,
-            clients=self.clients,
-        )
-        recovered = self.recovered
-        cell = self.runtime.spawn(
-            lambda cell: QueueDirectory(
-                cell,
-                services=services,
-                router=self.router,
-                catalog=recovered.catalog,
-                stored=recovered.partitions,
-                was_clean=recovered.was_clean,
-            ),
-            kind="queues",
-            name="queues",
-            policy=VITAL,
-            parent=self.root,
-        )
-        partition_ids = [each for queue in stored_queues(recovered.catalog) for each in queue.partition_ids]
-        register_partitions(recovered, [STAGING_PARTITION_ID, *partition_ids])
-        router = self.router.actor
-        assert isinstance(router, RouterActor)
-        router.directory = cell
-        return cell
-
-    def _spawn_cursors(self) -> ActorCell:
-        recovered = self.recovered
-        return self.runtime.spawn(
-            lambda cell: CursorDirectory(
-                cell,
-                book=recovered.cursors,
-                queues=self.queues,
-                spool=self.spool.inbox,
-                incarnation=recovered.incarnation,
-            ),
-            kind="cursors",
-            name="cursors",
-            policy=VITAL,
-            parent=self.root,
-        )
-
-    def _spawn_staging(self) -> ActorCell:
-        recovered, config = self.recovered, self.config.transactions
-        found = find_staging(
-            recovered.transactions,
-            recovered.partitions.get(STAGING_PARTITION_ID),
-            wall_ms=self.clock.wall_ms(),
-            bytes_max=config.staged_bytes_max,
-            ttl_ms=config.stage_ttl_s * 1000,
-            names_kept_ms=config.names_kept_s * 1000,
-        )
-        self.spool_gate.count_in(found.messages_count, found.area.staged_bytes)
-        services = StagingServices(self.space, self.spool.inbox, self._threads, self.spool_gate, self.runtime.rng)
-        return self.runtime.spawn(
-            lambda cell: StagingActor(cell, found=found, services=services),
-            kind="staging",
-            name="staging",
             policy=VITAL,
             parent=self.root,
         )

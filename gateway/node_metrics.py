@@ -44,7 +44,7 @@ def samples_of(
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
         *_backups(node),
-        *point_samples(list(node.rest.running.values())),
+        *point_samples(list(node.default.rest.running.values())),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]
@@ -56,17 +56,17 @@ def _front(node: "Node") -> Iterator[Sample]:
         connections = front.open_connections()
         paused_count += sum(1 for each in connections if each.gate.waits_for_a_destination())
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
-    for reason, count in node.clients.denials.counts.items():
+    for reason, count in node.default.clients.denials.counts.items():
         yield Sample("sluicegate_clients_denied_total", count, (reason,))
     yield Sample("sluicegate_publishers_paused", paused_count)
     slow = [each for each in node.mqtt.open_connections() if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_delivered_unacked_messages", node.credit.used)
-    yield Sample("sluicegate_sessions", node.mqtt.sessions_count)
-    yield Sample("sluicegate_http_flows", node.http.flows.count)
-    yield Sample("sluicegate_subscriptions", node.space.subscriptions_count)
-    yield Sample("sluicegate_retained_messages", node.space.retained.count)
+    yield Sample("sluicegate_sessions", node.default.sessions_count)
+    yield Sample("sluicegate_http_flows", node.default.http_flows.count)
+    yield Sample("sluicegate_subscriptions", node.default.space.subscriptions_count)
+    yield Sample("sluicegate_retained_messages", node.default.space.retained.count)
 
 
 def _protocol(
@@ -127,11 +127,11 @@ def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> It
     """Messages that publishers were refused, and those that went without a word to anybody."""
     refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
     unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
-    yield Sample(refused, node.space.unmatched_refused_count, (unmatched,))
-    yield Sample(dropped, node.space.unmatched_count, (unmatched,))
-    yield Sample(dropped, node.space.offline_count, ("client_away",))
-    yield Sample(dropped, node.space.filtered_count, ("no_target_selected",))
-    yield Sample(dropped, node.space.missing_count, ("no_target_queue",))
+    yield Sample(refused, node.default.space.unmatched_refused_count, (unmatched,))
+    yield Sample(dropped, node.default.space.unmatched_count, (unmatched,))
+    yield Sample(dropped, node.default.space.offline_count, ("client_away",))
+    yield Sample(dropped, node.default.space.filtered_count, ("no_target_selected",))
+    yield Sample(dropped, node.default.space.missing_count, ("no_target_queue",))
     reasons = {reason for front in node.fronts for reason in front.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
@@ -197,7 +197,7 @@ def _backups(node: "Node") -> Iterator[Sample]:
 
 
 def _events(node: "Node") -> Iterator[Sample]:
-    events = node.runtime.events
+    events = node.runtime.events.record
     for name, count in events.counts.items():
         yield Sample("sluicegate_events_total", count, (name,))
     for name, count in events.suppressed.items():

@@ -62,16 +62,17 @@ if TYPE_CHECKING:
 
 
 class NodeView(NodePort):
-    """Answers the admin API from a node's actors."""
+    """Answers the admin API from a node's actors. What belongs to a message VPN is that of one: of `default`."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._deeds = MessageDeeds(node)
+        self._vpn = node.default
+        self._deeds = MessageDeeds(node, self._vpn)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue, with what a template says of it where `asked` does not."""
         try:
-            handle: QueueHandle = await self._node.queues.ask(DeclareQueue(dict(asked), durable))
+            handle: QueueHandle = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
         except QueueExists as exists:
             raise QueueAlreadyExists(str(exists)) from None
         except (StoreRefused, QueuesExhausted) as refusal:
@@ -82,7 +83,7 @@ class NodeView(NodePort):
         """Change attributes or subscriptions."""
         handle = await self._find(name)
         try:
-            await self._node.queues.ask(UpdateQueue(changed(handle.definition, dict(changes), durable=handle.durable)))
+            await self._vpn.queues.ask(UpdateQueue(changed(handle.definition, dict(changes), durable=handle.durable)))
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
         return await self.show_queue(name)
@@ -90,11 +91,11 @@ class NodeView(NodePort):
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds."""
         await self._find(name)
-        await self._node.queues.ask(DeleteQueue(name))
+        await self._vpn.queues.ask(DeleteQueue(name))
 
     async def list_queues(self) -> Sequence[QueueView]:
         """Return every queue by name."""
-        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         return [await self._view(handle) for handle in handles]
 
     async def show_queue(self, name: str) -> QueueView:
@@ -137,13 +138,13 @@ class NodeView(NodePort):
 
     async def list_templates(self) -> Sequence[QueueTemplate]:
         """Return every template by name."""
-        templates: list[QueueTemplate] = await self._node.queues.ask(ListTemplates())
+        templates: list[QueueTemplate] = await self._vpn.queues.ask(ListTemplates())
         return templates
 
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
         """Keep a template."""
         try:
-            await self._node.queues.ask(PutTemplate(template, must_be_new))
+            await self._vpn.queues.ask(PutTemplate(template, must_be_new))
         except TemplateExists:
             raise TemplateAlreadyExists(template.name) from None
         except StoreRefused as refusal:
@@ -151,7 +152,7 @@ class NodeView(NodePort):
 
     async def delete_template(self, name: str) -> None:
         """Delete a template."""
-        if not await self._node.queues.ask(DeleteTemplate(name)):
+        if not await self._vpn.queues.ask(DeleteTemplate(name)):
             raise TemplateNotFound(name)
 
     async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
@@ -183,13 +184,13 @@ class NodeView(NodePort):
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""
         await self._find(name)
-        overviews: list[CursorOverview] = await self._node.cursors.ask(ListCursors(name))
+        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name))
         return [cursor_view(each) for each in overviews]
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor."""
         try:
-            await self._node.cursors.ask(DeleteCursor(name, cursor))
+            await self._vpn.cursors.ask(DeleteCursor(name, cursor))
         except CursorRefused as refusal:
             if refusal.code == NO_SUCH_CURSOR:
                 raise CursorNotFound(name, cursor) from None
@@ -197,15 +198,15 @@ class NodeView(NodePort):
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors."""
-        return await selector_views(self._node)
+        return await selector_views(self._vpn)
 
     async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set what a subscriber selects."""
-        await put_selector(self._node, queue, subscriber, selectors)
+        await put_selector(self._vpn, queue, subscriber, selectors)
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
         """Forget what a subscriber selects."""
-        await delete_selector(self._node, queue, subscriber)
+        await delete_selector(self._vpn, queue, subscriber)
 
     async def reload(self) -> ReloadView:
         """Read the configuration again."""
@@ -215,7 +216,7 @@ class NodeView(NodePort):
         """Return the spool."""
         node = self._node
         usage = node.store.usage()
-        staging: StagingOverview = await node.staging.ask(DescribeStaging())
+        staging: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
         return SpoolView(
             incarnation=incarnation_text(node.recovered.incarnation),
             used_bytes=usage.used_bytes,
@@ -252,7 +253,7 @@ class NodeView(NodePort):
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         """Return a page of the connected clients."""
-        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         return clients_view(self._node, [await self._describe(handle) for handle in handles], question)
 
     async def actor_tree(self) -> Sequence[ActorView]:
@@ -261,30 +262,30 @@ class NodeView(NodePort):
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
-        return [event_view(number, event) for number, event in self._node.runtime.events.recent(after, limit)]
+        return [event_view(number, event) for number, event in self._node.runtime.events.record.recent(after, limit)]
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         """Return every delivery point by name."""
-        return [point_view(point) for _, point in sorted(self._node.rest.running.items())]
+        return [point_view(point) for _, point in sorted(self._vpn.rest.running.items())]
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""
-        return await asyncio.to_thread(answer, rows_of(self._node.space, question), question)
+        return await asyncio.to_thread(answer, rows_of(self._vpn.space, question), question)
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message."""
-        return await publish_explained(self._node, message, queue)
+        return await publish_explained(self._vpn, message, queue, wall_ms=self._node.clock.wall_ms())
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
         """Tell where a partition key of a queue stands."""
-        return await key_explained(self._node, queue, key)
+        return await key_explained(self._vpn, queue, key)
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the node's samples."""
-        handles: list[QueueHandle] = await self._node.queues.ask(ListQueues())
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         overviews = [(handle, await self._describe(handle)) for handle in handles]
-        cursors: list[CursorOverview] = await self._node.cursors.ask(ListCursors(None))
-        staging: StagingOverview = await self._node.staging.ask(DescribeStaging())
+        cursors: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(None))
+        staging: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
         return samples_of(self._node, overviews, cursors, staging)
 
     async def health(self) -> Health:
@@ -297,7 +298,7 @@ class NodeView(NodePort):
         return Health(live=not self._node.failed.done(), ready=not reasons, reasons=tuple(reasons))
 
     async def _find(self, name: str) -> QueueHandle:
-        handle: QueueHandle | None = await self._node.queues.ask(FindQueue(name))
+        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(name))
         if handle is None:
             raise QueueNotFound(name)
         return handle

@@ -3,14 +3,14 @@
 import logging
 from dataclasses import dataclass, field
 
-from messaging.cursors import CursorBook
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
 from messaging.routing import RetainedMessage, TopicSpace
-from storage.interface import Store, Table
+from storage.interface import Store
+from storage.queue_catalog import staging_partition_id, stored_queues
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
-from storage.stored_state import read_cursor_book, read_partitions
+from storage.stored_state import StoredVpn, read_partitions, read_vpns
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -21,11 +21,7 @@ class Recovered:
 
     planner: SpoolPlanner
     partitions: dict[int, StoredPartition]
-    catalog: dict[bytes, bytes]
-    retained: dict[bytes, bytes]
-    sessions: dict[bytes, bytes]
-    cursors: CursorBook
-    transactions: dict[bytes, bytes]
+    vpns: dict[str, StoredVpn]
     was_clean: bool
     incarnation: int
     records: list[tuple[int, list[Publication]]] = field(default_factory=list)
@@ -36,17 +32,13 @@ def read_store(store: Store) -> Recovered:
     """Read everything but the pages' contents. Raises StorageError."""
     recovery = store.recover()
     partitions, records = read_partitions(recovery)
-    tables = {table: dict(recovery.tables[table]) for table in Table}
+    vpns = read_vpns(recovery.tables)
     for entry in recovery.quarantined:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
     return Recovered(
         planner=SpoolPlanner(next_record_number=recovery.next_record_number),
         partitions=partitions,
-        catalog=tables[Table.CATALOG],
-        retained=tables[Table.RETAINED],
-        sessions=tables[Table.SESSIONS],
-        cursors=read_cursor_book(tables[Table.READERS]),
-        transactions=tables[Table.TRANSACTIONS],
+        vpns=vpns,
         was_clean=recovery.was_clean,
         incarnation=recovery.incarnation,
         records=records,
@@ -54,9 +46,15 @@ def read_store(store: Store) -> Recovered:
     )
 
 
-def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
+def register_partitions(recovered: Recovered) -> None:
     """Open the accounts of the partitions that exist, and of the journal's records."""
     planner = recovered.planner
+    partition_ids: list[int] = []
+    for name, vpn in recovered.vpns.items():
+        staging_id = staging_partition_id(name, vpn.catalog)
+        if staging_id is not None:
+            partition_ids.append(staging_id)
+        partition_ids += [each for queue in stored_queues(vpn.catalog) for each in queue.partition_ids]
     for partition_id in partition_ids:
         stored = recovered.partitions.get(partition_id)
         if stored is None:
@@ -70,9 +68,8 @@ def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
         planner.recovered(number, [each for each in publications if each.open_count > 0])
 
 
-def bring_back_retained(recovered: Recovered, space: TopicSpace) -> None:
+def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
     """Give a topic space the retained messages that the store has."""
-    for key, value in recovered.retained.items():
+    for key, value in stored.retained.items():
         batch, _ = decode_batch(value, 0, "retained message")
         space.retained.put(key.decode(), RetainedMessage(batch))
-    recovered.retained.clear()

@@ -1,4 +1,4 @@
-"""The REST delivery points of a node: made from its configuration, and made anew where a reload changes them."""
+"""The REST delivery points of a message VPN: made from its configuration, and made anew where a reload changes them."""
 
 import base64
 import logging
@@ -21,6 +21,7 @@ from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSett
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 log = logging.getLogger("sluicegate.rest")
 
@@ -28,10 +29,11 @@ log = logging.getLogger("sluicegate.rest")
 class RestPoints:
     """The delivery points that run, by name."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
         self._node = node
+        self._vpn = vpn
         self._cell = node.runtime.spawn(
-            SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=node.root
+            SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=vpn.cell
         )
         self.running: dict[str, RunningPoint] = {}
 
@@ -39,7 +41,7 @@ class RestPoints:
         """Start those that are configured, and stop those that are no more, or otherwise."""
         node = self._node
         wanted: dict[str, PointSettings] = {}
-        for configured in node.config.rest_delivery_points:
+        for configured in self._vpn.config.rest_delivery_points:
             if configured.enabled:
                 try:
                     wanted[configured.name] = settings_of(configured)
@@ -50,7 +52,7 @@ class RestPoints:
                 del self.running[name]
                 await point.stop()
                 point.cell.stop()
-        services = RestServices(node.runtime, node.queues, node.credit)
+        services = RestServices(node.runtime, self._vpn.queues, node.credit)
         for name, settings in wanted.items():
             if name not in self.running:
                 cell = node.runtime.spawn(

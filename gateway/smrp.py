@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from messaging.deliver_to_one import priority_text
-from messaging.events import DEFAULT_VPN
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.routing import DELIVER_ALWAYS, QueueTarget, Subscription, TopicSpace
 
 ROWS_MAX: Final = 10_000  # of one answer

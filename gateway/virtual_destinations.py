@@ -1,13 +1,12 @@
-"""The virtual destinations of a node, as its configuration has them: told to those who keep to them."""
+"""The virtual destinations of a message VPN, as its configuration has them: told to those who keep to them."""
 
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
-from actors.queue_selectors import DurableSelectors
 from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
-from gateway.config import Config, ConfigError
+from gateway.config import ConfigError
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.ports import QueueInvalid, QueueNotFound, Refused, SelectorNotFound
 from gateway.routing_views import DurableSelectorView, ReloadView
@@ -16,24 +15,20 @@ from messaging.selector_words import SelectorError
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 log = logging.getLogger("sluicegate.node")
 
 
-def durable_selectors(node: "Node") -> DurableSelectors:
-    """Return what the node's store has of its consumers' selectors."""
-    return DurableSelectors(node.recovered.catalog, selectors=node.selectors, spool=node.spool.inbox)
-
-
-async def define_virtual_destinations(node: "Node", config: Config) -> None:
+async def define_virtual_destinations(vpn: "MessageVpn") -> None:
     """Put the definitions of a configuration in force, and make the queues that they name."""
-    section = config.virtual_destinations
+    section = vpn.config.virtual_destinations
     definitions = section.definitions()
     for text in warning_texts(section):
         log.warning("%s", text)
-    await node.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
-    await node.queues.ask(MakeNamedQueues())
-    await node.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
+    await vpn.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
+    await vpn.queues.ask(MakeNamedQueues())
+    await vpn.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
 
 
 def warning_texts(section: VirtualDestinationsSection) -> list[str]:
@@ -59,9 +54,9 @@ async def reload_configuration(node: "Node") -> ReloadView:
     )
 
 
-async def selector_views(node: "Node") -> list[DurableSelectorView]:
+async def selector_views(vpn: "MessageVpn") -> list[DurableSelectorView]:
     """Return the durable selectors."""
-    known: list[SelectorOverview] = await node.router.ask(ListSelectors())
+    known: list[SelectorOverview] = await vpn.router.ask(ListSelectors())
     return [
         DurableSelectorView(
             queue=each.queue, subscriber=each.subscriber, selectors=tuple(each.selectors), seen_ms=each.seen_ms
@@ -70,21 +65,21 @@ async def selector_views(node: "Node") -> list[DurableSelectorView]:
     ]
 
 
-async def put_selector(node: "Node", queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+async def put_selector(vpn: "MessageVpn", queue: str, subscriber: str, selectors: Sequence[str]) -> None:
     """Set what a subscriber selects. Raises QueueNotFound, QueueInvalid."""
     if not 1 <= len(selectors) <= SELECTORS_OF_ONE_MAX:
         raise QueueInvalid("selectors", f"{len(selectors)} of them", f"1 to {SELECTORS_OF_ONE_MAX}")
     for text in selectors:
         try:
             if text:
-                node.selectors.compile(text)
+                vpn.selectors.compile(text)
         except SelectorError as problem:
             raise QueueInvalid("selectors", str(problem), "a JMS selector, or an empty text for everything") from None
-    if not await node.router.ask(PutSelector(queue, subscriber, list(selectors))):
+    if not await vpn.router.ask(PutSelector(queue, subscriber, list(selectors))):
         raise QueueNotFound(queue)
 
 
-async def delete_selector(node: "Node", queue: str, subscriber: str) -> None:
+async def delete_selector(vpn: "MessageVpn", queue: str, subscriber: str) -> None:
     """Forget what a subscriber selects. Raises SelectorNotFound."""
-    if not await node.router.ask(PutSelector(queue, subscriber, None)):
+    if not await vpn.router.ask(PutSelector(queue, subscriber, None)):
         raise SelectorNotFound(queue, subscriber)

@@ -16,7 +16,6 @@ NOTICE: Final = "NOTICE"
 WARNING: Final = "WARNING"
 ERROR: Final = "ERROR"
 
-DEFAULT_VPN: Final = "default"  # a node is one message VPN
 NOBODY: Final = "-"
 SMF_PREFIX: Final = "#LOG"
 MQTT_PREFIX: Final = "$SYS/LOG"

@@ -14,6 +14,7 @@ from messaging.admission import QueueGate
 from messaging.batch import MessageBatch
 from messaging.fans import Fan, Way
 from messaging.key_source import KeySource
+from messaging.message_vpn import DEFAULT_VPN, row_prefix
 from messaging.native_fields import NativeFields
 from messaging.pressure import Pressure
 from messaging.retained import RetainedTopics
@@ -297,7 +298,8 @@ class RetainedMessage:
 class TopicSpace:
     """The subscriptions and retained messages of one message VPN."""
 
-    def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS) -> None:
+    def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS, vpn: str = DEFAULT_VPN) -> None:
+        self.row_prefix = row_prefix(vpn)  # before the keys of what is stored of it
         self.natives = natives  # by `Headers.native_format`, of forms in which copies of messages have to be marked
         self.retained: RetainedTopics[RetainedMessage] = RetainedTopics()
         self.refuses_unmatched = False  # guaranteed messages that nobody subscribes to

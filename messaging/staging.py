@@ -11,7 +11,7 @@ dropped. Pure: time comes in; pages, rows and publishing are actors.staging's an
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
-STAGING_PARTITION_ID: Final = 0  # queues' partitions begin with 1
+STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; other partitions begin with 1
 
 NAME_CHARS_MAX: Final = 200  # a query id and a batch number, with room
 PARTS_MAX: Final = 100_000  # attempts that one commit may name

@@ -54,6 +54,10 @@ class TableWrite(NamedTuple):
     key: bytes  # not empty, of any length
     value: bytes | None
 
+    def under(self, prefix: bytes) -> "TableWrite":
+        """Return the same row with something before its key."""
+        return TableWrite(self.table, prefix + self.key, self.value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitJob:

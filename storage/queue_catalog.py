@@ -7,19 +7,22 @@ maps stand there, with what the change still needs; partition ids then include t
 
 import base64
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import orjson
 
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueDefinition, definition_from_dict
 from messaging.rescale import CUT_UNKNOWN, Rescale
 from messaging.slots import modulo_slots
+from messaging.staging import STAGING_PARTITION_ID
 from storage.interface import Table, TableWrite
 
 QUEUE_ROW: Final = b"queue/"
 COUNTER_ROW: Final = b"counter/partition-id"
+STAGING_ROW: Final = b"staging/partition-id"  # of a message VPN other than `default`
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class StoredQueue:
         return self.definition.config.name
 
 
-def stored_queues(catalog: dict[bytes, bytes]) -> Iterator[StoredQueue]:
+def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
     """Yield every queue in the catalog."""
     for key, value in catalog.items():
         if key.startswith(QUEUE_ROW):
@@ -74,9 +77,34 @@ def queue_row_deleted(name: str) -> TableWrite:
     return TableWrite(Table.CATALOG, QUEUE_ROW + name.encode(), None)
 
 
-def counter_row(next_partition_id: int) -> TableWrite:
-    """Return the row that keeps partition ids from being used twice."""
-    return TableWrite(Table.CATALOG, COUNTER_ROW, str(next_partition_id).encode())
+class PartitionIds:
+    """The ids that partitions are still to get, of whichever message VPN: none is ever given out twice."""
+
+    def __init__(self, catalog: Mapping[bytes, bytes]) -> None:
+        self.next_id = int(catalog.get(COUNTER_ROW, b"1"))
+
+    def take(self, count: int) -> list[int]:
+        """Return so many ids. The row is to be written with what gets them."""
+        ids = list(range(self.next_id, self.next_id + count))
+        self.next_id += count
+        return ids
+
+    def row(self) -> TableWrite:
+        """Return the row that keeps the ids taken so far from being used again."""
+        return TableWrite(Table.CATALOG, COUNTER_ROW, str(self.next_id).encode())
+
+
+def staging_partition_id(vpn: str, catalog: Mapping[bytes, bytes]) -> int | None:
+    """Return the partition in which a message VPN stages transactions; None: it has none yet."""
+    if vpn == DEFAULT_VPN:
+        return STAGING_PARTITION_ID
+    known = catalog.get(STAGING_ROW)
+    return None if known is None else int(known)
+
+
+def staging_row(partition_id: int) -> TableWrite:
+    """Return the row that keeps a message VPN's partition for staged transactions."""
+    return TableWrite(Table.CATALOG, STAGING_ROW, str(partition_id).encode())
 
 
 def _rescale(row: dict[str, object], slots: bytes | None) -> Rescale:

@@ -1,16 +1,45 @@
 """What a store held, in the forms that the cores start from: for a node that starts, and for whoever reads a backup."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import orjson
 
 from messaging.batch import MessageBatch
 from messaging.cursors import CursorBook, cursor_from_row
+from messaging.message_vpn import DEFAULT_VPN, rows_by_vpn
 from messaging.publication import Publication
 from messaging.recovery import StoredBatch, StoredPage, StoredPartition
-from storage.interface import Recovery
+from storage.interface import Recovery, Table
 
 JournalPublications = list[tuple[int, list[Publication]]]  # record number -> what it holds, oldest first
+
+
+@dataclass(frozen=True, slots=True)
+class StoredVpn:
+    """The rows of one message VPN, under their own keys."""
+
+    catalog: dict[bytes, bytes]
+    retained: dict[bytes, bytes]
+    sessions: dict[bytes, bytes]
+    readers: dict[bytes, bytes]
+    transactions: dict[bytes, bytes]
+
+
+def read_vpns(tables: Mapping[Table, Iterable[tuple[bytes, bytes]]]) -> dict[str, StoredVpn]:
+    """Return what the tables hold of each message VPN; of `default` always."""
+    rows = {table: rows_by_vpn(tables[table]) for table in Table}
+    names = dict.fromkeys([DEFAULT_VPN, *[name for by_vpn in rows.values() for name in by_vpn]])
+    return {
+        name: StoredVpn(
+            catalog=rows[Table.CATALOG].get(name, {}),
+            retained=rows[Table.RETAINED].get(name, {}),
+            sessions=rows[Table.SESSIONS].get(name, {}),
+            readers=rows[Table.READERS].get(name, {}),
+            transactions=rows[Table.TRANSACTIONS].get(name, {}),
+        )
+        for name in names
+    }
 
 
 def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], JournalPublications]:

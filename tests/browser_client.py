@@ -29,7 +29,7 @@ class Browser:
     def __init__(self, broker: RunningBroker) -> None:
         self._runtime = broker.node.runtime
         self._cell = self._runtime.spawn(Reader, kind="reader", name="reader", policy=ONE_CONNECTION)
-        self._queues = broker.node.queues
+        self._queues = broker.node.default.queues
         self._selectors = broker.node.selectors
         self.flow_id = self._runtime.next_urn()
         self.queue: QueueHandle | None = None

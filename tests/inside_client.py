@@ -66,7 +66,9 @@ class Publishing(LoopActor):
     def __init__(self, cell: ActorCell, broker: RunningBroker) -> None:
         super().__init__(cell)
         node = broker.node
-        self._publisher = Publisher(space=node.space, spool=node.spool.inbox, address=cell.inbox, rng=random.Random(1))
+        self._publisher = Publisher(
+            space=node.default.space, spool=node.spool.inbox, address=cell.inbox, rng=random.Random(1)
+        )
         self._now_ms = node.clock.wall_ms
         self._open: dict[int, asyncio.Future[None]] = {}
 
@@ -131,16 +133,16 @@ class InsideClient:
 
     async def create(self, **attributes: object) -> None:
         definition = definition_from_dict({"name": self.queue, "subscriptions": [f"{self.queue}/>"], **attributes})
-        await self.broker.node.queues.ask(CreateQueue(definition, NAMED, durable=True))
+        await self.broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True))
 
     async def delete(self) -> None:
-        await self.broker.node.queues.ask(DeleteQueue(self.queue))
+        await self.broker.node.default.queues.ask(DeleteQueue(self.queue))
 
     async def exists(self) -> bool:
-        return await self.broker.node.queues.ask(FindQueue(self.queue)) is not None
+        return await self.broker.node.default.queues.ask(FindQueue(self.queue)) is not None
 
     async def handle(self) -> QueueHandle:
-        handle: QueueHandle = await self.broker.node.queues.ask(FindQueue(self.queue))
+        handle: QueueHandle = await self.broker.node.default.queues.ask(FindQueue(self.queue))
         return handle
 
     async def publish(self, *payloads: bytes, keys: list[str] | None = None) -> None:
@@ -199,15 +201,17 @@ class InsideClient:
 
     async def stage(self, transaction: str, part: int, *payloads: bytes, attempt: int = 0) -> Staged:
         message = Stage(transaction, part, attempt, [batch_on(f"{self.queue}/t", list(payloads))])
-        staged: Staged = await self.broker.node.staging.ask(message)
+        staged: Staged = await self.broker.node.default.staging.ask(message)
         return staged
 
     async def commit(self, transaction: str, *attempts: tuple[int, int]) -> StagedCommitted:
-        committed: StagedCommitted = await self.broker.node.staging.ask(CommitStaged(transaction, list(attempts)))
+        committed: StagedCommitted = await self.broker.node.default.staging.ask(
+            CommitStaged(transaction, list(attempts))
+        )
         return committed
 
     async def staging(self) -> StagingOverview:
-        overview: StagingOverview = await self.broker.node.staging.ask(DescribeStaging())
+        overview: StagingOverview = await self.broker.node.default.staging.ask(DescribeStaging())
         return overview
 
     # --- a durable cursor ---
@@ -216,18 +220,18 @@ class InsideClient:
         self, cursor: str = "c", *, mode: str = TAP, instance: str = "i", limits: CursorLimits = LIMITS_DEFAULT
     ) -> CursorBound:
         message = BindCursor(self.queue, cursor, mode, instance, limits=limits)
-        bound: CursorBound = await self.broker.node.cursors.ask(message)
+        bound: CursorBound = await self.broker.node.default.cursors.ask(message)
         return bound
 
     async def ack(self, epoch: int, upto: dict[int, int], *, cursor: str = "c", batch_ref: str = "") -> list[int]:
         """Acknowledge; return the positions."""
         message = AckCursor(self.queue, cursor, epoch, upto, batch_ref)
-        positions: list[CursorPosition] = await self.broker.node.cursors.ask(message)
+        positions: list[CursorPosition] = await self.broker.node.default.cursors.ask(message)
         return [each.acked for each in positions]
 
     async def status(
         self, epoch: int, *, wait_ms: int = 0, above: dict[int, int] | None = None, cursor: str = "c"
     ) -> list[CursorPosition]:
         message = CursorStatus(self.queue, cursor, epoch, wait_ms, above or {})
-        positions: list[CursorPosition] = await self.broker.node.cursors.ask(message)
+        positions: list[CursorPosition] = await self.broker.node.default.cursors.ask(message)
         return positions

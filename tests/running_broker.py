@@ -91,13 +91,16 @@ class RunningBroker(Clients):
     async def has_no_more_than(self, *, sessions: int, queues: int) -> None:
         """Wait until no more than these are left: a client's end is not seen by its peer at once."""
         async with asyncio.timeout(DEADLINE_S):
-            while len(await self.node.queues.ask(ListQueues())) > queues or self.node.mqtt.sessions_count > sessions:
+            while (
+                len(await self.node.default.queues.ask(ListQueues())) > queues
+                or self.node.default.sessions_count > sessions
+            ):
                 await asyncio.sleep(0.01)
 
     async def node_lets_go_of(self, user: str) -> None:
         """Wait until a user has no connection left."""
         async with asyncio.timeout(DEADLINE_S):
-            while self.node.clients.connected_count(user):
+            while self.node.default.clients.connected_count(user):
                 await asyncio.sleep(0.01)
 
     async def start(self) -> None:

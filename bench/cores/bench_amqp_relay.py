@@ -89,7 +89,7 @@ async def measure(address: str, batch: int, messages: int) -> float:
         settings = [f"data.path={folder}", "admin.enabled=false", "amqp.link_credit=20000"]
         config = load(None, environment={}, settings=settings)
         node = Node(config, store=open_store(config), clock=SystemClock(), rng=random.Random(1))
-        await node.queues.ask(CreateQueue(definition_from_dict({"name": QUEUE}), NAMED, durable=True))
+        await node.default.queues.ask(CreateQueue(definition_from_dict({"name": QUEUE}), NAMED, durable=True))
         relay = Relay(node, address)
         await relay.open()
         taken_ns = 0

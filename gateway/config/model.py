@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from gateway.config.authentication import Authentication
 from gateway.config.listeners import Listeners
+from gateway.config.message_vpns import MessageVpn, Vpn
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.config.section import Section
 from gateway.config.sections import (
@@ -27,9 +28,9 @@ from gateway.config.sections import (
     SelectorLanguage,
     Spool,
     Transactions,
-    Vpn,
 )
 from gateway.config.virtual_destinations import VirtualDestinationsSection
+from messaging.message_vpn import DEFAULT_VPN
 
 
 class Config(Section):
@@ -58,6 +59,17 @@ class Config(Section):
     events: Events = Events()
     metrics: Metrics = Metrics()
     log: Log = Log()
+
+    def message_vpns(self) -> dict[str, MessageVpn]:
+        """Return what is configured of each message VPN, by name."""
+        default = MessageVpn.model_construct(
+            **dict(self.vpn),
+            authentication=self.authentication,
+            queues=self.queues,
+            virtual_destinations=self.virtual_destinations,
+            rest_delivery_points=self.rest_delivery_points,
+        )
+        return {DEFAULT_VPN: default}
 
     @model_validator(mode="after")
     def _check_rest_delivery_points(self) -> Self:

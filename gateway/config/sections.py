@@ -223,21 +223,6 @@ class Spool(Section):
         return self
 
 
-class Vpn(Section):
-    """The message VPN. A node is one."""
-
-    usage_bytes_max: Size = Field(
-        default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
-    )
-    usage_threshold: Pair = Field(default="80/60%", description="event for its usage; values are MB")
-    reject_msg_to_sender_on_no_subscription_match: bool = Field(
-        default=False, description="refuse guaranteed messages that nobody subscribes to, instead of dropping them"
-    )
-    service_rest_mode: Literal["messaging", "gateway"] = Field(
-        default="messaging", description="gateway: every HTTP request is relayed, and its reply is the response"
-    )
-
-
 class Limits(Section):
     """Numbers of messages that the node holds at most."""
 

@@ -33,13 +33,16 @@ LOOK_AGAIN_MS = 10  # at what a publisher left undecided, when a commit has not 
 
 
 class PublisherDirectory(LoopActor):
-    """All named publishers of a node."""
+    """All named publishers of a message VPN."""
 
-    def __init__(self, cell: ActorCell, *, spool: Address, publishers_max: int, remembered_ms: int) -> None:
+    def __init__(
+        self, cell: ActorCell, *, spool: Address, row_prefix: bytes, publishers_max: int, remembered_ms: int
+    ) -> None:
         super().__init__(cell)
         self.publishers_max = publishers_max
         self.remembered_ms = remembered_ms  # how long a publisher that nobody opens is known
         self._spool = spool
+        self._row_prefix = row_prefix  # before the keys of its rows
         self._by_name: dict[str, NamedPublisher] = {}
         self._connections: dict[str, ActorCell] = {}  # of the publishers that are open
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a name, others wait behind it
@@ -84,7 +87,7 @@ class PublisherDirectory(LoopActor):
         if publisher is None:
             if len(self._by_name) >= self.publishers_max:
                 raise TooManyPublishers(f"{self.publishers_max} publishers are known, and there may be no more")
-            publisher = self._by_name[name] = NamedPublisher(name)
+            publisher = self._by_name[name] = NamedPublisher(name, self._row_prefix)
         if publisher.user not in (ANONYMOUS, user):
             raise PublisherOfAnother(f"403 Permission Denied: the publisher {name!r} is another user's")
         publisher.user = user
@@ -153,7 +156,7 @@ class PublisherDirectory(LoopActor):
                 continue
             try:
                 name, place = place_of_row(key)
-                publisher = self._by_name.setdefault(name, NamedPublisher(name))
+                publisher = self._by_name.setdefault(name, NamedPublisher(name, self._row_prefix))
                 publisher.restore(place, value)
             except (ValueError, struct.error) as error:
                 log.error("a row of a publisher cannot be read: %s", error)

@@ -35,7 +35,7 @@ class NamedPublisher:
     when the last sequence of its row is at or below the floor.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, row_prefix: bytes = b"") -> None:
         self.name = name
         self.user = ""  # whose it is: nobody else may open it; empty: anybody's
         self.epoch = 0
@@ -46,7 +46,7 @@ class NamedPublisher:
         self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
         self._refused = RangeSet()
         self._places: list[int] = []  # place -> the last sequence of its row
-        self._stem = ROW_PREFIX + name.encode("utf-8") + b"/"
+        self._stem = row_prefix + ROW_PREFIX + name.encode("utf-8") + b"/"
 
     def note_stored(self, first: int, last: int) -> None:
         """Note that the store has these."""

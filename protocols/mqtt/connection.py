@@ -58,11 +58,10 @@ log = logging.getLogger("sluicegate.mqtt")
 class MqttConnection:
     """One MQTT client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, services: MqttServices, directory: ActorCell) -> None:
+    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
         self.cell = cell
         self.runtime = cell.runtime
         self.services = services
-        self.directory = directory
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.peer: PeerInfo | None = None
         self.level = 0
@@ -378,7 +377,7 @@ class MqttConnection:
 
     def give_back(self, session: Session, will: Will | None) -> None:
         """Return a session that came when the client had left, with the will it is due."""
-        self.directory.inbox.post(SessionReleased(session, will, self.cell))
+        self.services.sessions.inbox.post(SessionReleased(session, will, self.cell))
 
     def go_on_later(self) -> None:
         """Have the next slice of retained messages sent when other sockets had their turn."""
@@ -440,7 +439,7 @@ class MqttConnection:
         """Give the session to the directory; at most once."""
         if self.attached is None or self._held is not None:
             return  # none, or a request is changing it, after which we are called again
-        self.directory.inbox.post(self._detach(self.attached, with_will=with_will))
+        self.services.sessions.inbox.post(self._detach(self.attached, with_will=with_will))
 
     def _detach(self, attached: AttachedSession, *, with_will: bool) -> SessionReleased:
         """Take the session off this connection."""

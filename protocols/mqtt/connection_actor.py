@@ -11,9 +11,9 @@ from protocols.mqtt.services import MqttServices
 class MqttConnectionActor(LoopActor):
     """One MQTT client's place among the actors."""
 
-    def __init__(self, cell: ActorCell, *, services: MqttServices, directory: ActorCell) -> None:
+    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
         super().__init__(cell)
-        self.connection = MqttConnection(cell, services=services, directory=directory)
+        self.connection = MqttConnection(cell, services=services)
         self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
         self.on_drained = self.connection.drained  # type: ignore[method-assign]
 

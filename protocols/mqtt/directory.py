@@ -20,13 +20,16 @@ from actors.publishing import Publisher
 from actors.router_messages import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
 from actors.runtime import TimerHandle
 from actors.tasks import run
+from messaging.address import Address
 from messaging.client_rights import SESSION_OF_ANOTHER, ClientDenied
+from messaging.client_roster import ClientRoster
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
 from messaging.permissions import ANONYMOUS
+from messaging.routing import TopicSpace
+from messaging.selectors import Selectors
 from messaging.topics import Syntax, parse_shared
 from protocols.mqtt.messages import ClaimSession, RestoreSessions, SessionClaimed, SessionReleased, TakeOver
-from protocols.mqtt.services import MqttServices
 from protocols.mqtt.session import (
     NEVER_EXPIRES,
     STATE_ROW,
@@ -36,8 +39,6 @@ from protocols.mqtt.session import (
     StoredSession,
     ids_key,
     received_by_client,
-    received_key,
-    state_key,
 )
 from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
@@ -67,19 +68,32 @@ class Entry:
 
 
 class SessionDirectory(LoopActor):
-    """All MQTT sessions of a node."""
+    """All MQTT sessions of a message VPN."""
 
-    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
+    def __init__(
+        self,
+        cell: ActorCell,
+        *,
+        space: TopicSpace,
+        router: ActorCell,
+        queues: ActorCell,
+        spool: Address,
+        clients: ClientRoster,
+        selectors: Selectors,
+    ) -> None:
         super().__init__(cell)
-        self._services = services
+        self._router = router
+        self._queues = queues
+        self._spool = spool
+        self._clients = clients
+        self._selectors = selectors
+        self._row_prefix = space.row_prefix
         self._entries: dict[str, Entry] = {}
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
         self._next_token = 1
-        self._publisher = Publisher(
-            space=services.space, spool=services.spool, address=cell.inbox, rng=self.runtime.rng
-        )
+        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self.runtime.rng)
         self._handlers: dict[type, Callable[[Any], Any]] = {
             ClaimSession: lambda message: run(self.runtime, self._claim(message)),
             SessionReleased: self._released,
@@ -117,7 +131,7 @@ class SessionDirectory(LoopActor):
         entry = self._entries.get(client_id)
         if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
             text = f"403 Client Name Already In Use: the session {client_id!r} is another user's"
-            self._services.clients.denials.deny(SESSION_OF_ANOTHER, client_id, text)
+            self._clients.denials.deny(SESSION_OF_ANOTHER, client_id, text)
             raise ClientDenied(SESSION_OF_ANOTHER, text)
         if entry is not None and entry.connection is not None:
             await self._take_over(entry, message)
@@ -129,7 +143,8 @@ class SessionDirectory(LoopActor):
             await self._ended[client_id]
         present = entry is not None
         if entry is None:
-            entry = self._entries[client_id] = Entry(Session(client_id, expiry_s=message.expiry_s))
+            session = Session(client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
+            entry = self._entries[client_id] = Entry(session)
         entry.stop_timers()
         entry.will = None  # the client is back before its delay was over [3.1.3-9]
         session = entry.session
@@ -219,7 +234,7 @@ class SessionDirectory(LoopActor):
         if entry.will is not None:
             will, entry.will = entry.will, None
             self._publish_will(session.client_id, will)
-        router = self._services.router.inbox
+        router = self._router.inbox
         for granted in session.table.by_filter.values():
             router.post(RemoveSubscription(session.subscriber, granted.topic_filter))
         for extra in session.shares.values():
@@ -230,14 +245,14 @@ class SessionDirectory(LoopActor):
             router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
         deletions: list[LoopFuture[Any]] = []
         if session.queue is not None:
-            deletions.append(self._services.queues.ask(DeleteQueue(session.queue.name)))
+            deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))
         if session.was_stored:
             rows: list[tuple[bytes, bytes | None]] = [
-                (state_key(session.client_id), None),
-                (ids_key(session.client_id), None),
+                (session.state_key(), None),
+                (session.ids_key(), None),
             ]
             for first, end in session.received.ranges():
-                rows += [(received_key(session.client_id, packet_id), None) for packet_id in range(first, end)]
+                rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
             deletions.append(self._delete(rows))
         if deletions:
             self._ended[session.client_id] = run(self.runtime, self._forget(session.client_id, deletions))
@@ -247,7 +262,7 @@ class SessionDirectory(LoopActor):
         token = self._next_token
         self._next_token += 1
         deleted = self._deleting[token] = LoopFuture()
-        self._services.spool.post(SessionRows(rows, self.cell.inbox, token, until_done=True))
+        self._spool.post(SessionRows(rows, self.cell.inbox, token, until_done=True))
         return deleted
 
     def _rows_deleted(self, message: Confirmed) -> None:
@@ -262,11 +277,11 @@ class SessionDirectory(LoopActor):
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
-        rows: list[tuple[bytes, bytes | None]] = [(state_key(session.client_id), row)]
+        rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row)]
         ids = session.ids_row()
         if ids is not None:
-            rows.append((ids_key(session.client_id), ids))
-        self._services.spool.post(SessionRows(rows, None, 0))
+            rows.append((session.ids_key(), ids))
+        self._spool.post(SessionRows(rows, None, 0))
 
     # --- after a restart ---
 
@@ -280,18 +295,18 @@ class SessionDirectory(LoopActor):
             client_id = key[len(STATE_ROW) :].decode()
             ids = message.rows.get(ids_key(client_id))
             its_received = received.get(client_id, [])
-            stored = StoredSession(client_id, state, ids, its_received, self._services.selectors)
+            stored = StoredSession(client_id, state, ids, its_received, self._selectors, row_prefix=self._row_prefix)
             await self._bring_back(stored, wall_ms)
         return len(self._entries)
 
     async def _bring_back(self, stored: StoredSession, wall_ms: int) -> None:
         session = stored.session
         entry = self._entries[session.client_id] = Entry(session)
-        session.queue = await self._services.queues.ask(FindQueue(session.queue_name()))
+        session.queue = await self._queues.ask(FindQueue(session.queue_name()))
         if session.queue is not None:
             session.subscriber.queue = session.queue.target
             await self._match_queue(session.queue, stored)
-        router = self._services.router
+        router = self._router
         for granted in session.table.by_filter.values():
             added = AddSubscription(
                 session.subscriber,

@@ -30,7 +30,7 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
     UNSPECIFIED_ERROR,
 )
-from protocols.mqtt.session import Session, received_key
+from protocols.mqtt.session import Session
 
 # Every other refusal is a quota. PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to
 # packets, in DISCONNECT only. Nor has it one that refuses because nobody is there: 0x10 is a success.
@@ -206,8 +206,8 @@ class PublishingSide:
         if self._session.is_durable and publication is not None:
             # One commit for both. The message without its ids would come twice after a crash, the ids without it never.
             entry.publication = publication
-            client_id = self._session.client_id
-            publication.session_rows = [(received_key(client_id, each), RECEIVED) for each in _each(packet_ids)]
+            session = self._session
+            publication.session_rows = [(session.received_key(each), RECEIVED) for each in _each(packet_ids)]
 
     def _publish_again(self, message: MessageBatch, packet_id: int) -> None:
         """Take a repetition: received is received, unless the first one was refused after its connection had ended."""

@@ -24,6 +24,7 @@ class MqttServices:
     space: TopicSpace
     router: ActorCell
     queues: ActorCell
+    sessions: ActorCell  # the session directory
     spool: Address
     authenticator: Authenticator
     clients: ClientRoster

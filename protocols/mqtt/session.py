@@ -108,8 +108,9 @@ class Session:
     PUBREC and PUBREL.
     """
 
-    def __init__(self, client_id: str, *, expiry_s: int) -> None:
+    def __init__(self, client_id: str, *, expiry_s: int, row_prefix: bytes = b"") -> None:
         self.client_id = client_id
+        self._row_prefix = row_prefix  # before the keys of its rows: whose message VPN it is in
         self.expiry_s = expiry_s
         self.user = ""  # whose it is: nobody else may have it; empty: anybody's
         self.subscriber = Subscriber(client_id)
@@ -134,6 +135,19 @@ class Session:
     def queue_name(self) -> str:
         """Return the name of the session's queue."""
         return f"#mqtt/{self.client_id}"
+
+    def state_key(self) -> bytes:
+        """Return the key of its row."""
+        return self._row_prefix + STATE_ROW + self.client_id.encode()
+
+    def ids_key(self) -> bytes:
+        """Return the key of its row of packet ids."""
+        return self._row_prefix + ids_key(self.client_id)
+
+    def received_key(self, packet_id: int) -> bytes:
+        """Return the key of the row that says that a QoS 2 publish was received. No client id has a zero byte."""
+        number = packet_id.to_bytes(2, "big")
+        return b"%s%s%s\x00%s" % (self._row_prefix, RECEIVED_ROW, self.client_id.encode(), number)
 
     def state_row(self, *, will: dict[str, Any] | None, closed_wall_ms: int) -> bytes:
         """Return the form that is stored. `closed_wall_ms` is 0 while the client is connected."""
@@ -180,10 +194,17 @@ class StoredSession:
     """What the store held of a session."""
 
     def __init__(
-        self, client_id: str, state: bytes, ids: bytes | None, received: list[int], selectors: Selectors
+        self,
+        client_id: str,
+        state: bytes,
+        ids: bytes | None,
+        received: list[int],
+        selectors: Selectors,
+        *,
+        row_prefix: bytes,
     ) -> None:
         row = orjson.loads(state)
-        self.session = Session(client_id, expiry_s=row["expiry_s"])
+        self.session = Session(client_id, expiry_s=row["expiry_s"], row_prefix=row_prefix)
         self.session.user = row.get("user", "")  # earlier releases wrote none
         self.session.was_stored = True
         self.closed_wall_ms: int = row["closed_wall_ms"]
@@ -232,19 +253,9 @@ def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:
     return None if text is None else selectors.compile_accepted(text)
 
 
-def state_key(client_id: str) -> bytes:
-    """Return the key of a session's row."""
-    return STATE_ROW + client_id.encode()
-
-
 def ids_key(client_id: str) -> bytes:
-    """Return the key of a session's row of packet ids."""
+    """Return the key of a session's row of packet ids, within its message VPN."""
     return IDS_ROW + client_id.encode()
-
-
-def received_key(client_id: str, packet_id: int) -> bytes:
-    """Return the key of the row that says that a QoS 2 publish was received. No client id has a zero byte."""
-    return b"%s%s\x00%s" % (RECEIVED_ROW, client_id.encode(), packet_id.to_bytes(2, "big"))
 
 
 def received_by_client(rows: Iterable[bytes]) -> dict[str, list[int]]:

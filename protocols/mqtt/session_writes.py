@@ -9,7 +9,7 @@ from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from messaging.publication import Publication
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.session import Session, ids_key, received_key, state_key
+from protocols.mqtt.session import Session
 from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_to_row
 
@@ -51,7 +51,7 @@ class SessionWrites:
         if self._is_abandoned:
             return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
-        await self._write([(state_key(session.client_id), row)])
+        await self._write([(session.state_key(), row)])
 
     def before_exactly_once(self, callback: Callable[[], None], publication: Publication | None) -> None:
         """Call back once the session's packet ids are in the store, and in no later commit the publication.
@@ -71,7 +71,7 @@ class SessionWrites:
         if self._is_abandoned:
             return
         rows: list[tuple[bytes, bytes | None]] = [
-            (received_key(session.client_id, packet_id), None) for packet_id in range(first, last + 1)
+            (session.received_key(packet_id), None) for packet_id in range(first, last + 1)
         ]
         self._write(rows).then(lambda done: _run_all(done, [callback]))
 
@@ -86,7 +86,7 @@ class SessionWrites:
             return
         callbacks, self._after_ids = self._after_ids, []
         row = session.ids_row()
-        rows: list[tuple[bytes, bytes | None]] = [] if row is None else [(ids_key(session.client_id), row)]
+        rows: list[tuple[bytes, bytes | None]] = [] if row is None else [(session.ids_key(), row)]
         written = self._write(rows)
         written.then(lambda done: _run_all(done, callbacks))
 

@@ -32,7 +32,7 @@ async def publish(broker: RunningBroker, *payloads: bytes, topic: str = TOPIC) -
 
 
 async def subscriptions(broker: RunningBroker) -> list[QueueHandle]:
-    return [each for each in await broker.node.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
+    return [each for each in await broker.node.default.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
 
 
 async def count_becomes(broker: RunningBroker, count: int) -> None:

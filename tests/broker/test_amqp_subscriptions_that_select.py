@@ -43,7 +43,7 @@ async def publish(broker: RunningBroker, *quantities: int) -> None:
 
 
 async def waiting_count(broker: RunningBroker) -> int:
-    queues = [each for each in await broker.node.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
+    queues = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
     return sum(each.target.gate.usage_count for each in queues)
 
 

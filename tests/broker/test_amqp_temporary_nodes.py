@@ -36,7 +36,7 @@ async def made_queue(client: AmqpClient, policy: int = DELETE_ON_CLOSE, *, handl
 
 async def queue_is_gone(broker: RunningBroker, name: str) -> None:
     async def gone() -> bool:
-        return await broker.node.queues.ask(FindQueue(name)) is None
+        return await broker.node.default.queues.ask(FindQueue(name)) is None
 
     await until(gone, f"{name} is gone")
 
@@ -126,7 +126,7 @@ async def test_without_links_a_node_goes_where_that_is_its_policy(broker: Runnin
     await client.sender("s", address)
     client.detach(0)
     await client.awaited(Detach)
-    assert await broker.node.queues.ask(FindQueue(address)) is not None
+    assert await broker.node.default.queues.ask(FindQueue(address)) is not None
     client.detach(9)
     await client.awaited(Detach)
     await queue_is_gone(broker, address)
@@ -143,7 +143,7 @@ async def test_without_messages_a_node_goes_where_that_is_its_policy(broker: Run
     for handle in (0, 9):
         client.detach(handle)
         await client.awaited(Detach)
-    assert await broker.node.queues.ask(FindQueue(address)) is not None
+    assert await broker.node.default.queues.ask(FindQueue(address)) is not None
     await client.receiver("l", address, handle=1, credit=1)
     (held,) = await client.deliveries(1)
     client.settle(held.delivery_id)

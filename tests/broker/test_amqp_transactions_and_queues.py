@@ -66,7 +66,7 @@ async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: Run
     await settle_all(peer, txn)
     peer.send(3, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
-    await broker.node.queues.ask(DeleteQueue("q"))
+    await broker.node.default.queues.ask(DeleteQueue("q"))
     state = await peer.discharge(CONTROL, txn)
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
@@ -84,7 +84,7 @@ async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(
     peer.send(OUT, body("new"), state=in_transaction(txn, None))
     peer.send(3, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
-    await broker.node.queues.ask(DeleteQueue("other"))
+    await broker.node.default.queues.ask(DeleteQueue("other"))
     state = await peer.discharge(CONTROL, txn)
     assert state.error is not None
     assert "$queue/other" in state.error.description

@@ -114,7 +114,7 @@ async def test_what_is_forwarded_only_and_not_selected_goes_nowhere_and_is_count
     """VD-44: its publisher hears of success, whatever unmatched messages come to."""
     assert await publish(broker, "A.W", b"m", testid="else") == [0]
     assert await depth(broker, "A.Y") == 0
-    assert broker.node.space.filtered_count == 1
+    assert broker.node.default.space.filtered_count == 1
 
 
 @pytest.mark.settings(

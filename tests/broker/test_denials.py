@@ -113,14 +113,14 @@ async def test_who_is_denied_something_hears_it_in_the_protocols_words(
 
     events = broker.node.runtime.events
     if case.reason:
-        assert broker.node.clients.denials.counts == {case.reason: 1}
-        assert events.counts[KINDS[case.reason].name] == 1
+        assert broker.node.default.clients.denials.counts == {case.reason: 1}
+        assert events.record.counts[KINDS[case.reason].name] == 1
     else:
-        assert events.counts["CLIENT_CLIENT_BIND_FAILED"] == 1
+        assert events.record.counts["CLIENT_CLIENT_BIND_FAILED"] == 1
     if case.verb == "connect":
         fronts = {front.name: front for front in broker.node.fronts}
         assert fronts[protocol].counters.refused == {case.reason: 1}
-    told = [each[1].text() for each in events.recent(0, 1000)] + caplog.messages
+    told = [each[1].text() for each in events.record.recent(0, 1000)] + caplog.messages
     assert not [line for line in told if SECRET in line or "guess" in line]
 
 
@@ -141,7 +141,7 @@ async def test_the_connections_of_a_user_are_counted_over_all_protocols(broker: 
     assert await first.connect("eve", SECRET) == OK
     late = PROTOCOLS[protocol](broker, "late")
     assert await late.connect("eve", SECRET) == OVER_THE_LIMIT[protocol]
-    assert broker.node.clients.denials.counts == {rights.TOO_MANY_CONNECTIONS: 1}
+    assert broker.node.default.clients.denials.counts == {rights.TOO_MANY_CONNECTIONS: 1}
     await late.leave()
     await first.leave()
     await broker.node_lets_go_of("eve")
@@ -164,7 +164,7 @@ async def test_what_is_permitted_is_done(broker: RunningBroker, protocol: str) -
         assert await client.subscribe("data/ada/x") == OK
     if protocol != "http":
         assert await client.bind("open") == OK
-    assert broker.node.clients.denials.counts == {}
+    assert broker.node.default.clients.denials.counts == {}
     await client.leave()
 
 
@@ -206,7 +206,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
     await broker.has_no_more_than(sessions=0, queues=0)
     last = Mqtt(broker, "last")
     assert await last.connect("eve", SECRET) == OK
-    assert broker.node.clients.connected_count("eve") == 1
+    assert broker.node.default.clients.connected_count("eve") == 1
     await last.leave()
 
 
@@ -225,7 +225,7 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
             broker.forward(1)
             await asyncio.sleep(0.01)
     await client.round_trip()
-    assert broker.node.clients.denials.counts == {}
+    assert broker.node.default.clients.denials.counts == {}
 
 
 @USERS
@@ -245,7 +245,7 @@ async def test_a_publisher_is_its_users_also_after_a_restart(broker: RunningBrok
                 refused = refusal.error.code
             assert refused == expected
             await client.close()
-    assert broker.node.clients.denials.counts == {rights.PUBLISHER_OF_ANOTHER: 1}
+    assert broker.node.default.clients.denials.counts == {rights.PUBLISHER_OF_ANOTHER: 1}
 
 
 @USERS
@@ -259,4 +259,4 @@ async def test_a_session_is_its_users_also_after_a_restart(broker: RunningBroker
         thief = await broker.open(5)
         thief.send(mqtt.connect("device", level=5, clean_start=False, user_name="bob", password=SECRET.encode()))
         await thief.is_refused(0x87)
-    assert broker.node.clients.denials.counts == {rights.SESSION_OF_ANOTHER: 1}
+    assert broker.node.default.clients.denials.counts == {rights.SESSION_OF_ANOTHER: 1}

@@ -96,7 +96,7 @@ async def test_position_epoch_and_unread_messages_survive(broker: RunningBroker,
     await orders.ack(bound.epoch, {0: 3}, batch_ref="query/7")
     await (broker.crash() if crashes else broker.restart())
 
-    overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+    overviews: list[CursorOverview] = await broker.node.default.cursors.ask(ListCursors("orders"))
     again = await orders.bind(instance="driver-2")
 
     assert [(each.name, each.batch_ref) for each in overviews] == [("c", "query/7")]
@@ -158,7 +158,7 @@ async def test_a_silent_binding_ends_and_keeps_its_position(broker: RunningBroke
     broker.forward(6)
 
     async def has_ended() -> bool:
-        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors(None))
+        overviews: list[CursorOverview] = await broker.node.default.cursors.ask(ListCursors(None))
         return not overviews[0].bound
 
     await until(has_ended, "the end of the binding")
@@ -186,7 +186,7 @@ async def test_a_cursor_that_consumes_is_the_only_consumer(broker: RunningBroker
     assert await refusal_of(orders.bind("other", mode=CONSUME)) == QUEUE_IN_USE
     assert (await orders.bind(mode=CONSUME)).epoch == bound.epoch + 1
 
-    await broker.node.cursors.ask(UnbindCursor("orders", "c", bound.epoch + 1))
+    await broker.node.default.cursors.ask(UnbindCursor("orders", "c", bound.epoch + 1))
     consumer = await orders.consumer()
     assert await refusal_of(orders.bind(mode=CONSUME)) == QUEUE_IN_USE
     consumer.unbind()
@@ -227,11 +227,11 @@ async def test_a_cursor_that_lags_too_much_is_let_go_and_told(broker: RunningBro
     await orders.consume_all()
 
     async def is_let_go() -> bool:
-        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+        overviews: list[CursorOverview] = await broker.node.default.cursors.ask(ListCursors("orders"))
         return overviews[0].exceeded
 
     await until(is_let_go, "a cursor that is let go")
-    assert broker.node.runtime.events.counts["VPN_AD_CURSOR_LAG_EXCEED"] == 1
+    assert broker.node.runtime.events.record.counts["VPN_AD_CURSOR_LAG_EXCEED"] == 1
 
     async def is_gone() -> bool:
         return (await orders.read())[0] == {}
@@ -239,18 +239,18 @@ async def test_a_cursor_that_lags_too_much_is_let_go_and_told(broker: RunningBro
     await until(is_gone, "what nobody keeps any more to go")
 
     await orders.ack(bound.epoch, {0: 5})
-    assert not (await broker.node.cursors.ask(ListCursors("orders")))[0].exceeded
+    assert not (await broker.node.default.cursors.ask(ListCursors("orders")))[0].exceeded
 
 
 async def test_what_is_pinned_stays_whatever_the_lag(broker: RunningBroker) -> None:
     orders = await orders_with(broker, 3)
     bound = await orders.bind(limits=CursorLimits(lag_bytes_max=1))
-    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
+    await broker.node.default.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
     await orders.publish(b"x" * 200)
     await orders.consume_all()
 
     assert len((await orders.read())[0]) == 4
-    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {}))
+    await broker.node.default.cursors.ask(PinCursor("orders", "c", bound.epoch, {}))
 
     async def is_let_go() -> bool:
         return (await orders.read())[0] == {}
@@ -262,9 +262,9 @@ async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> No
     orders = await orders_with(broker, 2)
     await orders.bind("a")
     await orders.bind("b")
-    await broker.node.cursors.ask(DeleteCursor("orders", "a"))
-    assert [each.name for each in await broker.node.cursors.ask(ListCursors("orders"))] == ["b"]
+    await broker.node.default.cursors.ask(DeleteCursor("orders", "a"))
+    assert [each.name for each in await broker.node.default.cursors.ask(ListCursors("orders"))] == ["b"]
 
     await broker.restart()
 
-    assert [each.name for each in await broker.node.cursors.ask(ListCursors("orders"))] == ["b"]
+    assert [each.name for each in await broker.node.default.cursors.ask(ListCursors("orders"))] == ["b"]

@@ -115,7 +115,7 @@ async def test_the_verdict_is_the_one_that_a_publish_then_gets(
 async def test_the_checks_say_what_the_gate_says(broker: RunningBroker) -> None:
     """Goal: explain and admission cannot drift apart. Method: one limit after the other, both asked."""
     await create(broker, "q", subscriptions=["t"])
-    gate: QueueGate = broker.node.space.route("t").queues[0].gate
+    gate: QueueGate = broker.node.default.space.route("t").queues[0].gate
     gate.low_priority_count_max = 0
     assert gate.spool is not None
     assert gate.spool.parent is not None

@@ -89,7 +89,7 @@ async def test_what_a_subscription_does_not_select_is_said_for_the_very_message(
 async def test_a_publisher_without_the_right_is_refused_as_explain_said(broker: RunningBroker) -> None:
     """By its user, or by its client id while it is connected; the question itself is no denial."""
     ada = await broker.connect("meter", 5, user_name="ada", password=SECRET.encode())
-    denials = broker.node.clients.denials.counts
+    denials = broker.node.default.clients.denials.counts
     for topic, refused in (("data/bob/x", True), ("data/ada/x", False)):
         for asked in ({"client_username": "ada"}, {"client_id": "meter"}):
             answer = await explained(broker, topic, **asked)

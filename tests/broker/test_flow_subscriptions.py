@@ -169,7 +169,7 @@ async def test_filters_that_match_alike_are_one_group_in_either_syntax(broker: R
         shares = [payloads(await worker.receives_in_all(2, 0)), await device.payloads(2)]
         assert sorted(payload for its in shares for payload in its) == [b"0", b"1", b"2", b"3"]
         await device.is_quiet()
-        assert broker.node.space.subscriptions_count == 1
+        assert broker.node.default.space.subscriptions_count == 1
         await device.unsubscribe("$share/g/t/+")
         await publisher.publish("t/1", b"4", qos=0)
         assert payloads(await worker.receives_in_all(1, 0)) == [b"4"]

@@ -68,7 +68,7 @@ async def test_a_request_waits_for_a_message(broker: RunningBroker) -> None:
     async with http_client(broker) as client, http_client(broker) as worker:
         waiting = asyncio.create_task(poll(worker, "/QUEUE/q", wait_s=60))
         async with asyncio.timeout(DEADLINE_S):
-            while broker.node.credit.used == 0 and not broker.node.http.flows.count:
+            while broker.node.credit.used == 0 and not broker.node.default.http_flows.count:
                 await asyncio.sleep(0.01)
         await publish(client, "q", "late")
         _, lines = await waiting
@@ -371,7 +371,7 @@ async def test_a_client_that_leaves_while_it_waits_takes_nothing_along(broker: R
     _, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
     writer.write(b"GET /QUEUE/q?wait_s=300 HTTP/1.1\r\nHost: h\r\n\r\n")
     async with asyncio.timeout(DEADLINE_S):
-        while not broker.node.http.flows.count:
+        while not broker.node.default.http_flows.count:
             await asyncio.sleep(0.01)
         writer.transport.abort()
         while broker.node.http.open_connections():

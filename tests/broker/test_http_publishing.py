@@ -415,14 +415,14 @@ async def test_a_wait_that_means_nothing_hears_why(broker: RunningBroker, header
 
 
 async def test_a_client_that_leaves_while_it_waits_leaves_nothing_behind(broker: RunningBroker) -> None:
-    before = broker.node.space.subscriptions_count
+    before = broker.node.default.space.subscriptions_count
     device = await subscriber(broker, "ask")
     _, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
     writer.write(b"POST /ask HTTP/1.1\r\nHost: h\r\nSolace-Reply-Wait-Time-In-ms: FOREVER\r\nContent-Length: 0\r\n\r\n")
     device.acknowledge(await device.message())
     writer.transport.abort()
     async with asyncio.timeout(DEADLINE_S):
-        while broker.node.space.subscriptions_count > before + 1 or broker.node.http.open_connections():
+        while broker.node.default.space.subscriptions_count > before + 1 or broker.node.http.open_connections():
             await asyncio.sleep(0.01)
 
 

@@ -61,7 +61,7 @@ async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broke
     assert in_order(await take(consumer, 4 * len(KEYS)), 0, 4)
     view = await shows(broker, lambda view: view.partition_operational_count == 1)
     assert (view.scale_status, view.ready_count + view.unacked_count) == ("ready", 0)
-    handle: QueueHandle = await broker.node.queues.ask(FindQueue("q"))
+    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue("q"))
     assert [cell.name for cell in (handle.cell.children or {}).values()] == ["0"], "partitions that retired have ended"
 
 
@@ -120,7 +120,7 @@ async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_f
     await consumer.subscribe("$queue/q", qos=1)
     await change(broker, partition_count=2, partition_rebalance_delay_s=0)
     await shows(broker, lambda view: view.partitions[-1].number == 1 and view.partitions[-1].client == "c1")
-    texts = [event.text() for _, event in broker.node.runtime.events.recent(0, 100)]
+    texts = [event.text() for _, event in broker.node.runtime.events.record.recent(0, 100)]
     words = {text.split()[1]: text.split() for text in texts}
     assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED:"][10] == "q"
     assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED:"][10] == "q"
@@ -145,7 +145,7 @@ async def test_partitions_stay_while_messages_are_kept_for_readers(broker: Runni
     assert sorted(int(each) for payloads in found for each in payloads) == list(range(20))
     assert len(await orders.ack(bound.epoch, {})) == 3
 
-    await broker.node.cursors.ask(DeleteCursor("orders", "c"))
+    await broker.node.default.cursors.ask(DeleteCursor("orders", "c"))
     await change(broker, "orders", partition_count=1)
     await shows(broker, lambda view: len(view.partitions) == 1, "orders")
 

@@ -19,7 +19,7 @@ FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
 
 
 async def partition_of(broker: RunningBroker, number: int = 0, name: str = "q") -> ActorCell:
-    handle: QueueHandle = await broker.node.queues.ask(FindQueue(name))
+    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue(name))
     assert handle.cell.children is not None
     return list(handle.cell.children.values())[number]
 
@@ -37,7 +37,7 @@ async def fail(partition: ActorCell, times: int = FAILURES_UNTIL_RELOAD) -> None
 @pytest.fixture(autouse=True)
 def expect_the_failures(caplog: pytest.LogCaptureFixture) -> None:
     """These tests cause failures, which are logged as errors; nothing else may be."""
-    caplog.handler.addFilter(lambda record: "actor sluicegate/queues/q/" not in record.getMessage())
+    caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/q/" not in record.getMessage())
 
 
 async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> None:

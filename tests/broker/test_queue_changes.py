@@ -109,7 +109,7 @@ async def test_a_reload_moves_the_marks_of_queues_that_exist(broker: RunningBrok
     """docs/configuration.md: backpressure is taken over on SIGHUP."""
     client = await broker.connect("c")
     await client.subscribe("t", qos=1)
-    target = broker.node.space.route("t").guaranteed[0].queue
+    target = broker.node.default.space.route("t").guaranteed[0].queue
     assert target is not None
     before = target.pressure.high_bytes
     config = load(settings=(*broker.settings, "backpressure.connection_buffer_bytes_max=64KiB"))

@@ -90,7 +90,7 @@ async def test_a_right_that_is_taken_away_ends_the_flow(broker: RunningBroker) -
 async def test_clients_change_and_delete_queues_by_their_rights(broker: RunningBroker) -> None:
     """Solace 4.3: modify-topic is for subscriptions, delete for the rest."""
     await create(broker, permission="modify-topic", owner="alice")
-    queues = broker.node.queues
+    queues = broker.node.default.queues
     handle: QueueHandle = await queues.ask(FindQueue("q"))
     topics = changed(handle.definition, {"subscriptions": ["a", "b"]})
     await queues.ask(UpdateQueue(topics, user="bob"))

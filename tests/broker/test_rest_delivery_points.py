@@ -39,7 +39,7 @@ async def until_settled(broker: RunningBroker, queue: str) -> None:
 
 
 def is_up(broker: RunningBroker) -> bool:
-    return broker.node.rest.running["p"].is_up
+    return broker.node.default.rest.running["p"].is_up
 
 
 def bodies(requests: list[Pushed]) -> list[str]:
@@ -137,14 +137,14 @@ async def test_while_nobody_listens_messages_wait_and_it_is_no_try(broker: Runni
         await publish(client, "q", "waits")
         await configure(broker, point(server, "q"))
         async with asyncio.timeout(DEADLINE_S):
-            while not broker.node.runtime.events.counts.get("VPN_REST_CONSUMER_DOWN"):
+            while not broker.node.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
                 await asyncio.sleep(0.01)
         assert not is_up(broker)
         await server.start()
         [got] = await server.has(1)
         assert "sluicegate-redelivered" not in got.headers
         assert is_up(broker)
-        assert broker.node.runtime.events.counts["VPN_REST_CONSUMER_UP"] == 1
+        assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_UP"] == 1
         await until_settled(broker, "q")
         await server.stop()
 
@@ -163,7 +163,7 @@ async def test_a_connection_that_breaks_counts_a_try(broker: RunningBroker) -> N
 async def test_a_queue_that_comes_later_is_bound_then(broker: RunningBroker) -> None:
     async with WebServer() as server, http_client(broker) as client:
         await configure(broker, point(server, "late"))
-        [binding] = broker.node.rest.running["p"].bindings
+        [binding] = broker.node.default.rest.running["p"].bindings
         async with asyncio.timeout(DEADLINE_S):
             while binding.reason != "there is no queue 'late'":
                 await asyncio.sleep(0.01)
@@ -182,15 +182,15 @@ async def test_a_reload_ends_and_changes_delivery_points(broker: RunningBroker) 
         await configure(broker, point(server, "q"))
         await publish(client, "q", "1")
         await server.has(1)
-        same = broker.node.rest.running["p"]
+        same = broker.node.default.rest.running["p"]
         await configure(broker, point(server, "q"))
-        assert broker.node.rest.running["p"] is same
+        assert broker.node.default.rest.running["p"] is same
         await configure(broker, point(other, "q", http_method="put"))
         await publish(client, "q", "2")
         [got] = await other.has(1)
         assert got.method == "PUT"
         await configure(broker)
-        assert broker.node.rest.running == {}
+        assert broker.node.default.rest.running == {}
         await publish(client, "q", "3")
         assert await ready_count(broker, "q") == 1
 

@@ -82,8 +82,8 @@ async def test_a_revoked_certificate_is_refused_by_every_listener(tmp_path: Path
     async with RunningBroker(tmp_path / "data", settings) as broker:
         await refuses(broker, name, showing(certificates))
         events = broker.node.runtime.events
-        assert events.counts[TLS_FAILED] == 1
-        (told,) = [each.text() for _, each in events.recent(0, 100) if each.kind.name == TLS_FAILED]
+        assert events.record.counts[TLS_FAILED] == 1
+        (told,) = [each.text() for _, each in events.record.recent(0, 100) if each.kind.name == TLS_FAILED]
         assert "certificate revoked" in told.lower()
 
 
@@ -157,8 +157,8 @@ async def test_an_expired_token_is_refused_in_each_protocol(tmp_path: Path, prot
             client = CLIENTS[protocol](broker)
             assert await client.connect("ada", token) == expected
             await client.leave()
-        assert broker.node.clients.denials.counts == {"not_authenticated": 1}
-        told = " ".join(each.text() for _, each in broker.node.runtime.events.recent(0, 100))
+        assert broker.node.default.clients.denials.counts == {"not_authenticated": 1}
+        told = " ".join(each.text() for _, each in broker.node.runtime.events.record.recent(0, 100))
         assert server.token(exp=EXPIRED_S) not in told
 
 

@@ -200,7 +200,7 @@ async def test_the_packet_id_of_a_message_that_is_gone_is_free_again(broker: Run
     await publisher.publish("t", b"purged", qos=qos)
     sent = await client.message()
     await client.leave()
-    (queue,) = await broker.node.queues.ask(ListQueues())
+    (queue,) = await broker.node.default.queues.ask(ListQueues())
     assert await queue.cell.ask(PurgeQueue()) == 1
 
     client = await broker.connect_durable("patient")
@@ -237,4 +237,4 @@ async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_se
     assert not (await answer).session_present
     await broker.crash()
     assert not (await broker.connect_durable("back")).accepted.session_present
-    assert [each.name for each in await broker.node.queues.ask(ListQueues())] == []
+    assert [each.name for each in await broker.node.default.queues.ask(ListQueues())] == []

@@ -205,7 +205,7 @@ async def test_a_qos_2_message_of_a_member_whose_session_ends_goes_to_nobody(
     await broker.connect("chosen", 5)  # clean start
     other = await broker.connect_durable("other")
     await other.is_quiet()
-    (queue,) = [each for each in await broker.node.queues.ask(ListQueues()) if each.name == "#share/g/t"]
+    (queue,) = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.name == "#share/g/t"]
     (partition,) = (await queue.cell.ask(DescribeQueue())).partitions
     assert partition.waiting_count == 0
     assert partition.discards == {"session_ended": 1}
@@ -304,9 +304,9 @@ async def test_a_qos_2_message_of_a_client_that_is_away_outlives_a_failing_queue
 
     The failure is a message that no partition knows.
     """
-    caplog.handler.addFilter(lambda record: "actor sluicegate/queues/" not in record.getMessage())
+    caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/" not in record.getMessage())
     sent = await qos_2_message_in_flight(broker)
-    [queue] = [each for each in await broker.node.queues.ask(ListQueues()) if each.name.startswith("#share/")]
+    [queue] = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.name.startswith("#share/")]
     [partition] = (queue.cell.children or {}).values()
     failures_count = partition.overview().restarts_count + 6
     for _ in range(6):

@@ -33,7 +33,7 @@ def payloads(received: list[Received]) -> list[bytes]:
 
 def groups_of(broker: RunningBroker) -> set[str]:
     """Return the members of each group on the topic, and its queue."""
-    route = broker.node.space.route(TOPIC)
+    route = broker.node.default.space.route(TOPIC)
     return {f"{len(group.members)} {group.queue.name if group.queue else ''}" for group in route.groups}
 
 
@@ -121,6 +121,6 @@ async def test_the_share_name_needs_its_right(broker: RunningBroker) -> None:
     client = await AmqpClient.open(broker.amqp_port, "reader")
     answer = await client.receiver("a", Source(MQTT_FORM))
     assert await refused_with(client, answer) == "amqp:unauthorized-access"
-    assert broker.node.clients.denials.counts == {SHARE_NAME_ACL: 1}
+    assert broker.node.default.clients.denials.counts == {SHARE_NAME_ACL: 1}
     assert (await client.receiver("b", Source("$share/mine/t"), handle=1)).source is not None
     await client.close()

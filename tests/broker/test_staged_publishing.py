@@ -49,14 +49,14 @@ async def test_a_second_commit_of_the_same_name_does_nothing(broker: RunningBrok
 async def test_an_abort_drops_what_is_staged_and_changes_nothing_after_the_commit(broker: RunningBroker) -> None:
     orders = await orders_of(broker)
     await orders.stage("job/7", 0, b"x")
-    assert await broker.node.staging.ask(AbortStaged("job/7"))
+    assert await broker.node.default.staging.ask(AbortStaged("job/7"))
     with pytest.raises(StagingRefused, match="part 0, attempt 0: it was never staged") as refused:
         await orders.commit("job/7", (0, 0))
     assert refused.value.code == NOT_STAGED
 
     await orders.stage("job/8", 0, b"y")
     await orders.commit("job/8", (0, 0))
-    assert not await broker.node.staging.ask(AbortStaged("job/8"))
+    assert not await broker.node.default.staging.ask(AbortStaged("job/8"))
     assert list((await orders.read())[0].values()) == [b"y"]
 
 

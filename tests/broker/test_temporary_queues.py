@@ -19,7 +19,7 @@ from running_broker import RunningBroker
 async def declare(
     broker: RunningBroker, *, durable: bool | None = None, client: str | None = None, user: str = "", **asked: object
 ) -> QueueHandle:
-    handle: QueueHandle = await broker.node.queues.ask(DeclareQueue(asked, durable, client, user))
+    handle: QueueHandle = await broker.node.default.queues.ask(DeclareQueue(asked, durable, client, user))
     return handle
 
 
@@ -29,7 +29,7 @@ async def temporary(broker: RunningBroker, name: str = "q", **attributes: object
 
 async def is_deleted(broker: RunningBroker, name: str = "q") -> None:
     async with asyncio.timeout(2 * DEADLINE_S):
-        while await broker.node.queues.ask(FindQueue(name)) is not None:
+        while await broker.node.default.queues.ask(FindQueue(name)) is not None:
             await asyncio.sleep(0.01)
 
 
@@ -71,7 +71,7 @@ async def test_a_consumer_that_is_back_in_time_finds_its_queue(broker: RunningBr
 async def test_a_stop_of_the_node_lets_no_queue_expire(broker: RunningBroker) -> None:
     """It is the node that ends the flows then, however long that takes."""
     await create(broker, expires_unbound_s=3600)
-    queues = broker.node.queues
+    queues = broker.node.default.queues
     queues.inbox.post(KeepQueues())
     queues.inbox.post(QueueExpired("q"))
     assert await queues.ask(FindQueue("q")) is not None

@@ -83,7 +83,7 @@ async def test_a_queue_is_the_subscription_and_ends_with_it(broker: RunningBroke
     """VD-35: deleting the queue is the unsubscribe."""
     await (await consumer(broker, A)).vanish()
     await NodeView(broker.node).delete_queue(A)
-    assert broker.node.space.route(TOPIC).is_empty
+    assert broker.node.default.space.route(TOPIC).is_empty
 
 
 async def test_the_message_keeps_its_topic_and_is_stored_once(broker: RunningBroker) -> None:
@@ -270,7 +270,7 @@ async def test_a_hundred_clients_come_and_go_at_once(broker: RunningBroker) -> N
 
     for first in range(0, 100, 25):  # all of them on this one loop would not all be let in within the time for that
         await asyncio.gather(*[come_and_go(number) for number in range(first, first + 25)])
-    assert broker.node.space.route("VirtualTopic.TEST.1").is_empty
+    assert broker.node.default.space.route("VirtualTopic.TEST.1").is_empty
 
 
 async def test_dead_messages_are_of_the_consumers_queue(broker: RunningBroker) -> None:

@@ -19,7 +19,7 @@ from storage.spool_plan import RECORDS_TRIMMED_MIN
 
 def queues_of(node: Node) -> list[QueueHandle]:
     """Return the queues there are."""
-    directory = node.queues.actor
+    directory = node.default.queues.actor
     assert isinstance(directory, QueueDirectory)
     return list(directory._queues.values())
 
@@ -39,7 +39,7 @@ def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
 def check_inside(node: Node, *, thorough: bool) -> None:
     """Hold the node's accounts against each other. Raises Violation."""
     queues = queues_of(node)
-    staging = node.staging.actor
+    staging = node.default.staging.actor
     assert isinstance(staging, StagingActor)
     is_committing = any(each.committing for each in staging._area.open.values())  # and has reserved room in queues
     for queue in queues:

@@ -45,7 +45,7 @@ class Job:
         try:
             for part, attempt in self._order:
                 batches = [self._batch(message, node.clock.wall_ms()) for message in self._rows[part, attempt]]
-                await node.staging.ask(Stage(self._name, part, attempt, batches))
+                await node.default.staging.ask(Stage(self._name, part, attempt, batches))
         except StagingRefused:
             self._commits = False
         if not self._commits:
@@ -70,7 +70,7 @@ class Job:
                 for message in self._messages():
                     message.sent_count, message.refused = 2, True
             try:
-                committed: StagedCommitted = await node.staging.ask(CommitStaged(self._name, self._named))
+                committed: StagedCommitted = await node.default.staging.ask(CommitStaged(self._name, self._named))
             except StagingRefused as refusal:
                 if refusal.code == NOT_STAGED:
                     raise Violation(f"{self._name} was staged, and is not any more: {refusal}") from refusal
@@ -91,7 +91,7 @@ class Job:
         self.state = STAGING
         while self.state != OVER:
             try:
-                if not await node.staging.ask(AbortStaged(self._name)):
+                if not await node.default.staging.ask(AbortStaged(self._name)):
                     raise Violation(f"{self._name} was never committed, and the node says that it was")
                 self.state = OVER
             except StagingRefused:  # it is busy

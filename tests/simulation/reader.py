@@ -62,8 +62,8 @@ class Reader:
 
     async def _bind_and_read(self, node: Node) -> None:
         target = self._truth.targets.get(self.queue)
-        bound: CursorBound = await node.cursors.ask(BindCursor(self.queue, CURSOR, TAP, "simulation"))
-        handle: QueueHandle | None = await node.queues.ask(FindQueue(self.queue))
+        bound: CursorBound = await node.default.cursors.ask(BindCursor(self.queue, CURSOR, TAP, "simulation"))
+        handle: QueueHandle | None = await node.default.queues.ask(FindQueue(self.queue))
         if target is None or handle is None or target.until_tick:
             return
         if target is not self._target:
@@ -77,8 +77,10 @@ class Reader:
                 first = await self._read_partition(handle, position)
                 upto[position.number] = first
                 self._asked[position.partition_id] = max(first, self._asked.get(position.partition_id, 1))
-            await node.cursors.ask(AckCursor(self.queue, CURSOR, bound.epoch, upto))
-            positions = await node.cursors.ask(CursorStatus(self.queue, CURSOR, bound.epoch, STATUS_WAIT_MS, upto))
+            await node.default.cursors.ask(AckCursor(self.queue, CURSOR, bound.epoch, upto))
+            positions = await node.default.cursors.ask(
+                CursorStatus(self.queue, CURSOR, bound.epoch, STATUS_WAIT_MS, upto)
+            )
 
     def _check_position(self, position: CursorPosition) -> None:
         partition_id, acked = position.partition_id, position.acked

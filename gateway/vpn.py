@@ -1,0 +1,299 @@
+"""One message VPN of a node: a topic space, queues, sessions and accounts of its own, and the actors that keep them.
+
+Who is in one VPN sees nothing of another. What all of them share is the node's: the store with its one spool actor,
+the memory, the ports. What a connection uses of a VPN it is given once, when it is known which one it is in; messages
+do not say it, and no table that a message is looked up in has it in its keys.
+"""
+
+from typing import TYPE_CHECKING
+
+from actors.cell import ActorCell
+from actors.cursor_directory import CursorDirectory
+from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetPressureLimits
+from actors.messages import ClosedLedger, CloseLedger, WriteTables
+from actors.publishing import Publisher
+from actors.queue_assembly import QueueServices
+from actors.queue_directory import QueueDirectory
+from actors.queue_selectors import DurableSelectors
+from actors.quota_watch import watch_vpn
+from actors.router import RouterActor
+from actors.staging import StagingActor, StagingServices
+from actors.supervision import VITAL
+from gateway.accounts import configure_roster, make_authenticator, make_roster
+from gateway.declared_queues import declare_queues
+from gateway.queue_kinds import group_queue
+from gateway.recovery import bring_back_retained
+from gateway.rest_points import RestPoints
+from gateway.tree import SupervisorActor
+from gateway.virtual_destinations import define_virtual_destinations
+from messaging.address import Address
+from messaging.admission import SpoolGate
+from messaging.pressure import PressureLimits
+from messaging.refusals import REFUSED_VPN_FULL
+from messaging.routing import TopicSpace
+from messaging.thresholds import ThresholdPair
+from protocols.amqp.registry import Registry
+from protocols.amqp.remembering import RememberedLinks
+from protocols.authentication import Authenticator
+from protocols.flow.directory import PublisherDirectory
+from protocols.flow.messages import RestorePublishers
+from protocols.http.flows import HttpFlows
+from protocols.mqtt.directory import SessionDirectory
+from protocols.mqtt.messages import RestoreSessions
+from storage.queue_catalog import staging_partition_id, staging_row
+from storage.staging_rows import find_staging
+from storage.stored_state import StoredVpn, read_cursor_book
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+class MessageVpn:
+    """One message VPN. Its actors run from the beginning; messages come once the ports are open."""
+
+    def __init__(self, node: "Node", name: str, stored: StoredVpn) -> None:
+        self.name = name
+        self._node = node
+        self.config = node.config.message_vpns()[name]
+        self.events = node.runtime.events.of(name)
+        self.selectors = node.selectors
+        self.cell = node.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=node.root)
+        self.space = TopicSpace(node.natives, name)
+        self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
+        self.gate = SpoolGate(
+            usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
+        )
+        watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
+        self.clients = make_roster(self.config.authentication, self.events)
+        self.authenticator = self._make_authenticator()
+        self._book = read_cursor_book(stored.readers)
+        self.router = self._spawn_router(stored)
+        self.queues = self._spawn_queues(stored)
+        self.cursors = self._spawn_cursors()
+        self.staging = self._spawn_staging(stored)
+        self.sessions = self._spawn_sessions()
+        self.publishers = self._spawn_publishers()
+        self.http_flows = self._make_http_flows()
+        self.amqp_registry = Registry()
+        self.amqp_links = RememberedLinks(self._publisher_at)
+        self.rest = RestPoints(node, self)
+
+    # --- from start to stop ---
+
+    async def start(self, stored: StoredVpn) -> None:
+        """Bring back what the store has, and make what the configuration declares."""
+        bring_back_retained(stored, self.space)
+        await self._declare()
+        await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
+        await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
+
+    async def reload(self) -> None:
+        """Take over what can change while the node runs."""
+        config = self._node.config
+        self.config = config.message_vpns()[self.name]
+        self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
+        await self._declare()
+        self.queues.inbox.post(
+            SetPressureLimits(
+                high_bytes=config.backpressure.connection_buffer_bytes_max,
+                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
+                stall_ms=config.backpressure.slow_subscriber_stall_ms,
+            )
+        )
+        configure_roster(self.clients, self.config.authentication)
+        publishers = self.publishers.actor
+        assert isinstance(publishers, PublisherDirectory)
+        publishers.publishers_max = config.flow.publishers_max
+        publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
+
+    def read_secrets(self) -> None:
+        """Read keys and passwords from their files, for the next client."""
+        self.authenticator = self._make_authenticator()
+
+    def keep_queues(self) -> None:
+        """The node stops: no queue ends any more because nobody consumes it."""
+        self.queues.inbox.post(KeepQueues())
+
+    async def close_ledgers(self) -> list[ClosedLedger]:
+        """Return what every durable partition is to begin with after the next start."""
+        closed: list[ClosedLedger] = []
+        handles: list[QueueHandle] = await self.queues.ask(ListQueues())
+        for handle in handles:
+            if handle.durable and handle.cell.children:
+                for partition in [each for each in handle.cell.children.values() if each.kind == "partition"]:
+                    closed.append(await partition.ask(CloseLedger()))
+        return closed
+
+    @property
+    def sessions_count(self) -> int:
+        """How many MQTT sessions there are."""
+        sessions = self.sessions.actor
+        assert isinstance(sessions, SessionDirectory)
+        return sessions.sessions_count
+
+    async def _declare(self) -> None:
+        await declare_queues(self.queues, self.config.queues)
+        await define_virtual_destinations(self)
+
+    def _make_authenticator(self) -> Authenticator:
+        node = self._node
+        return make_authenticator(self.config.authentication, node.config.listeners, node.runtime, node.attempts)
+
+    # --- putting together ---
+
+    def _spawn_router(self, stored: StoredVpn) -> ActorCell:
+        node = self._node
+        durable_selectors = DurableSelectors(
+            stored.catalog, selectors=self.selectors, spool=node.spool.inbox, row_prefix=self.space.row_prefix
+        )
+        return node.runtime.spawn(
+            lambda cell: RouterActor(
+                cell,
+                space=self.space,
+                selectors=self.selectors,
+                durable_selectors=durable_selectors,
+                group_queue=group_queue,
+            ),
+            kind="router",
+            name="router",
+            policy=VITAL,
+            parent=self.cell,
+        )
+
+    def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
+        node, config = self._node, self._node.config
+        services = QueueServices(
+            runtime=node.runtime,
+            events=self.events,
+            row_prefix=self.space.row_prefix,
+            partition_ids=node.partition_ids,
+            spool_gate=self.gate,
+            queue_messages_max=config.limits.queue_messages_max,
+            memory=node.memory,
+            spool=node.spool.inbox,
+            reader=node.threads,
+            pressure=PressureLimits(
+                high_bytes=config.backpressure.connection_buffer_bytes_max,
+                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
+                stall_ms=config.backpressure.slow_subscriber_stall_ms,
+            ),
+            temporary_grace_s=self.config.queues.temporary_grace_s,
+            partition_addresses=node.partition_addresses,
+            targets={},
+            cursors=self._book,
+            clients=self.clients,
+        )
+        cell = node.runtime.spawn(
+            lambda cell: QueueDirectory(
+                cell,
+                services=services,
+                router=self.router,
+                catalog=stored.catalog,
+                stored=node.recovered.partitions,
+                was_clean=node.recovered.was_clean,
+            ),
+            kind="queues",
+            name="queues",
+            policy=VITAL,
+            parent=self.cell,
+        )
+        router = self.router.actor
+        assert isinstance(router, RouterActor)
+        router.directory = cell
+        return cell
+
+    def _spawn_cursors(self) -> ActorCell:
+        node = self._node
+        return node.runtime.spawn(
+            lambda cell: CursorDirectory(
+                cell,
+                book=self._book,
+                queues=self.queues,
+                spool=node.spool.inbox,
+                row_prefix=self.space.row_prefix,
+                incarnation=node.recovered.incarnation,
+                events=self.events,
+            ),
+            kind="cursors",
+            name="cursors",
+            policy=VITAL,
+            parent=self.cell,
+        )
+
+    def _spawn_staging(self, stored: StoredVpn) -> ActorCell:
+        node, config = self._node, self._node.config.transactions
+        partition_id = staging_partition_id(self.name, stored.catalog)
+        if partition_id is None:
+            partition_id = self._take_staging_partition()
+        found = find_staging(
+            stored.transactions,
+            node.recovered.partitions.get(partition_id),
+            wall_ms=node.clock.wall_ms(),
+            bytes_max=config.staged_bytes_max,
+            ttl_ms=config.stage_ttl_s * 1000,
+            names_kept_ms=config.names_kept_s * 1000,
+        )
+        self.gate.count_in(found.messages_count, found.area.staged_bytes)
+        services = StagingServices(
+            partition_id, self.space, node.spool.inbox, node.threads, self.gate, node.runtime.rng
+        )
+        return node.runtime.spawn(
+            lambda cell: StagingActor(cell, found=found, services=services),
+            kind="staging",
+            name="staging",
+            policy=VITAL,
+            parent=self.cell,
+        )
+
+    def _take_staging_partition(self) -> int:
+        """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
+        node = self._node
+        (partition_id,) = node.partition_ids.take(1)
+        rows = [staging_row(partition_id).under(self.space.row_prefix), node.partition_ids.row()]
+        node.spool.inbox.post(WriteTables(rows, None, 0, until_done=True))
+        node.planner.register(partition_id, floor=1, next_sequence_reserved=1)
+        return partition_id
+
+    def _spawn_sessions(self) -> ActorCell:
+        node = self._node
+        return node.runtime.spawn(
+            lambda cell: SessionDirectory(
+                cell,
+                space=self.space,
+                router=self.router,
+                queues=self.queues,
+                spool=node.spool.inbox,
+                clients=self.clients,
+                selectors=self.selectors,
+            ),
+            kind="sessions",
+            name="mqtt-sessions",
+            policy=VITAL,
+            parent=self.cell,
+        )
+
+    def _spawn_publishers(self) -> ActorCell:
+        node, flow = self._node, self._node.config.flow
+        return node.runtime.spawn(
+            lambda cell: PublisherDirectory(
+                cell,
+                spool=node.spool.inbox,
+                row_prefix=self.space.row_prefix,
+                publishers_max=flow.publishers_max,
+                remembered_ms=flow.publishers_remembered_s * 1000,
+            ),
+            kind="publishers",
+            name="flow-publishers",
+            policy=VITAL,
+            parent=self.cell,
+        )
+
+    def _make_http_flows(self) -> HttpFlows:
+        node = self._node
+        cell = node.runtime.spawn(SupervisorActor, kind="flows", name="http-flows", policy=VITAL, parent=self.cell)
+        return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
+
+    def _publisher_at(self, address: Address) -> Publisher:
+        """Return a publisher that is confirmed at an address which outlives connections."""
+        node = self._node
+        return Publisher(space=self.space, spool=node.spool.inbox, address=address, rng=node.runtime.rng)
