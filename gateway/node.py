@@ -27,7 +27,7 @@ from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
 from gateway.protocol_front import ProtocolFront
-from gateway.recovery import Recovered, read_store, register_partitions
+from gateway.recovery import Recovered, partition_ids_of, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.tree import SupervisorActor
@@ -90,10 +90,10 @@ class Node:
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
-        register_partitions(self.recovered)
         self.partition_ids = PartitionIds(self.recovered.vpns[DEFAULT_VPN].catalog)
         self.attempts = LoginAttempts()
         self.default = MessageVpn(self, DEFAULT_VPN, self.recovered.vpns[DEFAULT_VPN])
+        register_partitions(self.recovered, partition_ids_of(self.recovered.vpns))  # what their ledgers have is known
         self.event_log = spawn_event_log(self)
         self.following = Following(self.runtime, self.root)
         self.watched_files = WatchedFiles(self.runtime, config, self._read_secrets)

@@ -1,6 +1,7 @@
 """Reading what the store held into the forms that the actors start from."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from messaging.publication import Publication
@@ -46,15 +47,20 @@ def read_store(store: Store) -> Recovered:
     )
 
 
-def register_partitions(recovered: Recovered) -> None:
-    """Open the accounts of the partitions that exist, and of the journal's records."""
-    planner = recovered.planner
+def partition_ids_of(vpns: Mapping[str, StoredVpn]) -> list[int]:
+    """Return the partitions of all queues, and those in which transactions are staged."""
     partition_ids: list[int] = []
-    for name, vpn in recovered.vpns.items():
+    for name, vpn in vpns.items():
         staging_id = staging_partition_id(name, vpn.catalog)
         if staging_id is not None:
             partition_ids.append(staging_id)
         partition_ids += [each for queue in stored_queues(vpn.catalog) for each in queue.partition_ids]
+    return partition_ids
+
+
+def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
+    """Open the accounts of the partitions that exist, and of the journal's records."""
+    planner = recovered.planner
     for partition_id in partition_ids:
         stored = recovered.partitions.get(partition_id)
         if stored is None:

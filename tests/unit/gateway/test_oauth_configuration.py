@@ -25,7 +25,9 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
     loop.close()
 
     def mechanisms(*settings: str) -> list[str]:
-        return sorted(make_authenticator(load(settings=settings), runtime, LoginAttempts()).mechanisms)
+        config = load(settings=settings)
+        authenticator = make_authenticator(config.authentication, config.listeners, runtime, LoginAttempts())
+        return sorted(authenticator.mechanisms)
 
     assert mechanisms() == ["SCRAM-SHA-256"]
     assert mechanisms(*server.settings) == ["OAUTHBEARER", "SCRAM-SHA-256", "XOAUTH2"]

@@ -1,0 +1,32 @@
+"""Stores that earlier releases have left behind, opened by this one."""
+
+import lzma
+from pathlib import Path
+
+from gateway.node_port import NodeView
+from running_broker import RunningBroker
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "storage"
+
+
+def brought_back(name: str, folder: Path) -> Path:
+    """Return a data folder that has a store of `tests/data/storage`."""
+    folder.mkdir()
+    (folder / "data.mdb").write_bytes(lzma.decompress((DATA / name).read_bytes()))
+    return folder
+
+
+async def test_a_store_that_knew_no_message_vpns_is_that_of_default(tmp_path: Path) -> None:
+    """Written by release 0.1 before decision 0175, and closed in order: two queues, a template, a session, a topic."""
+    folder = brought_back("spool_before_message_vpns.mdb.xz", tmp_path / "data")
+    async with RunningBroker(folder) as broker:
+        view = NodeView(broker.node)
+        ready = {queue.name: queue.ready_count for queue in await view.list_queues()}
+        assert ready == {"#mqtt/device": 1, "orders": 3, "plain": 0}
+        assert [template.name for template in await view.list_templates()] == ["t"]
+        assert (await view.show_queue("orders")).config.partition_count == 2
+        device = await broker.connect_durable("device")
+        assert await device.payloads(1) == [b"kept"]
+        newcomer = await broker.connect("newcomer", 5)
+        await newcomer.subscribe("news/+")
+        assert await newcomer.payloads(1) == [b"kept"]
