@@ -75,7 +75,6 @@ INTERPRETED: Final = {
     "protocols/flow/client/waiting.py": "asyncio as well",
     "protocols/flow/client/wire.py": "asyncio as well",
     "protocols/rest/*.py": "waits for aiohttp and web servers at every step",
-    "protocols/http/engine.py": "its classes inherit from uvicorn's and asyncio's",
 }
 
 # Commands that put modules into a build folder. pip asks for metadata twice before it builds; those calls must not

@@ -9,8 +9,8 @@ from actors.cell import ActorCell
 from gateway.protocol_front import ProtocolFront
 from protocols.http.connection import HttpConnection
 from protocols.http.connection_actor import HttpConnectionActor
-from protocols.http.engine import HttpEngine
 from protocols.http.limits import HttpLimits
+from protocols.http.responses import ResponseHeads
 from protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class HttpFront(ProtocolFront[HttpConnection]):
 
     def __init__(self, node: "Node") -> None:
         super().__init__(node)
-        self._engine = HttpEngine(keep_alive_s=node.config.http.keep_alive_s)
+        self._heads = ResponseHeads()
         self.services = self._make_services()
 
     @property
@@ -45,7 +45,7 @@ class HttpFront(ProtocolFront[HttpConnection]):
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""
-        self._engine.tick(self._node.clock.wall_ms())
+        self._heads.tick(self._node.clock.wall_ms())
         super().look_at_the_clock()
         self._node.default.http_flows.tick(self._node.clock.now_ms())
 
@@ -73,6 +73,7 @@ class HttpFront(ProtocolFront[HttpConnection]):
                 batch_messages_max=http.batch_messages_max,
                 head_timeout_ms=http.head_timeout_s * 1000,
                 body_timeout_ms=http.body_timeout_s * 1000,
+                keep_alive_ms=http.keep_alive_s * 1000,
                 flows_max=http.max_flows,
                 flows_per_client_max=http.max_flows_per_client,
                 unsettled_max=http.unsettled_max,
@@ -82,6 +83,6 @@ class HttpFront(ProtocolFront[HttpConnection]):
                 allowed_origins=frozenset(http.allowed_origins),
             ),
             counters=self.counters,
-            engine=self._engine,
+            heads=self._heads,
             is_gateway=vpn.config.service_rest_mode == "gateway",
         )

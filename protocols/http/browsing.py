@@ -20,7 +20,8 @@ from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
 from protocols.http.problems import BAD_REQUEST, HttpProblem, refusal_problem
 from protocols.http.queries import Query
 from protocols.http.readers import Stream
-from protocols.http.requests import OK, ClientLeft, Request
+from protocols.http.requests import ClientLeft, Request
+from protocols.http.responses import OK
 
 if TYPE_CHECKING:
     from protocols.http.connection import HttpConnection
@@ -68,7 +69,6 @@ async def browse(
     query: Query,
     queue_name: str,
     principal: Principal,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
     """Answer GET /QUEUE/name?browse=true. Raises HttpProblem and ClientLeft."""
     query.allow(_FIELDS)
@@ -96,9 +96,9 @@ async def browse(
     connection.reads(stream)
     try:
         if "text/event-stream" in request.header("accept").lower():
-            await _follow(connection, request, bound, stream, shown, extra)
+            await _follow(connection, request, bound, stream, shown)
         else:
-            await _answer(connection, request, bound, stream, shown, wanted, extra)
+            await _answer(connection, request, bound, stream, shown, wanted)
     finally:
         connection.reads(None)
         handle.cell.inbox.post(UnbindFlow(wanted.flow_id))
@@ -111,7 +111,6 @@ async def _answer(
     stream: Stream,
     shown: Browse,
     wanted: BindBrowser,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
     """Answer with what there is now."""
     bound.browser.inbox.post(DrainFlow(wanted.flow_id, 1))
@@ -122,7 +121,7 @@ async def _answer(
     wall_ms = connection.runtime.clock.wall_ms()
     body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
     fields = [(b"content-type", NDJSON_TYPE), (b"cache-control", b"no-store")]
-    await request.answer(OK, body, [*fields, *extra])
+    request.answer(OK, body, fields)
 
 
 async def _follow(
@@ -131,27 +130,26 @@ async def _follow(
     bound: BrowserBound,
     stream: Stream,
     shown: Browse,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
     """Send what there is, and what comes, until the client leaves."""
     clock = connection.runtime.clock
     fields = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store")]
-    await request.begin_stream([*fields, *extra])
+    request.begin_stream(fields)
     while stream.end_reason is None:
         found = shown.shown
         shown.shown = []
         wall_ms = clock.wall_ms()
         if found or stream.is_silent:
             events = [event("message", _line(each, wall_ms), "") for each in found]
-            await request.stream(b"".join(events) or SIGN_OF_LIFE)
+            await connection.stream(request, b"".join(events) or SIGN_OF_LIFE)
             stream.wrote(clock.now_ms())
             if found:
                 bound.browser.inbox.post(BrowserCredit(len(found)))
         else:
             await stream.news()
     if stream.end_reason:
-        await request.stream(event("end", orjson.dumps({"reason": stream.end_reason}), ""))
-    await request.end_stream()
+        await connection.stream(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
+    request.end_stream()
 
 
 def _line(message: BrowsedMessage, wall_ms: int) -> bytes:

@@ -1,10 +1,10 @@
-"""One HTTP connection: a client's transport, the HTTP on it, and what its requests ask of the broker.
+"""One HTTP connection: a client's transport, the HTTP on it, and whose turn it is among its requests.
 
-What a POST of a message does is in `posting`, what consumers ask for in `consuming`.
+What a request is, and what it asks of the broker, is in `serving`; the HTTP itself in `engine`.
 """
 
 import logging
-from typing import Any, Final
+from typing import Any
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Resume
@@ -13,26 +13,21 @@ from actors.publishing import Publisher
 from messaging.batch import MessageBatch
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from protocols.authentication import Principal
-from protocols.http.consuming import end_flow, read_flow, read_queue, settle
 from protocols.http.cross_origin import CrossOrigin
-from protocols.http.delivery_forms import FLOW_PREFIX
-from protocols.http.destinations import QUEUE_PREFIX
-from protocols.http.engine import HttpStream, Receive, Send
-from protocols.http.posting import post
+from protocols.http.engine import HttpEngine
 from protocols.http.problems import (
     INTERNAL,
-    METHOD_NOT_ALLOWED,
     REQUEST_TIMEOUT,
     UNAUTHORIZED,
     HttpProblem,
     refusal_problem,
 )
-from protocols.http.publishing import PublishingSide, Run
+from protocols.http.publishing import PublishingSide, Run, Submission
 from protocols.http.readers import FlowReader
-from protocols.http.relaying import relay
 from protocols.http.replies import ReplyBox
-from protocols.http.requests import NO_CONTENT, ClientLeft, Request
+from protocols.http.requests import ClientLeft, Request
 from protocols.http.services import HttpServices
+from protocols.http.serving import serve, serve_at_once
 from protocols.http.sign_in import SignIn
 from protocols.identity import Identity
 from protocols.reading_gate import ReadingGate
@@ -40,18 +35,13 @@ from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.http")
 
-QUEUE_PATH: Final = QUEUE_PREFIX.encode()
-FLOW_PATH: Final = FLOW_PREFIX.encode()
-FLOW_METHODS: Final = b"DELETE, GET, OPTIONS, POST"
-QUEUE_METHODS: Final = b"GET, OPTIONS, POST"
-TOPIC_METHODS: Final = b"OPTIONS, POST"
-
 
 class HttpConnection:
     """One HTTP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages.
 
-    uvicorn hands over the requests of a connection one after the other. So a client whose destination is over its high
-    mark is held back by not beginning its next request; the gate has no transport.
+    Requests are begun in their order. One that waits for anything but the store has all before it answered and none
+    behind it begun; publishes may follow one another, as their messages do. So a client whose destination is over its
+    high mark is held back by not beginning its next request, and by not reading what comes behind that.
     """
 
     def __init__(self, cell: ActorCell, *, services: HttpServices) -> None:
@@ -59,22 +49,26 @@ class HttpConnection:
         self.services = services
         self.gate = ReadingGate(cell.inbox)
         self.client = cell.name  # the origin of what it publishes
-        self._cell = cell
         self.identity = Identity(services.clients, cell.runtime.clock)
+        self.replies = ReplyBox(cell, services.router, services.counters)
+        self.cross_origin = CrossOrigin(services.limits.allowed_origins)
+        self.peer_host = ""
+        self.has_left = False  # the transport is gone
+        self._cell = cell
         self._publishing = PublishingSide(
             Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng)
         )
-        self.replies = ReplyBox(cell, services.router, services.counters)
         self._clock = cell.runtime.clock
         self._counters = services.counters
-        self._cross_origin = CrossOrigin(services.limits.allowed_origins)
-        self._stream: HttpStream | None = None
+        self._engine = HttpEngine(services.heads)
+        self._transport: ByteTransport | None = None
         self._sign_in: SignIn | None = None
-        self.peer_host = ""
-        self.has_left = False  # the transport is gone
         self._peer_name = "?"
-        self._since_ms = 0  # the first byte of a request's head, or the last of its body so far
+        self._since_ms = 0  # the first byte of a head, the last of a body so far, or the last answer
         self._has_asked = False  # there was a request
+        self._served: Request | None = None  # that has a task
+        self._reading_paused = False
+        self._writable: LoopFuture[None] | None = None  # the client reads slower than we write
         self._resumed: LoopFuture[None] | None = None  # somebody waits for the gate
         self._reader: FlowReader | None = None  # what the present request reads messages with
 
@@ -91,129 +85,189 @@ class HttpConnection:
         self.peer_host = peer.host
         self._peer_name = f"{peer.host}:{peer.port}"
         self._sign_in = SignIn(self.services.authenticator, peer, self._clock)
-        self._stream = self.services.engine.begin(transport, peer, self._counters, self.serve)
+        self._transport = transport
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
-        stream = self._stream
-        assert stream is not None, "the transport comes before its bytes"
-        if stream.in_body or stream.head_bytes == 0:
+        engine = self._engine
+        if not engine.in_head:
             self._since_ms = self._clock.now_ms()
-        if not stream.feed(data):
-            self._counters.count(self._counters.violated, "head_too_large")
+        engine.feed(data)
+        self._go_on()
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self.has_left = True
-        if self._stream is not None:
-            self._stream.connection_lost(error)
+        self._transport = None
+        self._engine.end()
         self._end_reading("")
         self._publishing.end()
         self.replies.end()
         self._let_on()
+        self.writing_resumed()
         self.identity.close()
         self._cell.stop()
 
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
-        if self._stream is not None:
-            self._stream.pause_writing()
+        self._writable = LoopFuture()
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        if self._stream is not None:
-            self._stream.resume_writing()
+        writable, self._writable = self._writable, None
+        if writable is not None:
+            writable.set()
+            self._go_on()
 
     def tick(self, now_ms: int) -> None:
-        """Bring time: a request that does not come to its end ends the connection (RFC 9110 15.5.9)."""
-        stream = self._stream
-        if stream is None or self._resumed is not None:
-            return  # a client that we do not read from cannot send
+        """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
+        if self._transport is None or self._reading_paused or self._resumed is not None:
+            return  # a client that we do not read from cannot send, nor one that waits for our word
+        engine = self._engine
         limits = self.services.limits
         silent_ms = now_ms - self._since_ms
-        if stream.in_body:
+        if engine.in_body:
             is_late = silent_ms > limits.body_timeout_ms
         else:
-            is_late = silent_ms > limits.head_timeout_ms and (stream.head_bytes > 0 or not self._has_asked)
+            is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._has_asked)
         if is_late:
-            self._counters.count(self._counters.violated, "request_timeout")
-            stream.refuse(REQUEST_TIMEOUT, "Request Timeout")
+            engine.refuse(REQUEST_TIMEOUT, "request_timeout")
+            self._go_on()
+        elif engine.is_idle and silent_ms > limits.keep_alive_ms:
+            engine.shut()
+            self._go_on()
 
-    # --- requests ---
+    # --- whose turn it is ---
 
-    async def serve(self, scope: Any, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        self._has_asked = True
-        request = Request(scope, receive, send)
-        extra = self._cross_origin.headers(request)
-        try:
-            await self._answer(request, extra)
-        except HttpProblem as problem:
-            await request.answer_problem(problem, extra)
-        except ClientLeft:
-            log.debug("client at %s left within a request", self._peer_name)
-        except Exception:
-            log.exception("a request of the client at %s failed", self._peer_name)
-            fault = HttpProblem(INTERNAL, "a fault of this broker; its log says more")
-            await request.answer_problem(fault, extra)
-
-    async def _answer(self, request: Request, extra: list[tuple[bytes, bytes]]) -> None:
-        method = request.method
-        if self.services.is_gateway:
-            await self._relay(request, extra)
+    def _go_on(self) -> None:
+        """Begin the requests whose turn it is, write what is answered, and read on or not."""
+        self._begin()
+        while self._write():  # the next one may have waited for that
+            self._begin()
+        transport = self._transport
+        if transport is None:
             return
-        is_flow = request.raw_path.startswith(FLOW_PATH)
-        is_queue = request.raw_path.startswith(QUEUE_PATH)
-        methods = FLOW_METHODS if is_flow else QUEUE_METHODS if is_queue else TOPIC_METHODS
-        if method == "OPTIONS":
-            headers = self._cross_origin.preflight(request, methods)
-            await request.answer(NO_CONTENT, headers=[(b"allow", methods), *headers])
-            return
-        if method.encode("latin-1", "replace") not in methods.split(b", "):
-            detail = f"{method:.20}: here is {methods.decode()}"
-            raise HttpProblem(METHOD_NOT_ALLOWED, detail, headers=[(b"allow", methods)])
-        if method == "POST":
-            await self._let_through()
-        principal = await self._principal(request)
-        if is_flow:
-            if method == "GET":
-                await read_flow(self, request, principal, extra)
-            elif method == "POST":
-                await settle(self, request, principal, extra)
+        holds_back = self._engine.holds_back or self._writable is not None
+        if holds_back != self._reading_paused:
+            self._reading_paused = holds_back
+            if holds_back:
+                transport.pause_reading()
             else:
-                await end_flow(self, request, principal, extra)
-        elif method == "GET":
-            await read_queue(self, request, principal, extra)
+                self._since_ms = self._clock.now_ms()
+                transport.resume_reading()
+
+    def _write(self) -> bool:
+        """Write what is answered; return whether there was anything, and more may follow."""
+        engine = self._engine
+        data = engine.take()
+        transport = self._transport
+        if transport is None:
+            return False
+        if data:
+            self._since_ms = self._clock.now_ms()
+            self._counters.bytes_sent += len(data)
+            transport.write(data)
+        if not engine.is_over:
+            return len(data) > 0
+        if engine.violation:
+            self._counters.count(self._counters.violated, engine.violation)
+        self._transport = None
+        transport.close_after_flush()
+        return False
+
+    def _begin(self) -> None:
+        """Begin the requests whose turn it is."""
+        engine = self._engine
+        while self._served is None and self._writable is None:
+            engine.go_on()
+            request = engine.next_request()
+            if request is None:
+                return
+            self._has_asked = True
+            request.answer_headers = self.cross_origin.headers(request)
+            try:
+                is_served = serve_at_once(self, request)
+            except Exception as error:
+                self._failed(request, error)
+                is_served = True
+            if not is_served:
+                if engine.begun_count > 0:
+                    return
+                self._served = request
+                self.runtime.keep(self.runtime.loop.create_task(self._serve(request)))
+            engine.begin()
+
+    async def _serve(self, request: Request) -> None:
+        try:
+            await serve(self, request)
+        except Exception as error:
+            self._failed(request, error)
+        self._served = None
+        self._go_on()
+
+    def _failed(self, request: Request, error: Exception) -> None:
+        if isinstance(error, HttpProblem):
+            request.answer_problem(error)
+        elif isinstance(error, ClientLeft):
+            log.debug("client at %s left within a request", self._peer_name)
         else:
-            await post(self, request, extra)
+            log.error("a request of the client at %s failed", self._peer_name, exc_info=error)
+            request.answer_problem(HttpProblem(INTERNAL, "a fault of this broker; its log says more"))
 
-    async def _relay(self, request: Request, extra: list[tuple[bytes, bytes]]) -> None:
-        """Answer a request in gateway mode; only what a page asks of us itself is not relayed."""
-        asked = request.header("access-control-request-method")
-        if request.method == "OPTIONS" and asked:
-            await request.answer(NO_CONTENT, headers=self._cross_origin.preflight(request, asked.encode("latin-1")))
-            return
-        await self._let_through()
-        await self._principal(request)
-        await relay(self, request, extra)
+    # --- what requests need ---
 
-    async def _principal(self, request: Request) -> Principal:
+    async def whole(self, request: Request, bytes_max: int) -> bytes:
+        """Return the body of a request, once all of it is there. Raises HttpProblem and ClientLeft."""
+        request.check_size(bytes_max)
+        request.read()
+        while not request.is_whole:
+            self._go_on()
+            await request.more()
+            request.check_size(bytes_max)
+        return request.body(bytes_max)
+
+    async def stream(self, request: Request, data: bytes) -> None:
+        """Give more of an answer; return when the client's socket takes more again."""
+        request.stream(data)
+        self._go_on()
+        if self._writable is not None:
+            await self._writable
+
+    def is_known(self, request: Request) -> bool:
+        """Return whether it is known at once who sends a request, who then has a place. Raises HttpProblem."""
+        assert self._sign_in is not None, "the transport comes before its requests"
+        try:
+            principal = self._sign_in.known(request.header("authorization"))
+        except HttpProblem as problem:
+            self._denied(problem)
+            raise
+        if principal is None:
+            return False
+        self._admit(principal)
+        return True
+
+    async def principal(self, request: Request) -> Principal:
+        """Return who sends a request, who then has a place. Raises HttpProblem."""
         assert self._sign_in is not None, "the transport comes before its requests"
         try:
             principal = await self._sign_in.principal(request.header("authorization"))
         except HttpProblem as problem:
-            if problem.status == UNAUTHORIZED:
-                text = f"401 Unauthorized: HTTP client at {self._peer_name}: {problem.detail}"
-                self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
-                self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
+            self._denied(problem)
             raise
-        if self.identity.admitted() is None or self.identity.user != principal.user_name:
-            self._admit(principal)
+        self._admit(principal)
         return principal
+
+    def _denied(self, problem: HttpProblem) -> None:
+        if problem.status == UNAUTHORIZED:
+            text = f"401 Unauthorized: HTTP client at {self._peer_name}: {problem.detail}"
+            self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+            self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
 
     def _admit(self, principal: Principal) -> None:
         """Give the client its place, or another one when it has become somebody else. Raises HttpProblem."""
+        if self.identity.admitted() is not None and self.identity.user == principal.user_name:
+            return
         self.identity.authenticated(principal)
         try:
             rights = self.identity.admit(self.client, self.peer_host)
@@ -232,14 +286,13 @@ class HttpConnection:
         if reader is not None:
             reader.ended(reason)
 
-    async def publish(self, runs: list[Run]) -> list[HttpProblem | None]:
-        """Publish runs of messages; return once they are safe: for each message a problem, or None."""
+    def publish(self, runs: list[Run], submission: Submission) -> None:
+        """Publish runs of messages; the submission hears what becomes of each."""
         self._counters.messages_received += sum([run.batch.count for run in runs])
-        offered = self._publishing.publish(runs)
+        self._publishing.publish(runs, submission)
         self.gate.published(self._publishing.publisher.pressures, self._publishing.unanswered_count)
-        return await self._publishing.outcomes(offered)
 
-    async def _let_through(self) -> None:
+    async def let_through(self) -> None:
         """Wait until every destination that this client feeds can take more."""
         while self.gate.stopped:
             resumed: LoopFuture[None] = LoopFuture()
@@ -258,8 +311,10 @@ class HttpConnection:
         """Handle confirmations, replies, or the word that a destination can take more."""
         if isinstance(message, Confirmed):
             self._publishing.confirmed(message.token)
+            self._answered()
         elif isinstance(message, Refused):
             self._publishing.confirmed(message.token, message.reason)
+            self._answered()
         elif isinstance(message, MessageBatch):
             self.replies.take(message)
         else:
@@ -270,20 +325,26 @@ class HttpConnection:
         return None
 
     def drained(self) -> None:
-        """Answers are written by those who wait for them."""
+        """Write what was answered in this turn."""
+        self._go_on()
+
+    def _answered(self) -> None:
+        self.gate.answered(self._publishing.unanswered_count)
+        if not self.gate.stopped:
+            self._let_on()
 
     # --- the end ---
 
     def shut_down(self) -> None:
-        """The node stops: finish the request there is, and take no other."""
-        if self._stream is not None:
-            self._stream.shutdown()
+        """The node stops: finish the requests that are begun, and take no other."""
+        self._engine.shut()
         self._end_reading("the gateway stops")
+        self._go_on()
 
     def fail(self) -> None:
         """Our own mistake costs this connection."""
         self._publishing.end()
         self.replies.end()
         self._end_reading("")
-        if self._stream is not None:
-            self._stream.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()

@@ -28,7 +28,8 @@ from protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX
 from protocols.http.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
 from protocols.http.queries import Query
 from protocols.http.readers import Poll, Stream
-from protocols.http.requests import NO_CONTENT, OK, ClientLeft, Request
+from protocols.http.requests import ClientLeft, Request
+from protocols.http.responses import NO_CONTENT, OK
 
 if TYPE_CHECKING:
     from protocols.http.connection import HttpConnection
@@ -40,15 +41,13 @@ _READING: Final = ("max", "wait_s", "window")
 _BINDING: Final = ("browse", "lock_s", "selector", *_READING)
 
 
-async def read_queue(
-    connection: "HttpConnection", request: Request, principal: Principal, extra: list[tuple[bytes, bytes]]
-) -> None:
+async def read_queue(connection: "HttpConnection", request: Request, principal: Principal) -> None:
     """Answer GET /QUEUE/name: bind a flow, and read it; or browse. Raises HttpProblem and ClientLeft."""
     queue_name = queue_of_path(request.raw_path)
     query = Query(request.raw_query)
-    await request.body(0)
+    await connection.whole(request, 0)
     if query.flag("browse"):
-        await browse(connection, request, query, queue_name, principal, extra)
+        await browse(connection, request, query, queue_name, principal)
         return
     query.allow(_BINDING)
     seen = _last_seen(request)
@@ -60,33 +59,29 @@ async def read_queue(
     if flow is None:
         seen = None
         flow = await _bind(connection, request, query, queue_name, principal)
-    await _read(connection, request, flow, query, None if seen is None else seen[1], extra)
+    await _read(connection, request, flow, query, None if seen is None else seen[1])
 
 
-async def read_flow(
-    connection: "HttpConnection", request: Request, principal: Principal, extra: list[tuple[bytes, bytes]]
-) -> None:
+async def read_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
     """Answer GET /FLOW/id: read it on. Raises HttpProblem and ClientLeft."""
     flow, numbers = _found(connection, request, principal)
     if numbers:
         raise HttpProblem(NOT_FOUND, "a delivery cannot be read again; GET /FLOW/id reads on")
     query = Query(request.raw_query)
     query.allow(_READING)
-    await request.body(0)
+    await connection.whole(request, 0)
     seen = _last_seen(request)
     after = seen[1] if seen is not None and seen[0] == flow.terms.flow_id else None
-    await _read(connection, request, flow, query, after, extra)
+    await _read(connection, request, flow, query, after)
 
 
-async def settle(
-    connection: "HttpConnection", request: Request, principal: Principal, extra: list[tuple[bytes, bytes]]
-) -> None:
+async def settle(connection: "HttpConnection", request: Request, principal: Principal) -> None:
     """Answer POST /FLOW/id/numbers: the outcome of deliveries. Raises HttpProblem and ClientLeft."""
     flow, numbers = _found(connection, request, principal)
     query = Query(request.raw_query)
     query.allow(("outcome",))
     outcome = query.text("outcome") or OUTCOMES[0]
-    await request.body(connection.services.limits.body_bytes_max)  # what a client has to say beside is for nobody
+    await connection.whole(request, connection.services.limits.body_bytes_max)  # whatever it says is for nobody
     chosen = _numbers(numbers)
     if outcome == EXTEND:
         not_held = flow.extend(chosen)
@@ -102,19 +97,17 @@ async def settle(
             f"deliveries {named} are not held: settled before, or taken back; the others are done",
             reason="Not Held",
         )
-    await request.answer(NO_CONTENT, headers=extra)
+    request.answer(NO_CONTENT)
 
 
-async def end_flow(
-    connection: "HttpConnection", request: Request, principal: Principal, extra: list[tuple[bytes, bytes]]
-) -> None:
+async def end_flow(connection: "HttpConnection", request: Request, principal: Principal) -> None:
     """Answer DELETE /FLOW/id. Raises HttpProblem and ClientLeft."""
     flow, numbers = _found(connection, request, principal)
     if numbers:
         raise HttpProblem(BAD_REQUEST, "a delivery is settled by POST; DELETE /FLOW/id ends the flow")
-    await request.body(0)
+    await connection.whole(request, 0)
     flow.end("its worker has ended it")
-    await request.answer(NO_CONTENT, headers=extra)
+    request.answer(NO_CONTENT)
 
 
 # --- binding ---
@@ -188,12 +181,11 @@ async def _read(
     flow: HttpFlow,
     query: Query,
     after: int | None,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
     accepted = request.header("accept").lower()
     if "text/event-stream" in accepted:
         window = query.number("window", WINDOW, 1, connection.services.limits.unsettled_max)
-        await _stream(connection, request, flow, window, after, extra)
+        await _stream(connection, request, flow, window, after)
         return
     is_lines = "ndjson" in accepted
     count_max = query.number("max", 1, 1, ANSWER_MESSAGES_MAX if is_lines else 1)
@@ -211,18 +203,18 @@ async def _read(
     connection.services.counters.messages_sent += len(messages)
     if poll.end_reason and not messages:
         raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
-    fields = [*_flow_headers(flow), *extra]
+    fields = [*_flow_headers(flow)]
     wall_ms = connection.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
     if not messages:
-        await request.answer(NO_CONTENT, headers=fields)
+        request.answer(NO_CONTENT, headers=fields)
     elif is_lines:
         body = b"".join([delivery_line(flow_id, each, wall_ms) + b"\n" for each in messages])
-        await request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
+        request.answer(OK, body, [(b"content-type", NDJSON_TYPE), *fields])
     else:
         only = messages[0]
         settled_at = (b"sluicegate-settle", settle_path(flow_id, only).encode("ascii"))
-        await request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), settled_at, *fields])
+        request.answer(OK, only.payload(), [*delivery_headers(only, wall_ms), settled_at, *fields])
 
 
 def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:
@@ -240,7 +232,6 @@ async def _stream(
     flow: HttpFlow,
     window: int,
     after: int | None,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
     """Send messages as events until the client leaves or the flow ends."""
     clock = connection.runtime.clock
@@ -248,18 +239,18 @@ async def _stream(
     connection.reads(stream)
     flow.read(stream, after=after)
     try:
-        await request.begin_stream([(b"content-type", EVENTS_TYPE), *_flow_headers(flow), *extra])
+        request.begin_stream([(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
         while stream.end_reason is None:
             data = _events(connection, flow, stream, window)
             if data:
-                await request.stream(data)
+                await connection.stream(request, data)
                 stream.wrote(clock.now_ms())
             else:
                 await stream.news()
         if stream.end_reason:
             ended = orjson.dumps({"reason": stream.end_reason})
-            await request.stream(event("end", ended, ""))
-        await request.end_stream()
+            await connection.stream(request, event("end", ended, ""))
+        request.end_stream()
     finally:
         flow.leave(stream)
         connection.reads(None)

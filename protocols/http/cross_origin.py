@@ -27,13 +27,11 @@ class CrossOrigin:
         ]
 
     def preflight(self, request: Request, methods: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the answer to a page that asks what it may send; `methods` are those of the path."""
-        headers = self.headers(request)
-        if not headers:
+        """Return what else a page is told that asks what it may send; `methods` are those of the path."""
+        if not self.headers(request):
             return []
         asked = request.header("access-control-request-headers").encode("latin-1", "replace")
         return [
-            *headers,
             (b"access-control-allow-methods", methods),
             (b"access-control-allow-headers", asked),
             (b"access-control-max-age", str(PREFLIGHT_CACHED_S).encode()),

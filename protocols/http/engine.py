@@ -1,129 +1,242 @@
-"""HTTP/1.1 on the bytes of a connection: uvicorn's protocol, fed by our transports instead of asyncio's.
+"""HTTP/1.1 of one connection without its socket: bytes in, requests out; and their answers as bytes, in their order.
 
-So keep-alive, pipelining, chunked bodies and 100-continue are uvicorn's, while accepting, TLS and limits are those of
-every other protocol here. Interpreted: it inherits from what is.
+The grammar is httptools': Node's parser, made to refuse what a proxy before us might read otherwise. What a request
+means is elsewhere, and so is when it is begun: a connection looks at `next_request`, and begins it.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from email.utils import formatdate
-from typing import Any, Final, TypeAlias
+from typing import Final, final
 
-import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
+import httptools
 
-from protocols.counters import ProtocolCounters
-from protocols.transports import ByteTransport, PeerInfo
+from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE
+from protocols.http.requests import Request
+from protocols.http.responses import ResponseHeads
 
 HEAD_BYTES_MAX: Final = 32 * 1024  # of a request line and its headers; parsers have no limit of their own
-
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
-Receive: TypeAlias = Callable[[], Awaitable[Any]]
-Serve: TypeAlias = Callable[[Any, Receive, Send], Awaitable[None]]
+AHEAD_REQUESTS_MAX: Final = 100  # of one client that wait for their answers; those behind them are not looked at
+SLICE_BYTES: Final = 16 * 1024  # parsed in one go: some 900 of the smallest requests
 
 
+@final
 class HttpEngine:
-    """What uvicorn's protocols of one node share."""
+    """What one client has asked and not been answered, oldest first.
 
-    def __init__(self, *, keep_alive_s: int) -> None:
-        """`keep_alive_s` is how long a connection may stay without a request."""
-        self._config = uvicorn.Config(
-            _nobody, ws="none", lifespan="off", log_config=None, access_log=False, timeout_keep_alive=keep_alive_s
-        )
-        self._state = ServerState()
+    Invariants: the first `begun_count` requests have been begun; nothing is read behind a request that is the last.
+    """
 
-    def tick(self, wall_ms: int) -> None:
-        """Bring the time of day, for the Date of responses (RFC 9110 6.6.1)."""
-        self._state.default_headers = [(b"date", formatdate(wall_ms // 1000, usegmt=True).encode())]
-
-    def begin(self, transport: ByteTransport, peer: PeerInfo, counters: ProtocolCounters, serve: Serve) -> "HttpStream":
-        """Return the HTTP of one connection; `serve` is called for each request."""
-        stream = HttpStream(self._config, self._state, serve)
-        stream.connection_made(_Wire(transport, peer, counters))
-        return stream
-
-
-class HttpStream(HttpToolsProtocol):
-    """The HTTP of one connection. `head_bytes` is what has come of a head, 0 between requests; `in_body`: of a body."""
-
-    def __init__(self, config: uvicorn.Config, state: ServerState, serve: Serve) -> None:
-        super().__init__(config, state, {})
-        self.app = serve
-        self.head_bytes = 0
+    def __init__(self, heads: ResponseHeads) -> None:
+        self.begun_count = 0
+        self.in_head = False  # of a request that has begun to come
         self.in_body = False
+        self.is_over = False  # what `take` returned was the last: the connection ends
+        self.violation = ""  # what the client did, for which nothing else is read
+        self._heads = heads
+        self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
+        self._line: list[Request] = []
+        self._request = Request(heads)  # that comes
+        self._target = b""
+        self._head_bytes = 0  # of its names and values
+        self._unparsed_head_bytes = 0  # that have come without its end
+        self._body_follows_upgrade = False
+        self._takes_no_more = False  # but for the body at hand
+        self._ahead = b""  # read, and not looked at
 
-    def feed(self, data: bytes) -> bool:
-        """Take bytes of the client. Return False when the head of a request is too large: it is answered already."""
-        if not self.in_body:
-            self.head_bytes += len(data)
-        self.data_received(data)
-        if self.head_bytes > HEAD_BYTES_MAX:
-            self.refuse(431, "Request Header Fields Too Large")
-            return False
-        return True
+    # --- bytes of the client ---
 
-    def refuse(self, status: int, reason: str) -> None:
-        """Answer a request that has not come to its end, and close."""
-        head = f"HTTP/1.1 {status} {reason}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        self.transport.write(head.encode())
-        self.transport.close()
+    def feed(self, data: bytes) -> None:
+        """Take bytes of the client. What is no HTTP is answered in its turn, and nothing behind it is read."""
+        self._ahead = self._ahead + data if self._ahead else data
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Look at what was read, unless too many requests wait for their answers."""
+        data = self._ahead
+        start = 0
+        while start < len(data) and self._may_parse():
+            self._parse(data[start : start + SLICE_BYTES])
+            start += SLICE_BYTES
+        if start:
+            self._ahead = data[start:] if self._may_come() else b""
+
+    def refuse(self, status: int, violation: str) -> None:
+        """Answer a request that does not come to its end, in its turn, and take no other."""
+        self.violation = violation
+        if not self.in_body:  # nothing is known of it
+            self._request = Request(self._heads)
+            self._line.append(self._request)
+        self._request.is_last = True
+        self._request.answer(status)
+        self._take_no_more()
+
+    def shut(self) -> None:
+        """Begin no more requests; the connection is over with the answers to those that are begun."""
+        del self._line[self.begun_count :]
+        self._take_no_more()
+
+    def end(self) -> None:
+        """Let go of everything: the client has left."""
+        self._take_no_more()
+        self._ahead = b""
+        self.in_body = False
+        self._parser = None  # it holds us, and we it
+        for request in self._line:
+            request.client_left()
+        self._line.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing has come that is not answered."""
+        return not self._line and not self.in_head and not self.in_body
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether more has come than is begun: the client should not be read from."""
+        not_begun_count = len(self._line) - self.begun_count
+        if self._ahead or not_begun_count > 1:
+            return True
+        return (not_begun_count == 1 and self._request.is_whole) or (self.in_body and self._request.is_ahead)
+
+    # --- requests and their answers ---
+
+    def next_request(self) -> Request | None:
+        """Return the oldest request that can be begun, and is not."""
+        line = self._line
+        while self.begun_count < len(line):
+            request = line[self.begun_count]
+            if not request.is_answered:
+                may_begin = request.is_whole or request.is_awaited or request.is_large
+                return request if may_begin else None
+            self.begun_count += 1  # it was refused
+        return None
+
+    def begin(self) -> None:
+        """Note that the next request is begun."""
+        self.begun_count += 1
+
+    def take(self) -> bytes:
+        """Return what is to be written: answers in the order of the requests, each as far as it is there."""
+        pieces: list[bytes] = []
+        line = self._line
+        done_count = 0
+        while done_count < len(line):
+            request = line[done_count]
+            if request.output:
+                pieces += request.output
+                request.output.clear()
+            if not request.is_answered:
+                break
+            done_count += 1
+            if request.is_last:
+                self.is_over = True
+                done_count = len(line)
+        if done_count:
+            del line[:done_count]
+            self.begun_count = max(0, self.begun_count - done_count)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    # --- what the parser says ---
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        super().on_message_begin()
-        # uvicorn puts names into lower case; those of user properties are the client's own.
-        self.scope["state"]["fields"] = []
+        if not self._body_follows_upgrade:
+            self.in_head = True
+            self._request = Request(self._heads)
+            self._target = b""
+            self._head_bytes = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the target."""
+        self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        super().on_header(name, value)
-        self.scope["state"]["fields"].append((name, value))
+        """Take a header; those behind a body are for nobody."""
+        if self.in_head:
+            self._head_bytes += len(name) + len(value)
+            self._request.field(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to serve the request; its body follows."""
-        self.head_bytes = 0
+        """Put the request in line; its body follows."""
+        if self._body_follows_upgrade:
+            return
+        parser = self._parser
+        assert parser is not None, "nobody feeds a connection that has ended"
+        request = self._request
+        url = httptools.parse_url(self._target)
+        request.method = parser.get_method().decode("ascii")
+        request.raw_path = url.path
+        request.raw_query = url.query or b""
+        request.is_http_1_0 = parser.get_http_version() == "1.0"
+        request.is_last = request.is_http_1_0 or not parser.should_keep_alive()
+        request.headers_complete()
+        self.in_head = False
         self.in_body = True
-        super().on_headers_complete()
+        # Whoever asks for another protocol is answered in this one. The parser takes no body of such a request.
+        if parser.should_upgrade() and (request.content_length > 0 or request.header("transfer-encoding")):
+            self._body_follows_upgrade = True
+        if self._takes_no_more:
+            return
+        self._line.append(request)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self.refuse(HEAD_TOO_LARGE, "head_too_large")
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._request.came(body)
 
     def on_message_complete(self) -> None:
         """Note that all of the request is there."""
+        parser = self._parser
+        assert parser is not None, "nobody feeds a connection that has ended"
+        if self._body_follows_upgrade and parser.should_upgrade():
+            return
+        self._body_follows_upgrade = False
         self.in_body = False
-        super().on_message_complete()
+        self._request.complete()
+        if self._request.is_last:
+            self._takes_no_more = True
 
+    def _may_come(self) -> bool:
+        return self.in_body or not self._takes_no_more
 
-class _Wire(asyncio.Transport):
-    """The transport that uvicorn sees."""
+    def _may_parse(self) -> bool:
+        return self.in_body or (not self._takes_no_more and len(self._line) < AHEAD_REQUESTS_MAX)
 
-    def __init__(self, transport: ByteTransport, peer: PeerInfo, counters: ProtocolCounters) -> None:
-        super().__init__({"peername": (peer.host, peer.port), "sslcontext": peer.is_encrypted or None})
-        self._transport = transport
-        self._counters = counters
-        self._is_closing = False
+    def _take_no_more(self) -> None:
+        self._takes_no_more = True
+        if self._line:
+            self._line[-1].is_last = True
+        else:
+            self.is_over = True
 
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        if data and not self._is_closing:  # an answer without a body still writes one
-            self._counters.bytes_sent += len(data)
-            self._transport.write(bytes(data))
+    def _parse(self, data: bytes) -> None:
+        parser = self._parser
+        assert parser is not None, "nobody feeds a connection that has ended"
+        requests_count = len(self._line)
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._parse_behind_upgrade(parser, data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserCallbackError as failed:
+            if not isinstance(failed.__context__, httptools.HttpParserInvalidURLError):
+                raise  # a fault of ours
+            self.refuse(BAD_REQUEST, "malformed")
+        except httptools.HttpParserError:
+            if not self._takes_no_more:  # else it comes behind the last request, and is for nobody
+                self.refuse(BAD_REQUEST, "malformed")
+        if self.in_head and len(self._line) == requests_count:
+            self._unparsed_head_bytes += len(data)
+        else:
+            self._unparsed_head_bytes = 0
+        if self._unparsed_head_bytes > HEAD_BYTES_MAX:
+            self.refuse(HEAD_TOO_LARGE, "head_too_large")
 
-    def close(self) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self._transport.close_after_flush()
-
-    def abort(self) -> None:
-        self._is_closing = True
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._is_closing
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-
-async def _nobody(scope: Any, receive: Receive, send: Send) -> None:
-    raise RuntimeError("every stream has a server of its own")
+    def _parse_behind_upgrade(self, parser: httptools.HttpRequestParser, data: bytes) -> None:
+        """Have the body parsed that such a request has, behind a head that says no more than how long it is."""
+        request = self._request
+        if self._body_follows_upgrade:
+            length = request.header("content-length")
+            framing = f"content-length: {length}" if length else "transfer-encoding: chunked"
+            parser.feed_data(f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode())
+        if data:
+            self._parse(data)

@@ -18,6 +18,7 @@ class HttpLimits:
     batch_messages_max: int
     head_timeout_ms: int  # from the first byte of a request to the end of its headers, and from accept to the first
     body_timeout_ms: int  # of silence within a body
+    keep_alive_ms: int  # from an answer to the next request
     flows_max: int  # of all clients
     flows_per_client_max: int
     unsettled_max: int  # that a flow may hold

@@ -1,59 +1,64 @@
 """What a POST does: one message, or a batch of them, answered once they are safe."""
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
+from actors.futures import LoopFuture
 from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from protocols.destination import Destination
 from protocols.http.batches import Entry, read_batch
-from protocols.http.destinations import destination_of_name, destination_of_path
+from protocols.http.delivery_forms import NDJSON_TYPE
+from protocols.http.destinations import destination_of_name
 from protocols.http.message_in import read_attributes
 from protocols.http.message_out import response_headers
 from protocols.http.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
-from protocols.http.publishing import Run
-from protocols.http.replies import reply_wait_ms
-from protocols.http.requests import OK, Request
+from protocols.http.publishing import Run, Submission
+from protocols.http.replies import REPLY_WAIT, reply_wait_ms
+from protocols.http.requests import Request
+from protocols.http.responses import OK
 
 if TYPE_CHECKING:
     from protocols.http.connection import HttpConnection
 
-MULTI_STATUS = 207
+MULTI_STATUS: Final = 207
 
 
-async def post(connection: "HttpConnection", request: Request, extra: list[tuple[bytes, bytes]]) -> None:
-    """Publish what a request brings and answer it; `extra` are headers of the answer.
+def asks_for_reply(request: Request) -> bool:
+    """Return whether a POST waits for the reply to its message."""
+    return bool(request.header(REPLY_WAIT)) and not request.header("sluicegate-batch").strip()
 
-    Raises HttpProblem and ClientLeft.
-    """
-    destination = destination_of_path(request.raw_path)
-    body = await request.body(connection.services.limits.body_bytes_max)
+
+def post(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish what a request brings, which is whole; it is answered when its messages are safe. Raises HttpProblem."""
+    limits = connection.services.limits
+    body = request.body(limits.body_bytes_max)
+    runs = _Runs(connection)
     kind = request.header("sluicegate-batch").strip().lower()
-    if kind:
-        await _post_batch(
-            connection,
-            request,
-            destination,
-            read_batch(kind, request.header("content-type"), body, connection.services.limits.batch_messages_max),
-            extra,
-        )
+    if not kind:
+        runs.add(destination, request.fields, body)
+        connection.publish(runs.runs(), _One(request))
         return
-    wait = request.header("solace-reply-wait-time-in-ms")
-    wait_ms = reply_wait_ms(wait) if wait else 0
-    if wait and request.header("solace-reply-to-destination"):
+    entries = read_batch(kind, request.header("content-type"), body, limits.batch_messages_max)
+    for entry in entries:
+        if entry.problem is None:
+            try:
+                target = destination_of_name(entry.destination) if entry.destination else destination
+                runs.add(target, entry.fields, entry.payload)
+            except HttpProblem as misunderstood:
+                entry.problem = misunderstood
+    connection.publish(runs.runs(), _Batch(request, entries))
+
+
+async def post_and_wait(connection: "HttpConnection", request: Request, destination: Destination) -> None:
+    """Publish the message of a request that waits for a reply, and answer with that. Raises HttpProblem, ClientLeft."""
+    wait_ms = reply_wait_ms(request.header(REPLY_WAIT))
+    if request.header("solace-reply-to-destination"):
         raise HttpProblem(
             BAD_REQUEST, "Solace-Reply-Wait-Time-In-ms and Solace-Reply-To-Destination exclude each other"
         )
-    if wait:
-        await ask(connection, request, destination, request.fields, body, wait_ms, extra)
-        return
-    runs = _Runs(connection)
-    runs.add(destination, request.fields, body)
-    problem = (await connection.publish(runs.runs()))[0]
-    if problem is not None:
-        raise problem
-    await request.answer(OK, headers=extra)
+    await ask(connection, request, destination, request.fields, wait_ms)
 
 
 async def ask(
@@ -61,53 +66,78 @@ async def ask(
     request: Request,
     destination: Destination,
     fields: list[tuple[str, str]],
-    body: bytes,
     wait_ms: int,
-    extra: list[tuple[bytes, bytes]],
 ) -> None:
-    """Publish a message and answer the request with the first reply to it.
+    """Publish a message with these attributes, and answer the request, which is whole, with the first reply to it.
 
     Raises HttpProblem and ClientLeft.
     """
     runs = _Runs(connection)
+    body = request.body(connection.services.limits.body_bytes_max)
     runs.add(destination, fields, body, reply_to=await connection.replies.expect())
-    problem = (await connection.publish(runs.runs()))[0]
+    asked = _Asked()
+    connection.publish(runs.runs(), asked)
+    await asked.safe
+    problem = asked.problems[0]
     if problem is not None:
         raise problem
     reply = await connection.replies.reply(wait_ms)
     if reply is None:
         raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
     connection.services.counters.messages_sent += 1
-    told = response_headers(reply.headers, connection.runtime.clock.wall_ms())
-    await request.answer(OK, reply.payload, [*told, *extra])
+    request.answer(OK, reply.payload, response_headers(reply.headers, connection.runtime.clock.wall_ms()))
 
 
-async def _post_batch(
-    connection: "HttpConnection",
-    request: Request,
-    destination: Destination,
-    entries: list[Entry],
-    extra: list[tuple[bytes, bytes]],
-) -> None:
-    """Publish a batch and answer with one line for each message, in their order."""
-    runs = _Runs(connection)
-    for entry in entries:
-        if entry.problem is not None:
-            continue
-        try:
-            target = destination_of_name(entry.destination) if entry.destination else destination
-            runs.add(target, entry.fields, entry.payload)
-        except HttpProblem as misunderstood:
-            entry.problem = misunderstood
-    outcomes = iter(await connection.publish(runs.runs()))
-    lines: list[bytes] = []
-    failed = False
-    for entry in entries:
-        problem = entry.problem if entry.problem is not None else next(outcomes)
-        failed = failed or problem is not None
-        lines.append(orjson.dumps(_result(problem)))
-    body = b"\n".join(lines) + b"\n"
-    await request.answer(MULTI_STATUS if failed else OK, body, [(b"content-type", b"application/x-ndjson"), *extra])
+@final
+class _One(Submission):
+    """The message of a request."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__()
+        self._request = request
+
+    def done(self) -> None:
+        """Answer the request."""
+        problem = self.problems[0]
+        if problem is None:
+            self._request.answer_ok()
+        else:
+            self._request.answer_problem(problem)
+
+
+@final
+class _Batch(Submission):
+    """The messages of a request that are understood, among the others."""
+
+    def __init__(self, request: Request, entries: list[Entry]) -> None:
+        super().__init__()
+        self._request = request
+        self._entries = entries
+
+    def done(self) -> None:
+        """Answer the request with one line for each message, in their order."""
+        outcomes = iter(self.problems)
+        lines: list[bytes] = []
+        status = OK
+        for entry in self._entries:
+            problem = entry.problem if entry.problem is not None else next(outcomes)
+            if problem is not None:
+                status = MULTI_STATUS
+            lines.append(orjson.dumps(_result(problem)))
+        self._request.answer(status, b"\n".join(lines) + b"\n", [(b"content-type", NDJSON_TYPE)])
+
+
+@final
+class _Asked(Submission):
+    """A message whose reply is waited for once it is safe."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.safe: LoopFuture[None] = LoopFuture()
+
+    def done(self) -> None:
+        """Let the request go on."""
+        self.safe.set()
 
 
 def _result(problem: HttpProblem | None) -> dict[str, int | str]:

@@ -34,13 +34,20 @@ class HttpProblem(Exception):
     """A request that is answered with an error. `reason` is a few words, `detail` says what was wrong and where."""
 
     def __init__(
-        self, status: int, detail: str, *, reason: str = "", headers: list[tuple[bytes, bytes]] | None = None
+        self,
+        status: int,
+        detail: str,
+        *,
+        reason: str = "",
+        headers: list[tuple[bytes, bytes]] | None = None,
+        ends_connection: bool = False,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.reason = reason or http.HTTPStatus(status).phrase
         self.detail = detail
         self.headers = [] if headers is None else headers  # beside the usual ones
+        self.ends_connection = ends_connection
 
 
 def refusal_problem(text: str, refused_by: str, also_refused: str = "") -> HttpProblem:

@@ -1,37 +1,12 @@
-"""The way in from one HTTP connection: messages of requests, and whoever waits for them to be safe."""
+"""The way in from one HTTP connection: messages of requests, and what becomes of them."""
 
 from typing import final
 
-from actors.futures import LoopFuture
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_NOT_FOUND
 from protocols.destination import Destination
 from protocols.http.problems import HttpProblem, not_stored, refusal_problem
-
-
-@final
-class _Waiting:
-    """A publish whose confirmations are still to come."""
-
-    __slots__ = ("done", "pending", "refusal")
-
-    def __init__(self, pending: int) -> None:
-        self.pending = pending
-        self.refusal = ""
-        self.done: LoopFuture[None] = LoopFuture()
-
-
-@final
-class Offered:
-    """Messages that the broker was offered: refused, done with, or waited for."""
-
-    __slots__ = ("count", "problem", "waiting")
-
-    def __init__(self, count: int, problem: HttpProblem | None, waiting: _Waiting | None) -> None:
-        self.count = count
-        self.problem = problem
-        self.waiting = waiting
 
 
 @final
@@ -45,39 +20,60 @@ class Run:
         self.batch = batch
 
 
+class Submission:
+    """The messages of one request, until all are safe or refused: for each message its problem, or None."""
+
+    def __init__(self) -> None:
+        self.problems: list[HttpProblem | None] = []
+        self.offers_pending = 0
+
+    def done(self) -> None:
+        """All messages are safe or refused."""
+        raise AssertionError("somebody waits for the messages")
+
+    def offer_done(self) -> None:
+        """One of the offers, in which its messages were published, is done."""
+        self.offers_pending -= 1
+        if self.offers_pending == 0:
+            self.done()
+
+
+@final
+class _Offer:
+    """Messages that were published together, whose confirmations are still to come."""
+
+    __slots__ = ("count", "first", "pending", "refusal", "submission")
+
+    def __init__(self, submission: Submission, first: int, count: int, pending: int) -> None:
+        self.submission = submission
+        self.first = first  # its place in the submission
+        self.count = count
+        self.pending = pending
+        self.refusal = ""
+
+
 @final
 class PublishingSide:
     """What one connection publishes."""
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
-        self._waiting: dict[int, _Waiting] = {}
+        self._offers: dict[int, _Offer] = {}
         self._next_token = 1
 
     @property
     def unanswered_count(self) -> int:
         """How many publishes wait for confirmations."""
-        return len(self._waiting)
+        return len(self._offers)
 
-    def publish(self, runs: list[Run]) -> list[Offered]:
-        """Publish runs of messages in their order; `outcomes` tells when they are safe."""
-        offered: list[Offered] = []
+    def publish(self, runs: list[Run], submission: Submission) -> None:
+        """Publish runs of messages in their order; the submission may be done when this returns."""
+        submission.offers_pending = 1  # this call
         for run in runs:
-            self._offer(run.destination, run.batch, offered)
-        return offered
+            self._offer(run.destination, run.batch, submission)
+        submission.offer_done()
 
-    async def outcomes(self, offered: list[Offered]) -> list[HttpProblem | None]:
-        """Return once all messages are safe or refused: for each message its problem, or None."""
-        problems: list[HttpProblem | None] = []
-        for each in offered:
-            problem = each.problem
-            if each.waiting is not None:
-                await each.waiting.done
-                problem = not_stored(each.waiting.refusal) if each.waiting.refusal else None
-            problems += [problem] * each.count
-        return problems
-
-    def _offer(self, destination: Destination, batch: MessageBatch, offered: list[Offered]) -> None:
+    def _offer(self, destination: Destination, batch: MessageBatch, submission: Submission) -> None:
         """Publish a batch; what is refused is offered again message by message, for a refusal concerns single ones."""
         token = self._next_token
         self._next_token += 1
@@ -85,32 +81,34 @@ class PublishingSide:
         if destination.is_queue and not result.routed:
             result.refusal = REFUSED_NOT_FOUND
         if result.refusal == ADMITTED:
-            waiting: _Waiting | None = None
             if result.confirmations_pending:
-                waiting = _Waiting(result.confirmations_pending)
-                self._waiting[token] = waiting
-            offered.append(Offered(batch.count, None, waiting))
+                first = len(submission.problems)
+                self._offers[token] = _Offer(submission, first, batch.count, result.confirmations_pending)
+                submission.offers_pending += 1
+            submission.problems += [None] * batch.count
         elif batch.count == 1:
             problem = refusal_problem(REFUSAL_TEXTS[result.refusal], result.refused_by, result.also_refused)
-            offered.append(Offered(1, problem, None))
+            submission.problems.append(problem)
         else:
             for row in range(batch.count):
-                self._offer(destination, batch.select([row]), offered)
+                self._offer(destination, batch.select([row]), submission)
 
     def confirmed(self, token: int, refusal: str = "") -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
-        waiting = self._waiting.get(token)
-        if waiting is None:
+        offer = self._offers.get(token)
+        if offer is None:
             return
-        waiting.pending -= 1
-        waiting.refusal = waiting.refusal or refusal
-        if waiting.pending == 0:
-            del self._waiting[token]
-            waiting.done.set()
+        offer.pending -= 1
+        offer.refusal = offer.refusal or refusal
+        if offer.pending == 0:
+            del self._offers[token]
+            if offer.refusal:
+                for place in range(offer.first, offer.first + offer.count):
+                    offer.submission.problems[place] = not_stored(offer.refusal)
+            offer.submission.offer_done()
 
     def end(self) -> None:
-        """Let go of the requests that wait: the connection is gone, and their answers are for nobody."""
-        for waiting in self._waiting.values():
-            waiting.refusal = "the connection ended"
-            waiting.done.set()
-        self._waiting.clear()
+        """Let go of what waits: the connection is gone, and the answers are for nobody."""
+        for token in list(self._offers):
+            self._offers[token].pending = 1
+            self.confirmed(token, "the connection ended")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from protocols.http.destinations import topic_of_request
 from protocols.http.posting import ask
 from protocols.http.problems import NOT_FOUND, HttpProblem
-from protocols.http.replies import FOREVER, reply_wait_ms
+from protocols.http.replies import FOREVER, REPLY_WAIT, reply_wait_ms
 from protocols.http.requests import Request
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ _NOT_FORWARDED: Final = ("authorization", "connection", "content-encoding", "con
 _PROPERTY: Final = "Solace-User-Property-JMS_Solace_HTTP_"
 
 
-async def relay(connection: "HttpConnection", request: Request, extra: list[tuple[bytes, bytes]]) -> None:
+async def relay(connection: "HttpConnection", request: Request) -> None:
     """Publish a request, and answer it with the reply. Raises HttpProblem and ClientLeft."""
     destination = topic_of_request(request.method, request.raw_path)
-    body = await request.body(connection.services.limits.body_bytes_max)
+    await connection.whole(request, connection.services.limits.body_bytes_max)
     if connection.services.space.route(destination.topic).is_empty:
         raise HttpProblem(NOT_FOUND, f"nobody subscribes to {destination.topic!r:.200}", reason="No Subscription Match")
-    wait = request.header("solace-reply-wait-time-in-ms")
+    wait = request.header(REPLY_WAIT)
     fields = [each for each in DEFAULTS if not request.header(each[0].lower())]
     target = request.raw_path + (b"?" + request.raw_query if request.raw_query else b"")
     fields += [
@@ -42,7 +42,7 @@ async def relay(connection: "HttpConnection", request: Request, extra: list[tupl
             fields.append((name, value))
         if lower not in _NOT_FORWARDED and not lower.startswith(_OUR_HEADERS):
             fields.append((f"{_PROPERTY}field_{name}", _text(value)))
-    await ask(connection, request, destination, fields, body, reply_wait_ms(wait) if wait else FOREVER, extra)
+    await ask(connection, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
 
 
 def _text(value: str) -> str:

@@ -16,6 +16,7 @@ from messaging.topics import Syntax, TopicFilter, parse_filter
 from protocols.counters import ProtocolCounters
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 
+REPLY_WAIT: Final = "solace-reply-wait-time-in-ms"  # the header
 REPLY_PREFIX: Final = "$reply/"
 WORD_BYTES: Final = 16
 FOREVER: Final = 0

@@ -10,9 +10,9 @@ from messaging.routing import TopicSpace
 from messaging.selectors import Selectors
 from protocols.authentication import Authenticator
 from protocols.counters import ProtocolCounters
-from protocols.http.engine import HttpEngine
 from protocols.http.flows import HttpFlows
 from protocols.http.limits import HttpLimits
+from protocols.http.responses import ResponseHeads
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +30,5 @@ class HttpServices:
     clients: ClientRoster
     limits: HttpLimits
     counters: ProtocolCounters
-    engine: HttpEngine
+    heads: ResponseHeads
     is_gateway: bool  # every request is relayed, and waits for its reply

@@ -27,12 +27,19 @@ class SignIn:
         self._proven_header = ""
         self._proven = ANONYMOUS
 
-    async def principal(self, authorization: str) -> Principal:
-        """Return who sends a request. Raises HttpProblem: 401 without a word of what was wrong."""
-        if authorization and authorization == self._proven_header and not self._is_over(self._proven):
-            return self._proven
+    def known(self, authorization: str) -> Principal | None:
+        """Return who sends a request where nothing has to be checked for that, else None. Raises HttpProblem."""
         if not authorization:
             return self._without_words()
+        if authorization == self._proven_header and not self._is_over(self._proven):
+            return self._proven
+        return None
+
+    async def principal(self, authorization: str) -> Principal:
+        """Return who sends a request. Raises HttpProblem: 401 without a word of what was wrong."""
+        known = self.known(authorization)
+        if known is not None:
+            return known
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "basic":
             name, password = _credentials(value.strip())

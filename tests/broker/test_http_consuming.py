@@ -122,6 +122,7 @@ async def test_a_worker_that_vanished_loses_its_messages_to_others(broker: Runni
         assert (await client.get(lost)).status_code == 404
 
 
+@pytest.mark.settings("http.keep_alive_s=3600")
 async def test_a_lock_is_over_and_can_be_extended(broker: RunningBroker) -> None:
     """A message that is not settled in time has failed; its late settlement changes nothing, and says so."""
     await create(broker, "q")

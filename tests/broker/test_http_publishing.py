@@ -361,7 +361,7 @@ async def test_a_client_that_leaves_while_its_message_is_stored_harms_nobody(bro
 async def test_a_bearer_token_lets_in_for_as_long_as_it_is_valid(tmp_path: Path) -> None:
     """RFC 6750 2.1; on a connection that stays open, too."""
     server = TokenServer(tmp_path)
-    settings = (*server.settings, "authentication.allow_anonymous=false")
+    settings = (*server.settings, "authentication.allow_anonymous=false", "http.keep_alive_s=3600")
     async with RunningBroker(tmp_path / "data", settings) as broker, client_of(broker) as client:
         soon = broker.clock.wall_ms() // 1000 + 100
         bearer = {"Authorization": f"Bearer {server.token(exp=soon)}"}

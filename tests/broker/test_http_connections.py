@@ -1,0 +1,167 @@
+"""HTTP connections: requests sent ahead, clients that read slowly or ask first, and when a connection ends."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.node_port import NodeView
+from http_client import create, http_client, publish, ready_count
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+POST = b"POST /QUEUE/%b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b"
+POLL = b"GET /QUEUE/q HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+class Wire:
+    """A client that writes bytes and reads answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def answer(self) -> tuple[int, bytes]:
+        """Return status and body of the next answer."""
+        async with asyncio.timeout(DEADLINE_S):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            _, _, length = head.lower().partition(b"content-length: ")
+            body = await self.reader.readexactly(int(length.split(b"\r\n")[0])) if length else b""
+            return int(head[9:12]), body
+
+    async def statuses(self, count: int) -> list[int]:
+        return [(await self.answer())[0] for _ in range(count)]
+
+    async def rest(self) -> bytes:
+        """Return what comes until the gateway closes."""
+        return await asyncio.wait_for(self.reader.read(), DEADLINE_S)
+
+
+@asynccontextmanager
+async def wire(broker: RunningBroker) -> AsyncIterator[Wire]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
+    try:
+        yield Wire(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+def post(payload: bytes, queue: bytes = b"q") -> bytes:
+    return POST % (queue, len(payload), payload)
+
+
+async def test_messages_sent_ahead_are_in_the_queue_in_their_order(broker: RunningBroker) -> None:
+    """RFC 9112 9.3.2: many requests in one write. Each is answered when it is safe, or refused, for itself."""
+    await create(broker, "q")
+    count = 700
+    async with wire(broker) as client:
+        requests = [post(b"%d" % number, b"none" if number % 7 == 3 else b"q") for number in range(count)]
+        client.writer.write(b"".join(requests))
+        assert await client.statuses(count) == [400 if number % 7 == 3 else 200 for number in range(count)]
+    messages = await NodeView(broker.node).browse_queue("q", limit=1000)
+    assert [int(each.payload) for each in messages] == [number for number in range(count) if number % 7 != 3]
+
+
+async def test_a_request_that_waits_holds_up_those_behind_it_and_waits_for_those_before_it(
+    broker: RunningBroker,
+) -> None:
+    """A poll finds the message of the request before it, and not that of the request behind it."""
+    await create(broker, "q")
+    async with wire(broker) as client:
+        client.writer.write(post(b"before") + POLL + post(b"behind") + POLL)
+        assert await client.answer() == (200, b"")
+        assert await client.answer() == (200, b"before")
+        assert await client.answer() == (200, b"")
+        assert (await client.answer())[0] in (200, 204)
+
+
+async def test_a_client_that_asks_first_need_not_send_what_is_refused(broker: RunningBroker) -> None:
+    """RFC 9110 10.1.1: Expect: 100-continue, as curl has it."""
+    await create(broker, "q")
+    ask = b"POST %b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    async with wire(broker) as client:
+        client.writer.write(ask % b"/TOPIC/a/%23")
+        assert (await client.answer())[0] == 400
+    async with wire(broker) as client:
+        client.writer.write(ask % b"/QUEUE/q")
+        assert await client.answer() == (100, b"")
+        client.writer.write(b"hello")
+        assert (await client.answer())[0] == 200
+    assert await ready_count(broker, "q") == 1
+
+
+async def test_a_body_may_come_in_many_pieces(broker: RunningBroker) -> None:
+    """Larger than what is taken before anybody reads it, announced by its length or in chunks."""
+    await create(broker, "q")
+    body = bytes(range(256)) * 2000
+    async with wire(broker) as client:
+        client.writer.write(post(body))
+        assert (await client.answer())[0] == 200
+        client.writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for start in range(0, len(body), 100_000):
+            piece = body[start : start + 100_000]
+            client.writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await client.writer.drain()
+        client.writer.write(b"0\r\n\r\n" + POLL)
+        assert (await client.answer())[0] == 200
+        assert (await client.answer())[1] == body
+
+
+async def test_a_request_for_another_protocol_is_answered_in_this_one(broker: RunningBroker) -> None:
+    """RFC 9110 7.8: Upgrade may be ignored. Java's HttpClient asks for h2c with every request it sends."""
+    await create(broker, "q")
+    asks = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    async with wire(broker) as client:
+        for body in (b"one", b"two"):
+            client.writer.write(b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\n%bContent-Length: 3\r\n\r\n%b" % (asks, body))
+            assert (await client.answer())[0] == 200
+        client.writer.write(POLL)
+        assert (await client.answer())[1] == b"one"
+
+
+async def test_a_connection_that_asks_for_nothing_more_is_closed(broker: RunningBroker) -> None:
+    """`http.keep_alive_s` counts from the last answer."""
+    async with wire(broker) as client, wire(broker) as busy:
+        for each in (client, busy):
+            each.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+            assert (await each.answer())[0] == 200
+        broker.forward(59)
+        broker.node.http.look_at_the_clock()
+        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        assert (await busy.answer())[0] == 200
+        broker.forward(2)
+        broker.node.http.look_at_the_clock()
+        assert await client.rest() == b""
+        busy.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+        assert (await busy.answer())[0] == 200
+    assert broker.node.http.counters.violated == {}
+
+
+async def test_a_client_that_does_not_read_its_answers_is_not_read_from(broker: RunningBroker) -> None:
+    """What waits for it has a bound; it goes on where it stopped, and loses nothing."""
+    await create(broker, "q")
+    body = "x" * 200_000
+    async with http_client(broker) as publisher:
+        await publish(publisher, "q", body)
+    count = 200
+    async with wire(broker) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions
+        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: h\r\n\r\n" * count)
+        async with asyncio.timeout(DEADLINE_S):
+            while broker.node.http.counters.bytes_sent < len(body):
+                await asyncio.sleep(0.01)
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(count):
+            status, answered = await client.answer()
+            assert (status, len(answered) > len(body)) == (200, True)
+
+
+@pytest.mark.settings("http.max_body_size=100KiB")
+async def test_what_is_refused_before_it_has_come_ends_the_connection(broker: RunningBroker) -> None:
+    """The answer is read by a client that is still sending: nothing resets the connection before."""
+    async with wire(broker) as client:
+        client.writer.write(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n" + bytes(50_000))
+        assert (await client.answer())[0] == 413
+        client.writer.write(bytes(150_000))
+        assert await client.rest() == b""
