@@ -111,7 +111,7 @@ async def test_a_reader_goes_on_when_the_broker_is_back(broker: RunningBroker, c
     """spark.md 3.1: a binding survives a restart. So does what the reader has planned, whatever the lag."""
     orders = await orders_with(broker, 3)
     bound = await orders.bind(limits=CursorLimits(lag_bytes_max=1))
-    await broker.node.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
+    await broker.node.default.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
     await orders.consume_all()
     await (broker.crash() if crashes else broker.restart())
 
@@ -133,7 +133,7 @@ async def test_who_is_the_only_consumer_stays_so_over_a_restart(broker: RunningB
     broker.clock.forward(2)
 
     async def has_ended() -> bool:
-        overviews: list[CursorOverview] = await broker.node.cursors.ask(ListCursors("orders"))
+        overviews: list[CursorOverview] = await broker.node.default.cursors.ask(ListCursors("orders"))
         return not overviews[0].bound
 
     await until(has_ended, "the end of the binding")
@@ -143,7 +143,7 @@ async def test_who_is_the_only_consumer_stays_so_over_a_restart(broker: RunningB
 async def test_a_binding_that_has_ended_does_not_come_back(broker: RunningBroker) -> None:
     orders = await orders_with(broker, 1)
     bound = await orders.bind(mode=CONSUME)
-    await broker.node.cursors.ask(UnbindCursor("orders", "c", bound.epoch))
+    await broker.node.default.cursors.ask(UnbindCursor("orders", "c", bound.epoch))
     await broker.crash()
 
     with pytest.raises(CursorFenced, match="has ended; bind again"):
