@@ -1,0 +1,138 @@
+"""Plots as SVG that stands inside of a page: drawn once, text stays text, no script.
+
+Matplotlib draws them, by its objects and not by pyplot, which would look for a screen.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+# Okabe and Ito's colours, which are told apart by colour-blind eyes too; red is for what is wrong.
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d1f", "#5b6675", "#000000")
+BAD: Final = "#d0342c"
+LINES_MAX: Final = len(COLOURS)  # of one plot: more are told apart by nobody
+WIDTH_INCHES: Final = 9.6
+HEIGHT_INCHES: Final = 2.9
+
+_STYLE: Final[dict[Any, Any]] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["system-ui", "Segoe UI", "Roboto", "DejaVu Sans", "sans-serif"],
+    "font.size": 10,
+    "svg.fonttype": "none",  # text, not outlines: small files, and it can be searched
+    "svg.hashsalt": "sluicegate",  # the same picture is the same text
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#8a94a1",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#e4e8ed",
+    "legend.frameon": False,
+}
+
+
+@final
+@dataclass(frozen=True)
+class Line:
+    """A line of a plot."""
+
+    name: str
+    values: Sequence[float]
+    is_bad: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class Bar:
+    """A bar or column of a plot."""
+
+    name: str
+    value: float
+    is_bad: bool = False
+
+
+def lines_over_time(times: Sequence[datetime], lines: Sequence[Line], *, says: str) -> str:
+    """Return lines over moments in UTC; `says` is what is counted upwards."""
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty(says)
+        _draw(axes, times, lines)
+        locator = AutoDateLocator(minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # untyped there
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # and here
+        return _svg(figure)
+
+
+def lines_over(places: Sequence[float], lines: Sequence[Line], *, across: str, says: str) -> str:
+    """Return lines over whole numbers, such as counts of partitions."""
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty(says)
+        _draw(axes, places, lines)
+        axes.set_xlabel(across)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return _svg(figure)
+
+
+def columns(drawn: Sequence[Bar], *, across: str, says: str) -> str:
+    """Return upright bars in their order: for a scale."""
+    with mpl.rc_context(_STYLE):
+        figure, axes = _empty(says)
+        places = range(len(drawn))
+        axes.bar(places, [each.value for each in drawn], color=_colours(drawn), width=0.8)
+        axes.set_xticks(places, [each.name for each in drawn], rotation=0 if len(drawn) <= 12 else 40)
+        axes.set_xlabel(across)
+        return _svg(figure)
+
+
+def bars(drawn: Sequence[Bar], *, says: str) -> str:
+    """Return bars that lie, the first on top: for names that are long."""
+    with mpl.rc_context({**_STYLE, "axes.grid.axis": "x"}):
+        figure, axes = _empty("")
+        figure.set_figheight(0.8 + 0.26 * max(1, len(drawn)))
+        places = range(len(drawn))
+        axes.barh(places, [each.value for each in drawn], color=_colours(drawn), height=0.72)
+        axes.set_yticks(places, [each.name for each in drawn])
+        axes.invert_yaxis()
+        axes.set_xlabel(says)
+        return _svg(figure)
+
+
+def _empty(says: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH_INCHES, HEIGHT_INCHES), layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_ylabel(says)
+    return figure, axes
+
+
+def _draw(axes: Axes, places: Sequence[datetime] | Sequence[float], lines: Sequence[Line]) -> None:
+    colours = iter(COLOURS)
+    for line in lines:
+        axes.plot(
+            places,  # type: ignore[arg-type]  # moments are for it as good as numbers
+            list(line.values),
+            label=line.name,
+            color=BAD if line.is_bad else next(colours),
+            linewidth=1.6,
+            marker="o" if len(line.values) == 1 else None,
+        )
+    axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
+    if len(lines) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.16), ncols=LINES_MAX, borderaxespad=0)
+
+
+def _colours(drawn: Sequence[Bar]) -> list[str]:
+    return [BAD if each.is_bad else COLOURS[0] for each in drawn]
+
+
+def _svg(figure: Figure) -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]  # without what stands on top of a file of its own

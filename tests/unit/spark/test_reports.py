@@ -1,0 +1,77 @@
+"""Pages that jobs write: whole in one file, and what senders wrote does nothing on them."""
+
+import stat
+import xml.etree.ElementTree as ElementTree
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pipeline.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
+from pipeline.report import Fact, Plot, Report, Table, html_of, write_report
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+NASTY = '<script src="http://elsewhere.example/x.js">&amp;'
+
+
+def report(*parts: Plot | Table, title: str = "Audit") -> Report:
+    return Report(
+        title=title,
+        verdict="3 lost",
+        is_good=False,
+        about=(("came in", NASTY),),
+        facts=(Fact(NASTY, "1,000", is_bad=True),),
+        parts=parts,
+    )
+
+
+def pictures() -> list[str]:
+    times = [NOW + timedelta(minutes=each) for each in range(30)]
+    return [
+        lines_over_time(times, [Line(NASTY, list(range(30))), Line("b", [1] * 30, is_bad=True)], says="messages"),
+        lines_over_time(times[:1], [Line("one", [5])], says="messages"),
+        lines_over(range(1, 65), [Line(f"{each}", [each] * 64) for each in range(LINES_MAX)], across="n", says="x"),
+        columns([Bar(f"{each} ms", each) for each in range(20)], across=NASTY, says="messages"),
+        bars([Bar(NASTY, 3), Bar("b", 1, is_bad=True)], says="messages"),
+        bars([], says="messages"),
+    ]
+
+
+@pytest.mark.parametrize("picture", pictures(), ids=("lines", "a point", "many", "columns", "bars", "none"))
+def test_a_picture_is_well_formed_small_and_the_same_each_time(picture: str) -> None:
+    root = ElementTree.fromstring(picture)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert len(picture) < 60_000
+    assert "Date" not in picture
+    assert picture in pictures()
+
+
+def test_what_senders_wrote_stays_text(tmp_path: Path) -> None:
+    table = Table("Examples", NASTY, ("what", NASTY), [(NASTY, "1")], frozenset((1,)))
+    page = html_of(report(*(Plot("P", NASTY, each) for each in pictures()), table, title=NASTY), NOW)
+    assert "<script" not in page
+    assert page.count("<svg") == 6
+    assert "2026-03-04 05:06:07 UTC" in page
+
+
+def test_a_page_asks_nobody_for_anything() -> None:
+    asked: list[str | None] = []
+
+    class Asking(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            asked.extend(value for name, value in attrs if name in ("src", "href", "xlink:href"))
+
+    page = html_of(report(*(Plot("P", "", each) for each in pictures())), NOW)
+    Asking().feed(page)
+    assert [each for each in asked if not str(each).startswith("#")] == []
+    assert "url(http" not in page
+
+
+def test_a_page_replaces_the_one_before_and_everybody_may_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "new folder" / "audit.html"
+    for title in ("first", "second"):
+        write_report(report(title=title), str(file))
+    assert "<title>second</title>" in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert list(file.parent.iterdir()) == [file]
