@@ -1,29 +1,24 @@
 """`sluicegate pipeline`: the command line of jobs.
 
-Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 2 the command line or the file is wrong; 3 the job failed, and
-another try would fail as well.
+Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, and what the job looked at is not as it should be; 2 the
+command line or the file is wrong; 3 the job failed, and another try would fail as well.
 """
 
 import logging
 import re
-import signal
 import sys
-from functools import partial
 from pathlib import Path
-from threading import Event
-from types import FrameType
 from typing import Annotated, Final
 
 import typer
 
-from pipeline.attempt import Attempt
-from pipeline.configuration import ArchiveJob, ConfigError, load
+from pipeline.batch_job import BatchJob
+from pipeline.configuration import ConfigError
 from pipeline.failures import JobFailed
-from pipeline.jobs import JOBS, StreamingJob
-from pipeline.session import spark_session
-from pipeline.supervision import supervise
+from pipeline.invocation import Invocation
+from pipeline.jobs import JOBS
 from pipeline.trigger import Trigger
-from pyspark_sluicegate.checkpoint import CheckpointError, last_progress
+from pyspark_sluicegate.checkpoint import CheckpointError
 
 USAGE: Final = 2
 FATAL: Final = 3
@@ -54,50 +49,27 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is through.")] = False,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Make a batch every 500ms, 5s, 1m, 1h.")] = None,
 ) -> None:
-    """Run a job until it is ended: batch after batch, each at once unless --every says how often."""
+    """Run a job. One that reads a stream goes on until it is ended: batch after batch, or --every so often."""
     if name not in JOBS:
         raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
     if once and every is not None:
         raise typer.BadParameter("--once and --every exclude each other")
-    trigger = Trigger(None if once else _interval_ms(every or "0ms"))
     job = JOBS[name]
+    if isinstance(job, BatchJob) and (once or every is not None or checkpoint is not None):
+        raise typer.BadParameter(
+            f"{name} works on what is there, and ends: --once, --every and --checkpoint are for jobs that read a stream"
+        )
+    trigger = Trigger(None if once else _interval_ms(every or "0ms"))
+    asked = Invocation(file=config, master=master, checkpoint=checkpoint, trigger=trigger)
     try:
-        wanted = load(config, job.config, master=master, checkpoint=checkpoint)
-        _run(name, job, wanted, trigger)
+        code = job.run(name, asked)
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE) from None
     except (JobFailed, CheckpointError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FATAL) from None
-
-
-def _run(name: str, job: StreamingJob, config: ArchiveJob, trigger: Trigger) -> None:
-    stopping = Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    with spark_session(name, config.session) as spark:
-        # After the session, which puts a handler of its own for Ctrl-C.
-        signal.signal(signal.SIGINT, stop)
-        attempt = Attempt(
-            spark=spark,
-            name=name,
-            config=config,
-            start=lambda session, when: job.start(session, config, when),
-            trigger=trigger,
-            write=partial(print, flush=True),  # a program may be waiting for the line
-            stopping=stopping,
-        )
-        supervise(attempt.run, lambda: batch_count(config.checkpoint), stopping)
-
-
-def batch_count(checkpoint: str) -> int:
-    """Return how many batches are through, of all runs. Raises CheckpointError."""
-    progress = last_progress(checkpoint)
-    return 0 if progress is None else progress.batch_id + 1
+    raise typer.Exit(code)
 
 
 def _interval_ms(text: str) -> int:

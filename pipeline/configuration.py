@@ -34,12 +34,17 @@ class SessionSettings(Section):
     memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[mg]$")] = "1g"  # of the driver's JVM
 
 
-class StreamJob(Section):
+class JobFile(Section):
+    """What every job's file may have."""
+
+    session: SessionSettings = SessionSettings()
+
+
+class StreamJob(JobFile):
     """What every job has that reads a queue as a stream."""
 
     source: dict[str, bool | int | str]
     checkpoint: Annotated[str, Field(min_length=1)]
-    session: SessionSettings = SessionSettings()
 
     @property
     def source_options(self) -> dict[str, str]:
@@ -76,10 +81,10 @@ class ArchiveJob(StreamJob):
         return source
 
 
-Job = TypeVar("Job", bound=StreamJob)
+File = TypeVar("File", bound=JobFile)
 
 
-def load(path: Path, kind: type[Job], *, master: str | None = None, checkpoint: str | None = None) -> Job:
+def load(path: Path, kind: type[File], *, master: str | None = None, checkpoint: str | None = None) -> File:
     """Return what a file says, but for what the command line does. Raises ConfigError, which names every mistake."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))

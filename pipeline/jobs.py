@@ -1,25 +1,28 @@
 """The jobs there are, by the names that operators give."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, final
-
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from pipeline.archive import archive
+from pipeline.audit.job import AuditJob, audit
+from pipeline.batch_job import BatchJob
 from pipeline.configuration import ArchiveJob
-from pipeline.trigger import Trigger
+from pipeline.invocation import Invocation
+from pipeline.streaming_job import StreamingJob
 
 
-@final
-@dataclass(frozen=True)
-class StreamingJob:
-    """A job that reads a queue as a stream."""
+class Job(Protocol):
+    """What the command line needs of a job, whatever its file says."""
 
-    does: str  # a line for people
-    config: type[ArchiveJob]
-    start: Callable[[SparkSession, ArchiveJob, Trigger], StreamingQuery]
+    @property
+    def does(self) -> str:
+        """A line for people."""
+
+    def run(self, name: str, asked: Invocation) -> int:
+        """Run; return the exit code. Raises ConfigError, JobFailed, CheckpointError."""
 
 
-JOBS: Final = {"archive": StreamingJob("what comes into a queue, as Parquet files", ArchiveJob, archive)}
+JOBS: Final[Mapping[str, Job]] = {
+    "archive": StreamingJob("what comes into a queue, as Parquet files", ArchiveJob, archive),
+    "audit": BatchJob("what came in against what came out: lost, duplicated, out of order", AuditJob, audit),
+}

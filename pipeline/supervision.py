@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 
 from pyspark.errors import PySparkException
 
@@ -19,22 +19,23 @@ DELAY_MAX_S: Final = 60.0
 
 _log: Final = logging.getLogger("pipeline")
 
+Done = TypeVar("Done")
 
-def supervise(attempt: Callable[[], None], batch_count: Callable[[], int], stopping: Event) -> None:
-    """Run attempts until one ends well or the job is to stop. Raises JobFailed.
+
+def supervise(attempt: Callable[[], Done], batch_count: Callable[[], int], stopping: Event) -> Done | None:
+    """Run attempts until one ends well, and return what it did; None when the job is to stop. Raises JobFailed.
 
     `batch_count` says how many batches were through: a job that gets on, though slowly, is never given up.
     """
     failed_count, seen = 0, batch_count()
     while not stopping.is_set():
         try:
-            attempt()
-            return
+            return attempt()
         except (PySparkException, FlowClientError, CheckpointError, OffsetError, OptionError) as error:
             failure = failure_of(error)
         if stopping.is_set():
             _log.warning("while the job was ending: %s", failure.text)
-            return
+            return None
         through = batch_count()
         if through > seen:
             failed_count, seen = 0, through
@@ -44,3 +45,4 @@ def supervise(attempt: Callable[[], None], batch_count: Callable[[], int], stopp
         delay_s = min(DELAY_MAX_S, DELAY_FIRST_S * 2 ** (failed_count - 1))
         _log.warning("the job begins again in %.0f s, for the gateway was away: %s", delay_s, failure.text)
         stopping.wait(delay_s)
+    return None

@@ -71,8 +71,12 @@ def test_every_mistake_is_told_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["arkive", "--config", "x"], "there is no job 'arkive'; there are archive"),
+        (["arkive", "--config", "x"], "there is no job 'arkive'; there are archive, audit"),
         (["archive", "--config", "x", "--once", "--every", "5s"], "--once and --every exclude each other"),
+        (
+            ["audit", "--config", "x", "--once"],
+            "audit works on what is there, and ends: --once",
+        ),
         (["archive", "--config", "x", "--every", "5"], "allowed are a whole number and ms, s, m or h"),
         (["archive", "--config", "/nowhere/job.toml"], "/nowhere/job.toml: No such file or directory"),
     ],

@@ -1,0 +1,62 @@
+"""Jobs that read a queue as a stream: begun from their file, supervised, ended by a signal."""
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from threading import Event
+from types import FrameType
+from typing import Generic, TypeVar, final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.attempt import Attempt
+from pipeline.configuration import StreamJob, load
+from pipeline.invocation import Invocation
+from pipeline.session import spark_session
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+from pyspark_sluicegate.checkpoint import last_progress
+
+Config = TypeVar("Config", bound=StreamJob)
+
+
+@final
+@dataclass(frozen=True)
+class StreamingJob(Generic[Config]):
+    """A job that reads a queue as a stream."""
+
+    does: str  # a line for people
+    config: type[Config]
+    start: Callable[[SparkSession, Config, Trigger], StreamingQuery]
+
+    def run(self, name: str, asked: Invocation) -> int:
+        """Run until the job is ended; return its exit code. Raises ConfigError, JobFailed, CheckpointError."""
+        config = load(asked.file, self.config, master=asked.master, checkpoint=asked.checkpoint)
+        stopping = Event()
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            stopping.set()
+
+        signal.signal(signal.SIGTERM, stop)
+        with spark_session(name, config.session) as spark:
+            # After the session, which puts a handler of its own for Ctrl-C.
+            signal.signal(signal.SIGINT, stop)
+            attempt = Attempt(
+                spark=spark,
+                name=name,
+                config=config,
+                start=lambda session, when: self.start(session, config, when),
+                trigger=asked.trigger,
+                write=partial(print, flush=True),  # a program may be waiting for the line
+                stopping=stopping,
+            )
+            supervise(attempt.run, lambda: batch_count(config.checkpoint), stopping)
+        return 0
+
+
+def batch_count(checkpoint: str) -> int:
+    """Return how many batches are through, of all runs. Raises CheckpointError."""
+    progress = last_progress(checkpoint)
+    return 0 if progress is None else progress.batch_id + 1

@@ -1,0 +1,200 @@
+"""The job `audit`: over archives with planted mistakes, against a plain model, and as the program for operators."""
+
+import json
+import random
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from pipeline.archived import Archived
+from pipeline.audit.comparison import findings, paired
+from pipeline.audit.findings import WRONGS, AuditResult
+from pipeline.audit.job import AuditJob, AuditTable, audit
+from pipeline.batch_job import FOUND
+from pipeline.failures import JobFailed
+
+BEGAN = datetime(2026, 3, 4, 23, 59, 58, tzinfo=UTC)  # a midnight comes in between
+ENDS_S = 240
+IN, OUT = "007", "done"  # a name that looks like a number stays a name
+SCHEMA = "queue string, partition int, sequence long, received timestamp, partition_key string, correlation_id binary"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What stands in an archive, in the order in which it arrived; places are made of the order."""
+
+    queue: str
+    messages: Sequence[tuple[str | None, str | None]]  # identity and key
+    partition_count: int = 2
+
+    def rows(self) -> list[tuple[str, int, int, datetime, str | None, bytes | None]]:
+        next_sequence = [1] * self.partition_count
+        made = []
+        for number, (identity, key) in enumerate(self.messages):
+            partition = len(key or "") % self.partition_count
+            received = BEGAN + timedelta(milliseconds=number * 3)
+            name = None if identity is None else identity.encode()
+            made.append((self.queue, partition, next_sequence[partition], received, key, name))
+            next_sequence[partition] += 1
+        return made
+
+
+def archived(spark: SparkSession, folder: Path, *archives: Archive) -> str:
+    """Write archives as the job of that name does."""
+    rows = [row for each in archives for row in each.rows()]
+    placed = spark.createDataFrame(rows, SCHEMA).withColumns({"dt": fn.to_date("received"), "batch": fn.lit("0_0")})
+    placed.coalesce(1).write.partitionBy("queue", "dt", "batch").parquet(str(folder / "archive"))
+    return str(folder / "archive")
+
+
+def config(path: str, folder: Path, **more: str) -> AuditJob:
+    return AuditJob(
+        audit=AuditTable(
+            report=str(folder / "reports" / "audit.html"),
+            ingress=Archived(path=path, where=f"queue = '{IN}'"),
+            egress=Archived(path=path, where=f"queue = '{OUT}'"),
+            identity="correlation_id",
+            **more,  # type: ignore[arg-type]  # texts all
+        )
+    )
+
+
+def numbered(count: int) -> list[tuple[str | None, str | None]]:
+    return [(f"m{number}", "k" * (number % 5 + 1)) for number in range(count)]
+
+
+def test_what_arrived_once_and_in_order_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+    sent = numbered(400)
+    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
+    found = audit(spark, config(path, tmp_path))
+    assert found.is_clean
+    assert (found.sent_count, found.arrived_count, found.key_count) == (400, 400, 5)
+    assert found.samples == ()
+    assert sum(each.sent_count for each in found.moments) == 400
+    page = (tmp_path / "reports" / "audit.html").read_text()
+    assert "clean: all 400 messages came out" in page
+    assert page.count("<svg") == 2
+
+
+def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: Path) -> None:
+    sent = numbered(400)
+    done = [each for each in sent if each[0] not in ("m50", "m51")]
+    done.insert(200, ("m10", "k"))  # again
+    done.append(("stranger", "k"))
+    late = done.pop(done.index(("m100", "k")))
+    done.insert(done.index(("m120", "k")) + 1, late)  # m105, m110, m115, m120 came out before
+    done.append((None, "k"))
+    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, done))
+    found = audit(spark, config(path, tmp_path, key="partition_key"))
+    assert dict(found.wrong_counts) == {
+        "lost": 2, "duplicated": 1, "foreign": 1, "out_of_order": 1, "unidentified": 1,
+    }  # fmt: skip
+    assert [(each.wrong, each.identity) for each in found.samples] == [
+        ("lost", "m50"), ("lost", "m51"), ("duplicated", "m10"), ("foreign", "stranger"),
+        ("out_of_order", "m100"), ("unidentified", ""),
+    ]  # fmt: skip
+    lost = found.samples[0]
+    assert (lost.sent_at, lost.arrived_at, lost.received) == (f"{IN}/1/31", "", BEGAN + timedelta(milliseconds=150))
+    assert sum(each.wrong_count for each in found.moments) == 6
+    page = (tmp_path / "reports" / "audit.html").read_text()
+    assert "2 lost; 1 duplicated; 1 foreign" in page
+    assert "stranger" in page
+
+
+def test_what_is_too_young_is_not_judged(spark: SparkSession, tmp_path: Path) -> None:
+    sent = numbered(300)
+    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
+    judge = f"received < timestamp '{(BEGAN + timedelta(milliseconds=600)).isoformat()}'"
+    found = audit(spark, config(path, tmp_path, judge=judge))
+    assert (found.is_clean, found.sent_count) == (True, 200)
+
+
+def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tmp_path: Path) -> None:
+    path = archived(spark, tmp_path, Archive(OUT, numbered(10)))
+    with pytest.raises(JobFailed, match=r"^audit.ingress: no message in .* where queue = '007'"):
+        audit(spark, config(path, tmp_path))
+    assert not (tmp_path / "reports").exists()
+
+
+def plain(sent: Archive, arrived: Archive) -> dict[str, int]:
+    """The same, as one writes it down without any thought of speed."""
+    came_in, came_out = (Counter(each for each, _ in archive.messages if each) for archive in (sent, arrived))
+    first_sent = {}
+    for queue, partition, sequence, _, key, name in reversed(sent.rows()):
+        first_sent[name] = (queue, partition, sequence, key)
+    seen: set[bytes | None] = set()
+    reached: defaultdict[tuple[object, ...], int] = defaultdict(int)
+    out_of_order = 0
+    for queue, partition, _, _, _, name in arrived.rows():
+        if name is None or name in seen or name not in first_sent:
+            continue
+        seen.add(name)
+        *source, sequence, key = first_sent[name]
+        if key is None:
+            continue
+        way = (key, *source, queue, partition)
+        out_of_order += sequence < reached[way]
+        reached[way] = max(reached[way], sequence)
+    return {
+        "lost": sum((came_in - came_out).values()),
+        "duplicated": sum(max(0, came_out[each] - number) for each, number in came_in.items()),
+        "foreign": sum(number for each, number in came_out.items() if each not in came_in),
+        "out_of_order": out_of_order,
+        "unidentified": sum(each is None for archive in (sent, arrived) for each, _ in archive.messages),
+    }
+
+
+def spoilt(seed: int) -> tuple[Archive, Archive]:
+    """A run of a bad gateway: messages are dropped, repeated, swapped and made up."""
+    draw = random.Random(seed)
+    sent: list[tuple[str | None, str | None]] = [
+        (f"m{draw.randrange(400)}" if draw.random() < 0.05 else f"m{number}", draw.choice(("a", "bb", "ccc", None)))
+        for number in range(400)
+    ]
+    sent = [(None, key) if draw.random() < 0.01 else (name, key) for name, key in sent]
+    done = [each for each in sent for _ in range(draw.choices((0, 1, 2, 3), (2, 90, 5, 3))[0])]
+    for _ in range(draw.randrange(20)):
+        done.insert(draw.randrange(len(done)), done.pop(draw.randrange(len(done))))
+    done += [(f"x{number % 3}", "a") for number in range(draw.randrange(6))]
+    return Archive(IN, sent, partition_count=draw.randrange(1, 4)), Archive(OUT, done, partition_count=3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_audit_agrees_with_the_plain_model(spark: SparkSession, seed: int) -> None:
+    """Goal: counts are exact whatever goes wrong together. Method: the same archives to both, compared."""
+    sent, arrived = spoilt(seed)
+    ingress, egress = (spark.createDataFrame(each.rows(), SCHEMA) for each in (sent, arrived))
+    pairs = paired(ingress, egress, identity="correlation_id", key="partition_key").persist()
+    found: AuditResult = findings(pairs, samples=1_000)
+    pairs.unpersist()
+    assert dict(found.wrong_counts) == plain(sent, arrived)
+    assert {each.wrong for each in found.samples} == {name for name in WRONGS if found.wrong_counts[name]}
+    assert sum(each.sent_count for each in found.moments) == len(sent.messages)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_program_tells_a_dirty_archive_by_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
+    sent = numbered(50)
+    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:-1]))
+    file = tmp_path / "audit.toml"
+    file.write_text(
+        f'[audit]\nreport = "{tmp_path}/audit.html"\nidentity = "correlation_id"\n'
+        f'[audit.ingress]\npath = "{path}"\nwhere = "queue = \'{IN}\'"\n'
+        f'[audit.egress]\npath = "{path}"\nwhere = "queue = \'{OUT}\'"\n'
+        '[session]\nmaster = "local[2]"\nmemory = "512m"\n'
+    )
+    command = [sys.executable, "-P", "-m", "gateway", "pipeline", "run", "audit", "--config", str(file)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S)
+    assert ended.returncode == FOUND, ended.stderr
+    told = json.loads(ended.stdout)
+    assert (told["job"], told["sent"], told["lost"], told["is_clean"]) == ("audit", 50, 1, False)
+    assert "1 lost" in (tmp_path / "audit.html").read_text()
