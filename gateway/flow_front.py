@@ -61,6 +61,7 @@ class FlowFront(ProtocolFront[FlowConnection]):
                 unsettled_max=flow.unsettled_max,
                 keep_alive_ms=flow.keep_alive_s_max * 1000,
                 connect_timeout_ms=flow.connect_timeout_s * 1000,
+                compresses=flow.compression,
             ),
             counters=self.counters,
             credit=node.credit,

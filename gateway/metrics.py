@@ -48,6 +48,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),
     Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent to consumers", ("protocol",)),
     Metric("sluicegate_bytes_sent_total", COUNTER, "Bytes written to clients", ("protocol",)),
+    Metric(
+        "sluicegate_flow_compression_saved_bytes_total",
+        COUNTER,
+        "Bytes that compression of the flow protocol kept off the wire",
+        ("direction",),
+    ),
     Metric("sluicegate_messages_dropped_total", COUNTER, "Messages gone without a word to anybody", ("reason",)),
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),

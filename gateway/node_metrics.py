@@ -56,6 +56,8 @@ def _front(node: "Node") -> Iterator[Sample]:
         connections = front.open_connections()
         paused_count += sum(1 for each in connections if each.gate.waits_for_a_destination())
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
+    yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
+    yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
     for reason, count in node.default.clients.denials.counts.items():
         yield Sample("sluicegate_clients_denied_total", count, (reason,))
     yield Sample("sluicegate_publishers_paused", paused_count)

@@ -15,6 +15,8 @@ class ProtocolCounters:
     messages_sent: int = 0
     bytes_received: int = 0
     bytes_sent: int = 0
+    saved_received: int = 0  # bytes that compression has kept off the wire; the flow protocol counts them
+    saved_sent: int = 0
 
     def count(self, counter: dict[str, int], reason: str, number: int = 1) -> None:
         """Count under a reason."""

@@ -43,6 +43,7 @@ class FlowClient:
         keep_alive_ms: int = 30_000,
         tls: ssl.SSLContext | None = None,
         receive_buffer_bytes: int = 0,
+        features: tuple[str, ...] = (),
     ) -> None:
         self.events: list[FlowEvent] = []
         self.is_closed = False
@@ -50,7 +51,7 @@ class FlowClient:
         self._port = port
         self._tls = tls
         self._receive_buffer_bytes = receive_buffer_bytes  # of the socket; 0: the system's choice
-        self._hello = Hello(name, "test", keep_alive_ms, ())
+        self._hello = Hello(name, "test", keep_alive_ms, features)
         self._engine = FlowEngine(
             is_gateway=False,
             frame_bytes_max=FRAME_BYTES_MAX,
@@ -99,7 +100,7 @@ class FlowClient:
         answer = await self.heard(AuthAnswer)
         if answer.state == AUTH_DONE:
             assert self.welcome is not None
-            self._engine.opened(self.welcome.keep_alive_ms)
+            self._engine.opened(self.welcome)
         return answer
 
     async def close(self) -> None:

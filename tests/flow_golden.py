@@ -17,7 +17,9 @@ from protocols.flow.settle_frames import SettleFrame, read_settle_frame
 from protocols.flow.stage_frames import STAGING_FRAMES, StagingFrame, read_staging_frame
 from protocols.flow.subscription_frames import SUBSCRIPTION_FRAMES, SubscriptionFrame, read_subscription_frame
 
-FRAMES = Path(__file__).parent / "data" / "flow" / "frames.txt"
+DATA = Path(__file__).parent / "data" / "flow"
+FRAMES = DATA / "frames.txt"
+COMPRESSED = DATA / "compressed.txt"
 WALL_MS = 1_700_000_000_500  # when the golden messages arrive
 
 AnyFrame = (
@@ -49,9 +51,24 @@ class GoldenFrame(NamedTuple):
 
 def golden_frames() -> list[GoldenFrame]:
     """Return all of them, in the order of the file."""
-    lines = [line for line in FRAMES.read_text().splitlines() if not line.startswith("#")]
-    parts = [line.split(" | ") for line in lines]
-    return [GoldenFrame(name, says, bytes.fromhex(digits)) for name, says, digits in parts]
+    return [GoldenFrame(name, says, bytes.fromhex(digits)) for name, says, digits in _lines(FRAMES)]
+
+
+def _lines(file: Path) -> list[list[str]]:
+    return [line.split(" | ") for line in file.read_text().splitlines() if not line.startswith("#")]
+
+
+class CompressedFrame(NamedTuple):
+    """One line of the file of compressed frames."""
+
+    name: str
+    says: str  # the name of the frame that it stands for, or of the code that it is refused with
+    data: bytes
+
+
+def compressed_frames() -> list[CompressedFrame]:
+    """Return all of them, in the order of the file."""
+    return [CompressedFrame(name, says, bytes.fromhex(digits)) for name, says, digits in _lines(COMPRESSED)]
 
 
 def decoded(data: bytes) -> AnyFrame:

@@ -1,5 +1,8 @@
 """Two flow engines on a pretend wire, client and gateway, and the frames of a session that opens."""
 
+from dataclasses import replace
+
+from protocols.flow.compression import DEFLATE
 from protocols.flow.engine import FlowEngine
 from protocols.flow.events import FlowEvent
 from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Hello, Welcome
@@ -12,6 +15,7 @@ CONNECT_TIMEOUT_MS = 5_000
 
 HELLO = Hello("client", "test", 0, ())
 WELCOME = Welcome("gateway", KEEP_ALIVE_MS, FRAME_BYTES_MAX, 16, (), ("ANONYMOUS",))
+WELCOME_DEFLATE = replace(WELCOME, features=(DEFLATE,))  # compression is in force
 
 
 def engine(*, is_gateway: bool) -> FlowEngine:
@@ -28,7 +32,8 @@ def engine(*, is_gateway: bool) -> FlowEngine:
 class FlowWire:
     """Both ends. What each of them heard stands in `to_gateway` and `to_client`."""
 
-    def __init__(self) -> None:
+    def __init__(self, welcome: Welcome = WELCOME) -> None:
+        self.welcome = welcome
         self.client = engine(is_gateway=False)
         self.gateway = engine(is_gateway=True)
         self.to_gateway: list[FlowEvent] = []
@@ -48,24 +53,24 @@ class FlowWire:
         """Have the client let in."""
         self.client.send(HELLO.encode())
         self.carry()
-        self.gateway.welcome(WELCOME, WALL_MS)
+        self.gateway.welcome(self.welcome, WALL_MS)
         self.carry()
         self.client.send(Auth("ANONYMOUS", None).encode())
         self.carry()
         self.gateway.auth_answer(AuthAnswer(AUTH_DONE, None), WALL_MS)
         self.carry()
-        self.client.opened(KEEP_ALIVE_MS)
+        self.client.opened(self.welcome)
 
 
-def open_gateway() -> FlowEngine:
+def open_gateway(welcome: Welcome = WELCOME) -> FlowEngine:
     """Return the gateway's end of an open connection."""
-    wire = FlowWire()
+    wire = FlowWire(welcome)
     wire.opens()
     return wire.gateway
 
 
-def open_client() -> FlowEngine:
+def open_client(welcome: Welcome = WELCOME) -> FlowEngine:
     """Return the client's end of an open connection."""
-    wire = FlowWire()
+    wire = FlowWire(welcome)
     wire.opens()
     return wire.client

@@ -198,6 +198,7 @@ class Flow(Section):
     allow_plain_without_tls: bool = Field(
         default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
     )
+    compression: bool = Field(default=True, description="compress frames, for clients that ask for it")
 
 
 class Spool(Section):

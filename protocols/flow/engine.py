@@ -1,6 +1,7 @@
 """The wire engine of one flow connection, at either end: bytes in, events out, bytes out. No socket, clock or actor.
 
-What it does by itself: prefaces, frames, whose turn it is, keep-alive, PONG, the answer to CLOSE, and every violation.
+What it does by itself: prefaces, frames, whose turn it is, compression, keep-alive, PONG, the answer to CLOSE, and
+every violation.
 What it leaves to its owner: who is let in (`welcome`, `authenticated`), what flows are, and all the frames that are
 sent (`send`).
 """
@@ -19,14 +20,27 @@ from protocols.flow.codes import (
     TIMED_OUT,
     VERSION_UNKNOWN,
 )
+from protocols.flow.compression import DEFLATE, deflated, inflated
 from protocols.flow.cursor_frames import CURSOR_FRAMES, read_cursor_frame
 from protocols.flow.deliver_frames import read_deliver
 from protocols.flow.errors import PeerViolation
 from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
 from protocols.flow.flow_frames import FLOW_FRAMES, read_flow_frame
-from protocols.flow.frames import CRITICAL, PREFACE, RESPONSE, SESSION, VERSION_MAJOR, Frame, cut_frame, missing_bytes
+from protocols.flow.frames import (
+    COMPRESSED,
+    CRITICAL,
+    PREFACE,
+    RESPONSE,
+    SESSION,
+    VERSION_MAJOR,
+    Frame,
+    cut_frame,
+    missing_bytes,
+)
 from protocols.flow.limits import (
     AUTHENTICATIONS_MAX,
+    DEFLATED_BYTES_MAX,
+    FRAME_BYTES_MAX,
     PREFACE_BYTES,
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
@@ -76,6 +90,10 @@ class FlowEngine:
         self.phase = BEFORE_PREFACE
         self.keep_alive_ms = keep_alive_ms  # in force once the connection is open
         self._is_gateway = is_gateway
+        self.compresses = False  # bodies may be compressed, either way; once the connection is open
+        self.saved_received = 0  # bytes that compression has kept off the wire, since the owner took note of them
+        self.saved_sent = 0
+        self._deflated_bytes_max = DEFLATED_BYTES_MAX if is_gateway else FRAME_BYTES_MAX
         self._turns = TO_GATEWAY if is_gateway else TO_CLIENT
         self._frame_bytes_max = frame_bytes_max  # of what we take, once the connection is open
         self._connect_timeout_ms = connect_timeout_ms
@@ -153,7 +171,11 @@ class FlowEngine:
     # --- what the owner says ---
 
     def send(self, data: bytes) -> None:
-        """Send frames. Nothing is sent behind CLOSE."""
+        """Send whole frames. Nothing is sent behind CLOSE."""
+        if self.phase == OPEN and self.compresses:
+            smaller = deflated(data, self._deflated_bytes_max)
+            self.saved_sent += len(data) - len(smaller)
+            data = smaller
         if self.phase < CLOSING:
             self._out.append(data)
 
@@ -163,6 +185,7 @@ class FlowEngine:
             return []  # it took too long
         assert self._waits, "WELCOME answers HELLO"
         self.keep_alive_ms = ours.keep_alive_ms
+        self.compresses = DEFLATE in ours.features
         self.phase = AUTHENTICATING
         self._out.append(ours.encode())
         return self._resume(wall_ms)
@@ -183,10 +206,11 @@ class FlowEngine:
                 return events
         return self._resume(wall_ms)
 
-    def opened(self, keep_alive_ms: int) -> None:
-        """Client: the gateway has let us in."""
+    def opened(self, welcome: Welcome) -> None:
+        """Client: the gateway has let us in, after this WELCOME."""
         assert self.phase == AUTHENTICATING, "a client is let in once"
-        self.keep_alive_ms = keep_alive_ms
+        self.keep_alive_ms = welcome.keep_alive_ms
+        self.compresses = DEFLATE in welcome.features
         self.phase = OPEN
 
     def close(self, code: int, text: str, now_ms: int) -> None:
@@ -235,15 +259,19 @@ class FlowEngine:
                 break
             pos = frame.end
             self._check_turn(frame)
+            its = data  # the bytes that it lies in
+            if frame.flags & COMPRESSED:
+                frame, its = self._inflated(frame, data)
             if frame.kind == frames.PUBLISH and self.phase == OPEN:
                 before = run
-                run = read_publish(frame, data, wall_ms, before, self._topics)
+                run = read_publish(frame, its, wall_ms, before, self._topics)
                 if run is not before:
                     events.append(run)
-                pos = read_alike(run, frame, data, end)
+                if its is data:
+                    pos = read_alike(run, frame, data, end)
             else:
                 run = None
-                self._receive(frame, data, events, wall_ms)
+                self._receive(frame, its, events, wall_ms)
         if pos == end or self.phase == CLOSED:
             return
         if self._waits and end - pos > BUFFERED_BYTES_MAX:
@@ -285,6 +313,14 @@ class FlowEngine:
             raise PeerViolation(OUT_OF_TURN, f"{name}{' (an answer)' if is_response else ''} while {PHASES[phase]}")
         if kind not in OF_EITHER and (kind in OF_SESSION) != (frame.flow_id == SESSION):
             raise PeerViolation(FLOW_ID_UNUSABLE, f"{frames.NAMES[kind]} on flow {frame.flow_id}")
+
+    def _inflated(self, frame: Frame, data: bytes) -> tuple[Frame, bytes]:
+        """Return the frame that a compressed one stands for, and where it lies. Raises PeerViolation."""
+        if self.phase < OPEN or not self.compresses:
+            raise PeerViolation(MALFORMED, f"flags {frame.flags:#04x}: compression is not in force")
+        whole, its = inflated(frame, data, self._frame_bytes_max)
+        self.saved_received += len(its) - (frame.end - frame.fields_at)
+        return whole, its
 
     def _receive(self, frame: Frame, data: bytes, events: list[FlowEvent], wall_ms: int) -> None:
         kind = frame.kind

@@ -114,8 +114,9 @@ NAMES: Final[dict[int, str]] = {
 }
 
 RESPONSE: Final = 0x01  # it answers a request
+COMPRESSED: Final = 0x08  # its body is a zlib stream; where that is in force only
 CRITICAL: Final = 0x10  # who does not know the type must not pass it over
-FLAGS_KNOWN: Final = RESPONSE | CRITICAL
+FLAGS_KNOWN: Final = RESPONSE | COMPRESSED | CRITICAL
 
 SESSION: Final = 0  # the flow id of what concerns the connection as a whole
 
@@ -171,8 +172,12 @@ def missing_bytes(data: bytes, pos: int, end: int) -> int:
     """Return how many bytes of the frame at `pos` are not there yet, as far as that can be said; else 0."""
     if pos + _LENGTH_BYTES > end:
         return 0
-    size = _LENGTH_BYTES + (data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3])
-    return max(0, pos + size - end)
+    return max(0, pos + frame_bytes(data, pos) - end)
+
+
+def frame_bytes(data: bytes, pos: int) -> int:
+    """Return the size of the frame at `pos`, its head included, by its first four bytes."""
+    return _LENGTH_BYTES + (data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3])
 
 
 def encode_frame(kind: int, flags: int, flow_id: int, fields: bytes, body: bytes) -> bytes:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from messaging.client_rights import ClientDenied
 from protocols.authentication import AuthenticationFailed, Challenge
+from protocols.flow.compression import DEFLATE
 from protocols.flow.limits import KEEP_ALIVE_MS_MIN
 from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Auth, AuthAnswer, Hello, Welcome
 
@@ -21,7 +22,7 @@ def greet(connection: "FlowConnection", hello: Hello) -> None:
         keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),
         frame_bytes_max=limits.frame_bytes_max,
         flows_max=limits.flows_max,
-        features=(),
+        features=(DEFLATE,) if limits.compresses and DEFLATE in hello.features else (),
         mechanisms=tuple(connection.sasl.offered()),
     )
     connection.greeted(hello.client_name or f"#flow/{connection.runtime.next_urn()}", welcome)

@@ -69,11 +69,19 @@ class Output:
             engine.send(b"".join(self.flows))
             self.flows.clear()
         data = answers + b"".join(engine.take())
+        if engine.compresses:
+            self._count_saved()
         transport = self.transport
         if transport is not None and data:
             self._counters.bytes_sent += len(data)
             engine.wrote(self._runtime.clock.now_ms())
             transport.write(data)
+
+    def _count_saved(self) -> None:
+        engine, counters = self._engine, self._counters
+        counters.saved_received += engine.saved_received
+        counters.saved_sent += engine.saved_sent
+        engine.saved_received = engine.saved_sent = 0
 
     def _count(self, size: int) -> None:
         if self.is_full:

@@ -48,6 +48,7 @@ class ClientOptions:
     allow_plain_without_tls: bool = False  # send the password itself over a connection that anybody can read
     connect_timeout_s: float = 10.0  # from dialling until the gateway has let us in; each attempt
     close_timeout_s: float = 10.0  # for answers that are still due when a client, publisher or consumer is closed
+    compress: bool = False  # ask for compression, for networks that are slower than processors
     keep_alive_s: float = 30.0  # a wish; three such intervals without a byte, and the connection is given up
     reconnect_delay_s: float = 0.1  # before the first attempt; doubled with each, and drawn from its upper half
     reconnect_delay_max_s: float = 10.0

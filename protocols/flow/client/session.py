@@ -25,6 +25,7 @@ from protocols.flow.client.events import ClientEvent, Connected, Disconnected
 from protocols.flow.client.flow_table import OF_FLOWS, FlowTable
 from protocols.flow.client.messages import Message
 from protocols.flow.client.options import ClientOptions
+from protocols.flow.compression import DEFLATE
 from protocols.flow.cursor_frames import Positions, RangeCut
 from protocols.flow.engine import FlowEngine
 from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
@@ -160,7 +161,8 @@ class ClientSession:
         self._login = Login(options, self._random_bytes, is_encrypted=is_encrypted)
         self._reason = ""
         self._opened_ms = 0
-        self._engine.send(Hello(options.client_name, PRODUCT, int(options.keep_alive_s * 1000), ()).encode())
+        features = (DEFLATE,) if options.compress else ()
+        self._engine.send(Hello(options.client_name, PRODUCT, int(options.keep_alive_s * 1000), features).encode())
 
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> None:
         """Take in bytes of the gateway."""
@@ -286,7 +288,7 @@ class ClientSession:
 
     def _open(self, engine: FlowEngine, now_ms: int) -> None:
         assert self._welcome is not None, "WELCOME comes before everything else"
-        engine.opened(self._welcome.keep_alive_ms)
+        engine.opened(self._welcome)
         self.is_open = self.was_open = True
         self._opened_ms = now_ms
         self._gone_ms = None

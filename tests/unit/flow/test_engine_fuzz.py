@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import golden_frames
-from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, open_client, open_gateway
+from flow_golden import compressed_frames, golden_frames
+from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, open_client, open_gateway
 from flow_wire import engine as one_end
 from protocols.flow.events import PeerViolated
 from protocols.flow.frames import PREFACE
 from protocols.flow.turns import CLOSED
 
-GOLDEN = [case.data for case in golden_frames()]
+GOLDEN = [case.data for case in golden_frames()] + [case.data for case in compressed_frames()]
 MUTATIONS = 10_000
 
 
@@ -42,7 +42,7 @@ def test_mutated_frames_bring_events_or_one_violation(is_gateway: bool) -> None:
     rng = random.Random(20_260_101)
     for number in range(MUTATIONS):
         data = mutated(rng)
-        end = open_gateway() if is_gateway else open_client()
+        end = open_gateway(WELCOME_DEFLATE) if is_gateway else open_client(WELCOME_DEFLATE)
         try:
             events = end.feed(data, NOW_MS, WALL_MS)
             if events and isinstance(events[-1], PeerViolated):

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from flow_golden import golden_frames
+from flow_golden import compressed_frames, golden_frames
 from protocols.flow import codes, fields, frames
 
 PAGE = (Path(__file__).parents[3] / "docs" / "flow-protocol.md").read_text()
@@ -37,3 +37,10 @@ def test_the_page_shows_every_golden_frame() -> None:
     shown = dict(re.findall(r"\| ([a-z-]+) \| `([0-9a-f]+)` \|", PAGE.split("## Every frame", 1)[1]))
 
     assert shown == {frame.name: frame.data.hex() for frame in golden_frames()}
+
+
+def test_the_page_shows_every_compressed_frame() -> None:
+    section = PAGE.split("## Compressed frames", 1)[1].split("## Every frame", 1)[0]
+    shown = re.findall(r"\| ([a-z-]+) \| ([a-z -]+) \| `([0-9a-f]+)` \|", section)
+
+    assert shown == [(frame.name, frame.says, frame.data.hex()) for frame in compressed_frames()]
