@@ -225,6 +225,7 @@ class ConsumingSide:
                     headers=None if headers is None else headers[row],
                     payload=payloads[row],
                     wall_ms=wall_ms,
+                    first_of_group=delivery.first_of_group,
                 )
             )
 

@@ -16,13 +16,14 @@ from protocols.flow.limits import HEAD_BYTES
 from protocols.flow.properties import decode_properties, encode_properties
 from protocols.flow.publish_frames import (
     AS_DIRECT,
+    FIRST_OF_GROUP,
     HEADER_FLAGS,
     REDELIVERED,
     flags_of,
     headers_of,
 )
 
-DELIVER_FLAGS: Final = HEADER_FLAGS | REDELIVERED | AS_DIRECT
+DELIVER_FLAGS: Final = HEADER_FLAGS | REDELIVERED | AS_DIRECT | FIRST_OF_GROUP
 DELIVERY_COUNT_MAX: Final = 0xFFFF  # more are written as this
 
 _FIXED: Final = struct.Struct(">QQIIHBBQHHI")
@@ -49,8 +50,8 @@ class Delivered:
     """One message as its consumer gets it."""
 
     __slots__ = (
-        "delivery_count", "delivery_id", "epoch", "flow_id", "headers", "message_id", "partition", "payload",
-        "received_ms", "redelivered", "topic", "was_direct",
+        "delivery_count", "delivery_id", "epoch", "first_of_group", "flow_id", "headers", "message_id", "partition",
+        "payload", "received_ms", "redelivered", "topic", "was_direct",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class Delivered:
         delivery_count: int,
         redelivered: bool,
         was_direct: bool,
+        first_of_group: bool,
         received_ms: int,
         topic: str,
         headers: Headers | None,
@@ -77,6 +79,7 @@ class Delivered:
         self.delivery_count = delivery_count  # this delivery included
         self.redelivered = redelivered  # it was, or may have been, delivered before
         self.was_direct = was_direct  # published at most once
+        self.first_of_group = first_of_group  # the first message of its group that this flow gets
         self.received_ms = received_ms  # wall clock of the gateway, when it was published
         self.topic = topic
         self.headers = headers  # None: it has none
@@ -86,7 +89,8 @@ class Delivered:
         return (
             f"Delivered(flow {self.flow_id}, delivery {self.delivery_id}, message {self.message_id}, partition "
             f"{self.partition}, epoch {self.epoch}, count {self.delivery_count}, redelivered={self.redelivered}, "
-            f"direct={self.was_direct}, {self.received_ms} ms, {self.topic!r}, {self.headers}, {self.payload!r})"
+            f"direct={self.was_direct}, first={self.first_of_group}, {self.received_ms} ms, {self.topic!r}, "
+            f"{self.headers}, {self.payload!r})"
         )
 
 
@@ -105,9 +109,12 @@ def write_deliver(
     headers: Headers | None,
     payload: bytes,
     wall_ms: int,
+    first_of_group: bool = False,
 ) -> bytes:
     """Return a DELIVER. `topic` is UTF-8, encoded once for all messages on it."""
     flags = (REDELIVERED if redelivered else 0) | (AS_DIRECT if was_direct else 0)
+    if first_of_group:
+        flags |= FIRST_OF_GROUP
     priority = PRIORITY_DEFAULT
     key = b""
     properties = b""
@@ -246,6 +253,7 @@ def read_deliver(frame: Frame, data: bytes, wall_ms: int) -> Delivered:
         delivery_count=count,
         redelivered=flags & REDELIVERED != 0,
         was_direct=flags & AS_DIRECT != 0,
+        first_of_group=flags & FIRST_OF_GROUP != 0,
         received_ms=received_ms,
         topic=topic,
         headers=headers,

@@ -26,6 +26,7 @@ PAYLOAD_IS_TEXT: Final = 0x08
 TO_QUEUE: Final = 0x10  # PUBLISH: the topic is the name of a queue
 REDELIVERED: Final = 0x20  # DELIVER: it was, or may have been, delivered before
 AS_DIRECT: Final = 0x40  # DELIVER: published as a direct message
+FIRST_OF_GROUP: Final = 0x80  # DELIVER: the first message of its group that this flow gets
 
 PUBLISH_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT | TO_QUEUE
 HEADER_FLAGS: Final = DELIVER_TO_ONE | DMQ_ELIGIBLE | ELIDING_ELIGIBLE | PAYLOAD_IS_TEXT

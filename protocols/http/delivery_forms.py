@@ -39,6 +39,8 @@ def delivery_headers(message: HeldMessage, wall_ms: int) -> list[tuple[bytes, by
     if message.redelivered:
         append_field(fields, "sluicegate-redelivered", "true")
         append_field(fields, "sluicegate-delivery-count", str(message.delivery_count))
+    if message.first_of_group:
+        append_field(fields, "sluicegate-first-of-group", "true")
     return fields
 
 
@@ -50,6 +52,7 @@ def delivery_line(flow_id: str, message: HeldMessage, wall_ms: int) -> bytes:
     line["sequence"] = message.sequence
     line["redelivered"] = message.redelivered
     line["delivery_count"] = message.delivery_count
+    line["first_of_group"] = message.first_of_group
     return orjson.dumps(line)
 
 

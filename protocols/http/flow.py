@@ -252,6 +252,7 @@ class HttpFlow:
                 row,
                 delivery.redelivered,
                 delivery.delivery_count,
+                delivery.first_of_group,
                 until_ms,
             )
             if self.held.add(message) is not None:

@@ -26,7 +26,10 @@ class MessageSource:
 class HeldMessage:
     """One delivery: row `row` of `batch`."""
 
-    __slots__ = ("batch", "delivery_count", "locked_until_ms", "number", "redelivered", "row", "sequence", "source")
+    __slots__ = (
+        "batch", "delivery_count", "first_of_group", "locked_until_ms", "number", "redelivered", "row", "sequence",
+        "source",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class HeldMessage:
         row: int,
         redelivered: bool,
         delivery_count: int,
+        first_of_group: bool,
         locked_until_ms: int,
     ) -> None:
         self.number = number  # of the delivery, from 1 within its flow
@@ -46,6 +50,7 @@ class HeldMessage:
         self.row = row
         self.redelivered = redelivered
         self.delivery_count = delivery_count
+        self.first_of_group = first_of_group  # the first message of its group that this flow gets
         self.locked_until_ms = locked_until_ms  # 0: for as long as the flow lives
 
     def payload(self) -> bytes:

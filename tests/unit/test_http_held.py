@@ -35,7 +35,7 @@ def test_held_agrees_with_a_dictionary(steps: list[tuple[str, int, int]]) -> Non
         until_ms = now_ms + LOCK_MS
         if kind == "add":
             same = [each for each, (where, sequence, _) in model.items() if (where, sequence) == (partition, number)]
-            older = held.add(HeldMessage(100 + now_ms, SOURCES[partition], number, BATCH, 0, False, 1, until_ms))
+            older = held.add(HeldMessage(100 + now_ms, SOURCES[partition], number, BATCH, 0, False, 1, False, until_ms))
             assert ([] if older is None else [older.number]) == same
             for each in same:
                 del model[each]

@@ -27,7 +27,7 @@ def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Head
         received_ms=0,
         payload_bytes=0,
     )
-    return HeldMessage(number, SOURCES[partition], number, batch, 0, False, 1, 0)
+    return HeldMessage(number, SOURCES[partition], number, batch, 0, False, 1, False, 0)
 
 
 @given(

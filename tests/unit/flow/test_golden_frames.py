@@ -69,6 +69,7 @@ def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame
             headers=said.headers,
             payload=said.payload,
             wall_ms=SENT_MS,
+            first_of_group=said.first_of_group,
         )
     elif isinstance(said, RowsReceived):
         written = write_rows(
