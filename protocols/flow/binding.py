@@ -90,6 +90,7 @@ async def open_publisher(connection: "FlowConnection", asked: OpenPub) -> None:
         stored_through=flow.answered_through,
         stored_highest=flow.answered_through if named is None else named.highest(),
         sequence_max=flow.sequence_max,
+        incarnation=connection.services.incarnation,
     )
     connection.send(opened.encode())
     connection.tell(CLIENT_FLOW_OPENED, f"publisher flow {_shown(flow)} opened")
@@ -155,7 +156,7 @@ async def _bind_consumer(
         delivery_id_max=asked.delivery_id_max,
     )
     acknowledges = asked.acknowledges and handle.core.config.partitioned()
-    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, acknowledges).encode()
+    flow.answer = Bound(asked.flow_id, asked.request_id, unsettled_max, services.incarnation, acknowledges).encode()
     connection.consuming.add(flow)
     request = BindFlow(
         flow.urn,
@@ -203,4 +204,5 @@ async def _bind_browser(
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
         connection.ids.answered(asked.flow_id)
-        connection.browsing.begin(flow, bound.browser, Bound(asked.flow_id, asked.request_id, 0).encode())
+        answer = Bound(asked.flow_id, asked.request_id, 0, connection.services.incarnation)
+        connection.browsing.begin(flow, bound.browser, answer.encode())

@@ -48,6 +48,7 @@ class PubOpened:
     stored_through: int  # every sequence up to here is answered for; 0: none
     stored_highest: int  # the highest that is stored; who has lost count goes on above it
     sequence_max: int  # the highest that may be sent now
+    incarnation: int  # of the spool: all of that is true of it only
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -56,6 +57,7 @@ class PubOpened:
         out.number(f.STORED_THROUGH, self.stored_through, 8)
         out.number(f.STORED_HIGHEST, self.stored_highest, 8)
         out.number(f.SEQUENCE_MAX, self.sequence_max, 8)
+        out.number(f.INCARNATION, self.incarnation, 8)
         return encode_frame(frames.OPEN_PUB, RESPONSE, self.flow_id, out.encoded(), b"")
 
 
@@ -95,12 +97,14 @@ class Bound:
     flow_id: int
     request_id: int
     unsettled_max: int  # in force
+    incarnation: int  # of the spool: message ids of another one are other messages
     acknowledges: bool = False  # the queue is partitioned, and hands over by the client's word
 
     def encode(self) -> bytes:
         """Return the frame."""
         out = _request(self.request_id)
         out.number(f.UNSETTLED_MAX, self.unsettled_max, 4)
+        out.number(f.INCARNATION, self.incarnation, 8)
         if self.acknowledges:
             out.number(f.ACKNOWLEDGES, 1, 1)
         return encode_frame(frames.BIND, RESPONSE, self.flow_id, out.encoded(), b"")
@@ -176,12 +180,18 @@ def read_flow_frame(frame: Frame, data: bytes) -> FlowFrame:
                 reader.number_required(f.STORED_THROUGH, 8),
                 reader.number_required(f.STORED_HIGHEST, 8),
                 reader.number_required(f.SEQUENCE_MAX, 8),
+                reader.number_required(f.INCARNATION, 8),
             )
         return OpenPub(flow_id, request_id, reader.text(f.NAME, NAME_BYTES_MAX), reader.number(f.WINDOW, 4, 0))
     if kind == frames.BIND:
         if is_response:
-            acknowledges = reader.number(f.ACKNOWLEDGES, 1, 0) != 0
-            return Bound(flow_id, request_id, reader.number_required(f.UNSETTLED_MAX, 4), acknowledges)
+            return Bound(
+                flow_id,
+                request_id,
+                reader.number_required(f.UNSETTLED_MAX, 4),
+                reader.number_required(f.INCARNATION, 8),
+                reader.number(f.ACKNOWLEDGES, 1, 0) != 0,
+            )
         return Bind(
             flow_id,
             request_id,

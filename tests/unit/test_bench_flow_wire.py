@@ -27,7 +27,7 @@ def test_requests_are_what_the_gateway_understands() -> None:
     assert decoded(wire.open_publisher("p", 9)) == OpenPub(wire.FLOW, 1, "p", 9)
     assert decoded(wire.bind("q")) == Bind(wire.FLOW, 1, "q", 0, 1 << 62)
     assert decoded(wire.settle_through(7)) == Settle(wire.FLOW, 7, ())
-    assert wire.sequence_limit(PubOpened(1, 1, 3, 4, 5, 1_004).encode()) == 1_004
+    assert wire.sequence_limit(PubOpened(1, 1, 3, 4, 5, 1_004, 6).encode()) == 1_004
     assert wire.answered_through(PubAck(1, 12, 1_012, []).encode(), 0) == 12
 
 

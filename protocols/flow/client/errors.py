@@ -77,7 +77,7 @@ class PublisherForgotten(FlowClientError):
 
 @final
 class ConsumerEnded(CodedError):
-    """The consumer's flow is gone for good: its queue was deleted, or a right to it was taken away."""
+    """A consumer's or browser's flow is gone for good: its queue was deleted, or a right to it was taken away."""
 
 
 @final
@@ -87,7 +87,10 @@ class ReadFailed(CodedError):
 
 @final
 class IncarnationChanged(FlowClientError):
-    """The gateway has another spool than before: sequences that the program remembers mean other messages now."""
+    """The gateway has another spool than before: sequences that the program remembers mean other messages now.
+
+    For a named publisher: messages that were confirmed to it may be missing there. One that is opened anew knows which.
+    """
 
 
 @final

@@ -10,10 +10,16 @@ from typing import Final, final
 
 from protocols.flow import codes
 from protocols.flow.client.client_flow import NO_FLOW, OPEN, RESTING, ClientFlow
-from protocols.flow.client.errors import FlowClientError, MessageTooLarge, PublisherEnded, PublisherForgotten
+from protocols.flow.client.errors import (
+    FlowClientError,
+    IncarnationChanged,
+    MessageTooLarge,
+    PublisherEnded,
+    PublisherForgotten,
+)
 from protocols.flow.client.messages import Message
 from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import FlowEnd, OpenPub, PubOpened
+from protocols.flow.flow_frames import OpenPub, PubOpened
 from protocols.flow.frames import CLOSE_PUB
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, Refusal, write_publish
@@ -44,12 +50,13 @@ class Outbox(ClientFlow):
     """
 
     def __init__(self, name: str, *, window: int, bytes_max: int) -> None:
-        super().__init__()
+        super().__init__(CLOSE_PUB)
         self.name = name  # empty: nothing is remembered of it
         self.window = window  # messages that may lie here without answer
         self.bytes_max = bytes_max
         self.epoch = 0  # counts the openings of that name
         self.stored_through = 0  # as of the last opening
+        self.incarnation = 0  # of the spool that the last opening found; 0: none was opened yet
         self.unanswered_count = 0
         self.unanswered_bytes = 0
         self.answered: list[Outgoing] = []  # those that are awaited, for the owner to take
@@ -122,10 +129,6 @@ class Outbox(ClientFlow):
         """Return OPEN_PUB."""
         return OpenPub(flow_id, request_id, self.name, self.window).encode()
 
-    def closing(self, request_id: int) -> bytes:
-        """Return CLOSE_PUB."""
-        return FlowEnd(CLOSE_PUB, self.flow_id, request_id, False).encode()
-
     def opened(self, said: PubOpened) -> None:
         """Begin, or go on where the gateway is."""
         self.phase = OPEN
@@ -133,9 +136,19 @@ class Outbox(ClientFlow):
         self.epoch = said.epoch
         self._granted = said.sequence_max - said.stored_through
         self._sequence_max = said.sequence_max
+        before, self.incarnation = self.incarnation, said.incarnation
         if not self.name:
             first = self._waiting[0].sequence if self._waiting else self._last_sequence + 1
             self._wire_base = first - 1
+        elif before not in (0, said.incarnation) and not self._is_known_to(said):
+            self.end(
+                IncarnationChanged(
+                    f"publisher {self.name!r}: the gateway has spool {said.incarnation:016x} now, with its messages "
+                    f"through {said.stored_through}; in spool {before:016x} they were stored through "
+                    f"{self._stored_highest}"
+                )
+            )
+            return
         elif said.stored_highest < self._stored_highest:
             text = f"publisher {self.name!r}: the gateway has {said.stored_highest}, and had {self._stored_highest}"
             self.end(PublisherForgotten(text))
@@ -149,6 +162,13 @@ class Outbox(ClientFlow):
         self.was_open = True
         self.is_dirty = True
         self.has_news = True
+
+    def _is_known_to(self, said: PubOpened) -> bool:
+        """Return whether another spool has just what we were answered for, so that going on loses and doubles nothing.
+
+        What it has above that may be ours, or of another story in which the name was used: nobody can tell.
+        """
+        return said.stored_highest <= self._answered_through and said.stored_through >= self._stored_highest
 
     def acknowledged(self, ack: PubAck) -> None:
         """Take an answer of the gateway."""

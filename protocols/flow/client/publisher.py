@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from protocols.flow.client.errors import PublishRefused
 from protocols.flow.client.messages import Message
@@ -39,11 +39,6 @@ class Publisher(FlowOwner):
         self._room = WaitingLine()
         self._awaited: dict[int, asyncio.Future[None]] = {}  # by sequence
 
-    async def __aenter__(self) -> Self:
-        """Open it. Raises RequestRefused, or what the client ended with."""
-        await self._open()
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -66,6 +61,14 @@ class Publisher(FlowOwner):
         A program that numbers its messages itself, and comes back after a crash of its own, goes on behind it.
         """
         return self._outbox.stored_through
+
+    @property
+    def incarnation(self) -> int:
+        """Of the gateway's spool, as of that moment: sequences of another one are another count.
+
+        A program that keeps its count keeps this beside it, and goes by `stored_through` alone when it has changed.
+        """
+        return self._outbox.incarnation
 
     @property
     def unanswered_count(self) -> int:

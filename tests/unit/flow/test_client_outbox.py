@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.flow import codes
-from protocols.flow.client.errors import PublisherForgotten
+from protocols.flow.client.errors import IncarnationChanged, PublisherForgotten
 from protocols.flow.client.messages import Message
 from protocols.flow.client.outbox import Outbox
 from protocols.flow.engine import FlowEngine
@@ -14,6 +14,8 @@ from protocols.flow.frames import cut_frame
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, Refusal, read_publish
 
+SPOOL = 0x5B001  # its incarnation
+RESTORED = 0x5B002  # that of another one
 WINDOW = 5
 NOWHERE = -1  # a message without topic
 
@@ -45,7 +47,7 @@ class PlainGateway:
             floor += 1
         self.answered_through = self.received_through = floor
         highest = max([floor, *self.decided])
-        outbox.opened(PubOpened(1, 1, 1, floor, highest, floor + WINDOW))
+        outbox.opened(PubOpened(1, 1, 1, floor, highest, floor + WINDOW, SPOOL))
 
     def gets(self, sequence: int, number: int) -> None:
         assert self.received_through < sequence <= self.answered_through + WINDOW, "the window is kept"
@@ -137,13 +139,13 @@ def test_a_window_that_was_refused_as_a_whole_does_not_stop_a_publisher_that_ret
 def test_a_publisher_without_a_name_sends_again_under_new_sequences() -> None:
     """Flow: publishing. The gateway does not know it again; its own numbers go on."""
     outbox = Outbox("", window=WINDOW, bytes_max=1_000_000)
-    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW))
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW, SPOOL))
     for number in range(1, 5):
         outbox.put(Message(str(number).encode(), topic="t"), 0, is_awaited=True)
     assert sent(outbox) == [(1, 1), (2, 2), (3, 3), (4, 4)]
     outbox.acknowledged(PubAck(1, 2, 2 + WINDOW, [Refusal(2, 2, codes.QUEUE_FULL, "q")]))
     outbox.interrupted("it broke")
-    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW))
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW, SPOOL))
     assert sent(outbox) == [(1, 3), (2, 4)]
     outbox.acknowledged(PubAck(1, 2, 2 + WINDOW, [Refusal(1, 1, codes.QUEUE_FULL, "q")]))
     assert [(each.sequence, each.refusal is not None) for each in outbox.answered] == [
@@ -154,22 +156,72 @@ def test_a_publisher_without_a_name_sends_again_under_new_sequences() -> None:
 def test_a_publisher_whose_history_is_gone_does_not_guess() -> None:
     """Flow: publishing, named publishers. What was stored before the gateway forgot would be stored twice."""
     outbox = Outbox("till", window=WINDOW, bytes_max=1_000_000)
-    outbox.opened(PubOpened(1, 1, 1, 10, 10, 10 + WINDOW))
+    outbox.opened(PubOpened(1, 1, 1, 10, 10, 10 + WINDOW, SPOOL))
     outbox.interrupted("it broke")
-    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW))
+    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW, SPOOL))
     with pytest.raises(PublisherForgotten, match="'till'"):
         outbox.put(Message(b"x", topic="t"), 0, is_awaited=False)
+
+
+def publisher_in_another_spool(stored_through: int, stored_highest: int) -> Outbox:
+    """Return a publisher that had 10 answered, 9 and 10 with a refusal, and 11 sent, and finds a restored spool."""
+    outbox = Outbox("till", window=WINDOW, bytes_max=1_000_000)
+    outbox.opened(PubOpened(1, 1, 1, 7, 7, 7 + WINDOW, SPOOL))
+    for number in range(8, 12):
+        outbox.put(Message(str(number).encode(), topic="t"), 0, is_awaited=False)
+    assert [sequence for sequence, _ in sent(outbox)] == [8, 9, 10, 11]
+    outbox.acknowledged(PubAck(1, 10, 10 + WINDOW, [Refusal(9, 10, codes.QUEUE_FULL, "q")]))
+    outbox.interrupted("it broke")
+    outbox.opened(PubOpened(1, 1, 1, stored_through, stored_highest, stored_through + WINDOW, RESTORED))
+    return outbox
+
+
+@pytest.mark.parametrize("stored", [8, 9, 10])
+def test_a_publisher_goes_on_in_a_restored_spool_that_has_just_what_was_confirmed(stored: int) -> None:
+    """Flow: publishing, incarnations. What was refused need not be there."""
+    outbox = publisher_in_another_spool(stored, stored)
+    assert sent(outbox) == [(11, 11)]
+    assert outbox.incarnation == RESTORED
+    outbox.check()
+
+
+@pytest.mark.parametrize(
+    ("stored_through", "stored_highest"),
+    [
+        pytest.param(7, 7, id="the last that was confirmed is missing"),
+        pytest.param(7, 8, id="something below the last that was confirmed may be missing"),
+        pytest.param(0, 0, id="nothing is there"),
+        pytest.param(8, 11, id="somebody has used the name, or an answer was lost"),
+        pytest.param(500, 500, id="it is another story altogether"),
+    ],
+)
+def test_a_publisher_in_another_spool_does_not_guess(stored_through: int, stored_highest: int) -> None:
+    """Flow: publishing, incarnations. Nothing is lost, and nothing doubled, without a word."""
+    outbox = publisher_in_another_spool(stored_through, stored_highest)
+    with pytest.raises(IncarnationChanged, match=r"'till'.*000000000005b002.*000000000005b001"):
+        outbox.check_running()
+
+
+def test_a_publisher_without_a_name_has_nothing_to_miss_in_another_spool() -> None:
+    """Flow: publishing. It sends again what was not answered, as over any connection."""
+    outbox = Outbox("", window=WINDOW, bytes_max=1_000_000)
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW, SPOOL))
+    outbox.put(Message(b"1", topic="t"), 0, is_awaited=False)
+    assert sent(outbox) == [(1, 1)]
+    outbox.interrupted("it broke")
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, WINDOW, RESTORED))
+    assert sent(outbox) == [(1, 1)]
 
 
 def test_a_message_that_a_changed_gateway_has_no_frame_for_is_refused_alone() -> None:
     """Flow: frames. Its sequence remains a gap, and the others go on."""
     outbox = Outbox("till", window=WINDOW, bytes_max=1_000_000)
-    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW))
+    outbox.opened(PubOpened(1, 1, 1, 0, 0, WINDOW, SPOOL))
     for size in (10, 5_000, 10):
         outbox.put(Message(b"1" * size, topic="t"), 0, is_awaited=True)
     outbox.interrupted("it broke")
     outbox.frame_bytes_max = 4_096
-    outbox.opened(PubOpened(1, 1, 2, 0, 0, WINDOW))
+    outbox.opened(PubOpened(1, 1, 2, 0, 0, WINDOW, SPOOL))
     assert [sequence for sequence, _ in sent(outbox)] == [1, 3]
     (refused,) = outbox.answered
     assert refused.refusal is not None
@@ -180,7 +232,7 @@ def test_a_message_that_a_changed_gateway_has_no_frame_for_is_refused_alone() ->
 def test_few_large_messages_fill_a_window_as_many_small_ones_do() -> None:
     """The limit of bytes: one message may go beyond it, so that none is too large for ever."""
     outbox = Outbox("", window=1_000, bytes_max=10_000)
-    outbox.opened(PubOpened(1, 1, 0, 0, 0, 1_000))
+    outbox.opened(PubOpened(1, 1, 0, 0, 0, 1_000, SPOOL))
     outbox.put(Message(bytes(50_000), topic="t"), 0, is_awaited=False)
     assert not outbox.has_room()
     sent_count = outbox.unanswered_count

@@ -18,6 +18,7 @@ from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, PublishesReceived
 from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
 
+SPOOL = 0x5B001  # its incarnation
 WELCOME = Welcome("test 1.0", 5_000, 65_536, 10, (), ("ANONYMOUS",))
 
 
@@ -80,7 +81,7 @@ def inbox(window: int = 10) -> Inbox:
 def opened(request: FlowEvent, stored: int = 0) -> bytes:
     """Return the answer to a request for a publisher."""
     assert isinstance(request, OpenPub)
-    return PubOpened(request.flow_id, request.request_id, 1, stored, stored, stored + 10).encode()
+    return PubOpened(request.flow_id, request.request_id, 1, stored, stored, stored + 10, SPOOL).encode()
 
 
 def test_delays_double_up_to_a_limit_and_begin_anew_after_a_steady_connection() -> None:
@@ -150,7 +151,7 @@ def test_what_was_closed_before_it_was_open_is_closed_when_it_is() -> None:
     (bind,) = wire.connects()
     assert isinstance(bind, Bind)
     wire.session.remove(consumer)
-    (end,) = wire.says(Bound(bind.flow_id, bind.request_id, 100).encode())
+    (end,) = wire.says(Bound(bind.flow_id, bind.request_id, 100, SPOOL).encode())
     assert isinstance(end, FlowEnd)
     assert (end.kind, end.flow_id) == (frames.UNBIND, bind.flow_id)
 
@@ -163,7 +164,7 @@ def test_a_bind_that_is_refused_for_now_is_tried_again() -> None:
     (bind,) = wire.connects()
     assert isinstance(bind, Bind)
     active = FlowState(bind.flow_id, ACTIVE, 1, codes.NONE, "", None).encode()
-    wire.says(Bound(bind.flow_id, bind.request_id, 100).encode(), active)
+    wire.says(Bound(bind.flow_id, bind.request_id, 100, SPOOL).encode(), active)
     wire.breaks()
     (bind,) = wire.connects()
     assert isinstance(bind, Bind)
@@ -171,7 +172,7 @@ def test_a_bind_that_is_refused_for_now_is_tried_again() -> None:
     assert wire.passes(999) == []
     (bind,) = wire.passes(1)
     assert isinstance(bind, Bind)
-    wire.says(Bound(bind.flow_id, bind.request_id, 100).encode())
+    wire.says(Bound(bind.flow_id, bind.request_id, 100, SPOOL).encode())
     assert consumer.phase == OPEN
     assert [each for each in wire.events() if isinstance(each, FlowInterrupted)] == [
         FlowInterrupted("q", "it broke", 0)
