@@ -7,8 +7,10 @@ Names only, and all of them: what stands here is the library's public face, and 
 from messaging.headers import UserPropertyValue
 from protocols.flow.client.blocking import BlockingClient, BlockingConsumer, BlockingPublisher
 from protocols.flow.client.blocking_bulk import BlockingBulk, BlockingCursor, BlockingRangeReader
+from protocols.flow.client.blocking_owner import BlockingReceiver
 from protocols.flow.client.blocking_queues import BlockingQueues
 from protocols.flow.client.blocking_subscriber import BlockingSubscriber
+from protocols.flow.client.browser import Browser
 from protocols.flow.client.bulk import Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.client import Client
 from protocols.flow.client.consumer import Consumer
@@ -40,7 +42,7 @@ from protocols.flow.client.events import (
     SettledTooLate,
     SubscriptionLost,
 )
-from protocols.flow.client.messages import Delivery, Message, Received
+from protocols.flow.client.messages import Delivery, Message, QueueMessage, Received
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import Publisher
 from protocols.flow.client.queues import Queue, Queues
@@ -60,7 +62,9 @@ __all__ = [
     "BlockingPublisher",
     "BlockingQueues",
     "BlockingRangeReader",
+    "BlockingReceiver",
     "BlockingSubscriber",
+    "Browser",
     "Bulk",
     "Client",
     "ClientClosed",
@@ -94,6 +98,7 @@ __all__ = [
     "PublisherEnded",
     "PublisherForgotten",
     "Queue",
+    "QueueMessage",
     "Queues",
     "RangeReader",
     "ReadFailed",

@@ -10,14 +10,16 @@ from types import TracebackType
 from typing import Self
 
 from protocols.flow.client.blocking_bulk import BlockingBulk
+from protocols.flow.client.blocking_owner import BlockingOwner, BlockingReceiver
 from protocols.flow.client.blocking_queues import BlockingQueues
 from protocols.flow.client.blocking_subscriber import BlockingSubscriber
+from protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT
 from protocols.flow.client.client import DEFAULT_OPTIONS, WINDOW_DEFAULT, Client
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
-from protocols.flow.client.errors import ClientClosed, FlowClientError
+from protocols.flow.client.errors import FlowClientError
 from protocols.flow.client.events import ClientEvent
 from protocols.flow.client.loop_thread import LoopThread
-from protocols.flow.client.messages import Delivery, Message
+from protocols.flow.client.messages import Delivery, Message, QueueMessage
 from protocols.flow.client.options import ClientOptions
 from protocols.flow.client.publisher import BYTES_MAX_DEFAULT, NEXT, Publisher
 from protocols.flow.client.subscriber import WAITING_BYTES_DEFAULT
@@ -93,6 +95,12 @@ class BlockingClient:
         )
         return BlockingConsumer(self._running(), consumer)
 
+    def browser(
+        self, queue: str, *, window: int = BROWSE_WINDOW_DEFAULT, selector: str = ""
+    ) -> BlockingReceiver[QueueMessage]:
+        """As `Client.browser`, to be entered with `with`."""
+        return BlockingReceiver(self._running(), self._client.browser(queue, window=window, selector=selector))
+
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> BlockingSubscriber:
         """As `Client.subscriber`, to be entered with `with`."""
         return BlockingSubscriber(self._running(), self._client.subscriber(waiting_bytes_max=waiting_bytes_max))
@@ -129,28 +137,22 @@ class BlockingClient:
         return self._thread
 
 
-class BlockingPublisher:
+class BlockingPublisher(BlockingOwner):
     """`Publisher`, without asyncio."""
 
     def __init__(self, thread: LoopThread, publisher: Publisher) -> None:
-        self._thread = thread
+        super().__init__(thread, publisher)
         self._publisher = publisher
-
-    def __enter__(self) -> Self:
-        """Open it. Raises RequestRefused, or what the client ended with."""
-        self._thread.run(self._publisher.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close it; when the block ended well, wait before that until everything is answered."""
-        self._thread.run(self._publisher.__aexit__(kind, error, trace))
 
     @property
     def stored_through(self) -> int:
         """As `Publisher.stored_through`."""
         return self._publisher.stored_through
+
+    @property
+    def incarnation(self) -> int:
+        """As `Publisher.incarnation`."""
+        return self._publisher.incarnation
 
     @property
     def unanswered_count(self) -> int:
@@ -173,29 +175,14 @@ class BlockingPublisher:
         """As `Publisher.flush`."""
         self._thread.run(self._publisher.flush(), timeout_s)
 
-    def close(self) -> None:
-        """As `Publisher.close`."""
-        self._thread.run(self._publisher.close())
 
-
-class BlockingConsumer:
+class BlockingConsumer(BlockingReceiver[Delivery]):
     """`Consumer`, without asyncio. Its deliveries may be settled by any thread."""
 
     def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
-        self._thread = thread
+        super().__init__(thread, consumer)
         self._consumer = consumer
         consumer.settle_with = self._settle
-
-    def __enter__(self) -> Self:
-        """Bind to the queue. Raises RequestRefused, or what the client ended with."""
-        self._thread.run(self._consumer.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Unbind; what is held is given back."""
-        self.close()
 
     @property
     def is_active(self) -> bool:
@@ -211,14 +198,6 @@ class BlockingConsumer:
     def settled_too_late_count(self) -> int:
         """As `Consumer.settled_too_late_count`."""
         return self._consumer.settled_too_late_count
-
-    def receive(self, *, timeout_s: float | None = None) -> Delivery:
-        """As `Consumer.receive`."""
-        return self._thread.run(self._consumer.receive(), timeout_s)
-
-    def receive_many(self, count_max: int, *, timeout_s: float | None = None) -> list[Delivery]:
-        """As `Consumer.receive_many`."""
-        return self._thread.run(self._consumer.receive_many(count_max), timeout_s)
 
     def accept_all(self, deliveries: list[Delivery]) -> None:
         """As `Consumer.accept_all`."""
@@ -236,21 +215,6 @@ class BlockingConsumer:
     def extend_all(self) -> None:
         """As `Consumer.extend_all`."""
         self._thread.loop.call_soon_threadsafe(self._consumer.extend_all)
-
-    def __iter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __next__(self) -> Delivery:
-        """Return the next delivery; the end comes when the program closes the consumer or the client."""
-        try:
-            return self.receive()
-        except ClientClosed:
-            raise StopIteration from None
-
-    def close(self) -> None:
-        """As `Consumer.close`."""
-        self._thread.run(self._consumer.close())
 
     def _settle(self, delivery: Delivery, outcome: int) -> None:
         self._thread.loop.call_soon_threadsafe(self._consumer.settle, delivery, outcome)

@@ -1,10 +1,9 @@
 """Reading and writing in bulk without asyncio: `bulk`, on the loop in the client's thread."""
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from messaging.cursors import TAP
+from protocols.flow.client.blocking_owner import BlockingIterator
 from protocols.flow.client.bulk import AHEAD_DEFAULT, COLUMNS_DEFAULT, END_MAX, Bulk, Column, Cursor, RangeReader
 from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.columns import ColumnWriter
@@ -52,23 +51,12 @@ class BlockingCursor:
         self._thread.run(self.cursor.unbind())
 
 
-class BlockingRangeReader:
+class BlockingRangeReader(BlockingIterator[RowsReceived]):
     """`RangeReader`, without asyncio."""
 
     def __init__(self, thread: LoopThread, reader: RangeReader) -> None:
-        self._thread = thread
+        super().__init__(thread, reader)
         self._reader = reader
-
-    def __enter__(self) -> Self:
-        """Begin. Raises RequestRefused, or what the client ended with."""
-        self._thread.run(self._reader.__aenter__())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End, wherever it is."""
-        self._thread.run(self._reader.close())
 
     @property
     def incarnation(self) -> int:
@@ -79,17 +67,6 @@ class BlockingRangeReader:
     def next_sequence(self) -> int:
         """As `RangeReader.next_sequence`."""
         return self._reader.next_sequence
-
-    def __iter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __next__(self) -> RowsReceived:
-        """Return the next chunk."""
-        try:
-            return self._thread.run(self._reader.__anext__())
-        except StopAsyncIteration:
-            raise StopIteration from None
 
 
 class BlockingBulk:

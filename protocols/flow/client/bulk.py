@@ -6,7 +6,6 @@ them, so that a program wraps their buffers and touches no row; Arrow itself is 
 
 from collections.abc import Mapping
 from enum import IntFlag
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from messaging.cursors import TAP
@@ -105,17 +104,6 @@ class RangeReader(FlowOwner):
         super().__init__(client, flow)
         self._range = flow
         self.next_sequence = flow.next_sequence  # behind the last chunk that the program has
-
-    async def __aenter__(self) -> Self:
-        """Begin. Raises RequestRefused, or what the client ended with."""
-        await self._open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End, wherever it is."""
-        await self.close()
 
     @property
     def incarnation(self) -> int:

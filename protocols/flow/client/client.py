@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from protocols.flow.client.asking import Answer, Request
+from protocols.flow.client.browser import BROWSE_WINDOW_DEFAULT, Browser
 from protocols.flow.client.bulk import Bulk
 from protocols.flow.client.client_flow import ClientFlow
 from protocols.flow.client.consumer import UNSETTLED_MAX_DEFAULT, WINDOW_BYTES_DEFAULT, Consumer
@@ -141,6 +142,13 @@ class Client:
             selector=selector,
             acknowledges_partitions=acknowledges_partitions,
         )
+
+    def browser(self, queue: str, *, window: int = BROWSE_WINDOW_DEFAULT, selector: str = "") -> Browser:
+        """Return a browser of a queue, to be entered with `async with`; with a selector, of messages it selects.
+
+        `window` messages are fetched ahead of the program.
+        """
+        return Browser(self, queue, window=window, selector=selector)
 
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> Subscriber:
         """Return a subscriber to topics, to be entered with `async with`; about so much may wait to be taken."""

@@ -4,6 +4,7 @@ from typing import Final
 
 from protocols.flow.client.errors import FlowClientError
 from protocols.flow.engine import FlowEngine
+from protocols.flow.flow_frames import FlowEnd
 from protocols.flow.session_frames import Error
 
 NO_FLOW: Final = 0
@@ -19,7 +20,7 @@ ENDED: Final = 4  # for good
 class ClientFlow:
     """One publisher or consumer. The session tells it what becomes of it; `has_news` asks its owner to look at it."""
 
-    def __init__(self) -> None:
+    def __init__(self, end_kind: int) -> None:
         self.phase = RESTING
         self.flow_id = NO_FLOW  # on the present connection
         self.was_open = False  # at least once
@@ -27,6 +28,7 @@ class ClientFlow:
         self.error: FlowClientError | None = None  # why it has ended
         self.is_dirty = False  # it has something to say
         self.has_news = False
+        self._end_kind = end_kind  # the frame that ends it: CLOSE_PUB or UNBIND
 
     def request(self, request_id: int, flow_id: int) -> bytes:
         """Return the frame that opens it on a connection."""
@@ -34,7 +36,7 @@ class ClientFlow:
 
     def closing(self, request_id: int) -> bytes:
         """Return the frame that ends it."""
-        raise AssertionError("each kind of flow has its own end")
+        return FlowEnd(self._end_kind, self.flow_id, request_id, False).encode()
 
     def pump(self, engine: FlowEngine) -> None:
         """Send what may be sent now."""

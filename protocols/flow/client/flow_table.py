@@ -1,11 +1,12 @@
 """The flows of one client: what the gateway says of each, and which ids they have on the present connection.
 
-Deliberately elsewhere: what a publisher, a consumer and a reader remember (`outbox`, `inbox`, `range_flow`), and the
-connection itself (`session`).
+Deliberately elsewhere: what a publisher, a consumer, a browser and a reader remember (`outbox`, `inbox`, `browse_flow`,
+`range_flow`), and the connection itself (`session`).
 """
 
 from typing import Final, TypeAlias, final
 
+from protocols.flow.client.browse_flow import BrowseFlow
 from protocols.flow.client.client_flow import CLOSING, ENDED, OPEN, OPENING, RESTING, ClientFlow
 from protocols.flow.client.errors import ClientClosed, FlowClientError, RequestRefused
 from protocols.flow.client.events import ClientEvent
@@ -146,13 +147,20 @@ class FlowTable:
             return
         if isinstance(event, FlowEnd):
             self._end(flow, ClientClosed("it was closed"))
+        elif isinstance(event, FlowState) and event.state == FLOW_ENDED:
+            self._ended(flow, Error(flow.flow_id, NO_REQUEST, event.code, event.text, event.retry_after_ms), now_ms)
         elif isinstance(flow, Inbox):
-            self._handle_consumer(flow, event, now_ms)
+            self._handle_consumer(flow, event)
         elif isinstance(flow, Outbox):
             if isinstance(event, PubAck):
                 flow.acknowledged(event)
             elif isinstance(event, PubOpened):
                 flow.frame_bytes_max = self.frame_bytes_max
+                flow.opened(event)
+        elif isinstance(flow, BrowseFlow):
+            if isinstance(event, DeliveriesReceived) and flow.phase == OPEN:
+                flow.delivered(event.deliveries)
+            elif isinstance(event, Bound):
                 flow.opened(event)
         elif isinstance(flow, RangeFlow):
             if isinstance(event, RowsReceived) and flow.phase == OPEN:
@@ -165,7 +173,7 @@ class FlowTable:
                 self._unwanted(event, engine)
         self._look_at(flow)
 
-    def _handle_consumer(self, flow: Inbox, event: FlowWord, now_ms: int) -> None:
+    def _handle_consumer(self, flow: Inbox, event: FlowWord) -> None:
         if isinstance(event, DeliveriesReceived):
             if flow.phase == OPEN:
                 flow.delivered(event.deliveries)
@@ -178,10 +186,7 @@ class FlowTable:
         elif isinstance(event, Partitions):
             flow.listed(event)
         elif isinstance(event, FlowState):
-            if event.state != FLOW_ENDED:
-                flow.stands(event)
-            else:
-                self._ended(flow, Error(flow.flow_id, NO_REQUEST, event.code, event.text, event.retry_after_ms), now_ms)
+            flow.stands(event)
 
     def _unwanted(self, opened: PubOpened | Bound | Reading, engine: FlowEngine) -> None:
         """Close what the gateway has opened and nobody has."""

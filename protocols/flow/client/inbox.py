@@ -10,7 +10,7 @@ from typing import Final, final
 
 from messaging.ranges import RangeSet
 from messaging.settlement import RELEASED
-from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING, ClientFlow
+from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING
 from protocols.flow.client.errors import ConsumerEnded, FlowClientError
 from protocols.flow.client.events import (
     ClientEvent,
@@ -20,10 +20,10 @@ from protocols.flow.client.events import (
     PartitionsChanged,
     SettledTooLate,
 )
+from protocols.flow.client.queue_flow import QueueFlow
 from protocols.flow.deliver_frames import Delivered
 from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState
-from protocols.flow.frames import UNBIND
+from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowState
 from protocols.flow.limits import RANGES_MAX
 from protocols.flow.partition_frames import DRAINING, Partitions, PartitionsAck, PartitionState
 from protocols.flow.session_frames import Error
@@ -33,7 +33,7 @@ OVERHEAD_BYTES: Final = 200  # of a delivery that waits here, beside its payload
 
 
 @final
-class Inbox(ClientFlow):
+class Inbox(QueueFlow):
     """The core of one consumer.
 
     Invariants: what waits in `_line` is held, unless the gateway took it back; the limit of credit is at most `window`
@@ -51,8 +51,7 @@ class Inbox(ClientFlow):
         selector: str = "",
         acknowledges: bool = False,
     ) -> None:
-        super().__init__()
-        self.queue = queue
+        super().__init__(queue)
         self.window = window
         self.window_bytes = window_bytes
         self.unsettled_max = unsettled_max  # asked for; after the bind what is in force
@@ -69,7 +68,6 @@ class Inbox(ClientFlow):
         self._list_number = 0  # of those partitions
         self._list_acknowledged = 0
         self._wants_to_let_go = False  # said by the program, and not sent
-        self._line: deque[Delivered] = deque()  # not taken by the program
         self._line_bytes = 0
         self._received_through = 0  # the highest delivery id that has come
         self._granted = 0  # the highest that may come
@@ -78,11 +76,6 @@ class Inbox(ClientFlow):
         self._renewed_ms = 0  # when it last was, or had no need to be
 
     # --- the program's side ---
-
-    @property
-    def waiting_count(self) -> int:
-        """How many deliveries the program may take now."""
-        return len(self._line)
 
     def take(self, count_max: int) -> list[Delivered]:
         """Return up to so many deliveries, in order."""
@@ -140,8 +133,7 @@ class Inbox(ClientFlow):
 
     def closing(self, request_id: int) -> bytes:
         """Return UNBIND, behind what is to be said."""
-        said = b"".join(self._settlements())
-        return said + FlowEnd(UNBIND, self.flow_id, request_id, False).encode()
+        return b"".join(self._settlements()) + super().closing(request_id)
 
     def opened(self, said: Bound) -> None:
         """Begin anew: delivery ids count from 1."""
@@ -149,6 +141,7 @@ class Inbox(ClientFlow):
         self.was_open = True
         self.bind_count += 1
         self.unsettled_max = said.unsettled_max
+        self.incarnation = said.incarnation
         self._received_through = 0
         self._list_number = self._list_acknowledged = 0
         self._is_recalled = False

@@ -195,8 +195,29 @@ class Received:
         return f"{type(self).__name__}({self.topic!r}, {len(self.payload)} bytes)"
 
 
+class QueueMessage(Received):
+    """A message of a queue, as whoever browses sees it."""
+
+    __slots__ = ()
+
+    @property
+    def sequence(self) -> int:
+        """Its number in its partition, for good."""
+        return self._delivered.message_id
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition it lies in, from 0."""
+        return self._delivered.partition
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it was delivered, with this time; it stays at 65535."""
+        return self._delivered.delivery_count
+
+
 @final
-class Delivery(Received):
+class Delivery(QueueMessage):
     """A message of a queue. It is the consumer's until it is settled, or taken back.
 
     Settling says what became of it, once; what is said later changes nothing. The words go out with the next write and
@@ -240,21 +261,11 @@ class Delivery(Received):
         return self._delivered.delivery_id
 
     @property
-    def sequence(self) -> int:
-        """Its number in its partition, for good."""
-        return self._delivered.message_id
-
-    @property
-    def partition(self) -> int:
-        """Number of the partition it lies in, from 0."""
-        return self._delivered.partition
-
-    @property
     def assignment_epoch(self) -> int:
         """Which ownership of the partition it was delivered under."""
         return self._delivered.epoch
 
     @property
-    def delivery_count(self) -> int:
-        """How often it was delivered, with this time; it stays at 65535."""
-        return self._delivered.delivery_count
+    def first_of_group(self) -> bool:
+        """Whether it is the first message of its message group that this consumer gets."""
+        return self._delivered.first_of_group

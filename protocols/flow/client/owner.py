@@ -1,7 +1,8 @@
-"""What publishers, consumers and readers have in common on asyncio: they are opened, wait for news, and are closed."""
+"""What publishers, consumers, browsers and readers have in common on asyncio: opened, waiting for news, and closed."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from protocols.flow.client.client_flow import ENDED, ClientFlow
 from protocols.flow.client.errors import ClientClosed
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class FlowOwner:
-    """Has one flow of a client."""
+    """Has one flow of a client, within `async with`."""
 
     def __init__(self, client: "Client", flow: ClientFlow) -> None:
         self._client = client
         self._flow = flow
         self._changed = WaitingLine()
 
-    async def _open(self) -> None:
+    async def __aenter__(self) -> Self:
         """Open it. Raises RequestRefused, or what the client ended with."""
         self._client.add(self._flow, self)
         try:
@@ -30,6 +31,13 @@ class FlowOwner:
             self._client.remove(self._flow)
             self._client.forget(self._flow)
             raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        await self.close()
 
     async def close(self) -> None:
         """Close it, which takes `close_timeout_s` at most. What was not answered or settled then is left open."""

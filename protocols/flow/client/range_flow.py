@@ -10,7 +10,6 @@ from typing import final
 from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING, ClientFlow
 from protocols.flow.client.errors import FlowClientError, IncarnationChanged, ReadFailed
 from protocols.flow.engine import FlowEngine
-from protocols.flow.flow_frames import FlowEnd
 from protocols.flow.frames import UNBIND
 from protocols.flow.rows_frames import Read, Reading, RowsReceived
 from protocols.flow.session_frames import Error
@@ -34,7 +33,7 @@ class RangeFlow(ClientFlow):
         cursor: str,
         epoch: int,
     ) -> None:
-        super().__init__()
+        super().__init__(UNBIND)
         self.queue = queue
         self.partition = partition
         self.next_sequence = first  # of what has not arrived
@@ -75,14 +74,10 @@ class RangeFlow(ClientFlow):
             self._epoch,
         ).encode()
 
-    def closing(self, request_id: int) -> bytes:
-        """Return UNBIND."""
-        return FlowEnd(UNBIND, self.flow_id, request_id, False).encode()
-
     def opened(self, said: Reading) -> None:
         """Begin, or go on: within the same spool only, for in another the same sequences are other messages."""
         if self.incarnation not in (0, said.incarnation):
-            text = f"the gateway has spool {said.incarnation:#x} now; what was read is of {self.incarnation:#x}"
+            text = f"the gateway has spool {said.incarnation:016x} now; what was read is of {self.incarnation:016x}"
             self.end(IncarnationChanged(text))
             return
         self.incarnation = said.incarnation

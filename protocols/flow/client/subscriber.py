@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Self
 from protocols.flow.client.direct_inbox import Subscription
 from protocols.flow.client.errors import ClientClosed
 from protocols.flow.client.messages import Received
-from protocols.flow.client.waiting import WaitingLine
+from protocols.flow.client.receiving import Receiving
 from protocols.flow.limits import SELECTOR_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WAITING_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 
 
-class Subscriber:
+class Subscriber(Receiving[Received]):
     """Gets direct messages on topics. Made by `Client.subscriber`, open within `async with`; a client has one at most.
 
     At most once: what is published while there is no connection does not come, and what the program does not take in
@@ -27,9 +27,9 @@ class Subscriber:
         """Raises ValueError for a limit that makes no sense."""
         if waiting_bytes_max <= 0:
             raise ValueError("waiting_bytes_max is more than 0")
+        super().__init__()
         self._client = client
         self._waiting_bytes_max = waiting_bytes_max
-        self._arrived = WaitingLine()
         self._is_open = False
 
     async def __aenter__(self) -> Self:
@@ -69,31 +69,6 @@ class Subscriber:
         if subscription is not None:
             await self._client.ask(subscription.end())
 
-    async def receive(self) -> Received:
-        """Return the next message. Raises ClientClosed, or what the client ended with."""
-        return (await self.receive_many(1))[0]
-
-    async def receive_many(self, count_max: int) -> list[Received]:
-        """Wait for a message; return it with those behind it that are here already, `count_max` at most."""
-        if count_max < 1:
-            raise ValueError(f"count_max={count_max}; it is 1 or more")
-        direct = self._client.direct
-        while not direct.waiting_count:
-            self._check_open()
-            await self._arrived.wait()
-        return [Received(each) for each in direct.take(count_max)]
-
-    def __aiter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    async def __anext__(self) -> Received:
-        """Return the next message; the end comes when the program closes the subscriber or the client."""
-        try:
-            return await self.receive()
-        except ClientClosed:
-            raise StopAsyncIteration from None
-
     async def close(self) -> None:
         """End every subscription."""
         if self._is_open:
@@ -104,6 +79,14 @@ class Subscriber:
     def on_news(self) -> None:
         """Wake those who wait for messages."""
         self._arrived.wake_all()
+
+    # --- for those who receive ---
+
+    def _waiting_count(self) -> int:
+        return self._client.direct.waiting_count
+
+    def _take(self, count_max: int) -> list[Received]:
+        return [Received(each) for each in self._client.direct.take(count_max)]
 
     def _check_open(self) -> None:
         self._client.check_running()

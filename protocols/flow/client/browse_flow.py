@@ -1,0 +1,88 @@
+"""What a browser has been shown and its program has not taken, over as many connections as it takes.
+
+Flow: consuming, browsing. Nothing is settled, and nobody takes back what is here. On another connection the gateway
+shows the queue from its oldest message again: what came before, by partition and sequence, is passed over here.
+"""
+
+from typing import final
+
+from protocols.flow.client.client_flow import NO_FLOW, OPEN, RESTING
+from protocols.flow.client.errors import ConsumerEnded, FlowClientError
+from protocols.flow.client.queue_flow import QueueFlow
+from protocols.flow.deliver_frames import Delivered
+from protocols.flow.engine import FlowEngine
+from protocols.flow.flow_frames import Bind, Bound
+from protocols.flow.session_frames import Error
+from protocols.flow.settle_frames import Credit
+
+
+@final
+class BrowseFlow(QueueFlow):
+    """The core of one browser. Invariant: at most `window` messages lie here or are on their way."""
+
+    def __init__(self, queue: str, *, window: int, selector: str) -> None:
+        super().__init__(queue)
+        self.window = window
+        self._selector = selector  # of the messages it wants to see; empty: all
+        self._shown_to: dict[int, int] = {}  # by partition: the last sequence that came
+        self._received_through = 0  # the highest delivery id that came on this flow
+        self._granted = 0  # the highest that may come
+
+    def take(self, count_max: int) -> list[Delivered]:
+        """Return up to so many messages, in order."""
+        line = self._line
+        taken = [line.popleft() for _ in range(min(count_max, len(line)))]
+        self.is_dirty = self._wants_credit()
+        return taken
+
+    def request(self, request_id: int, flow_id: int) -> bytes:
+        """Return BIND, with credit for the room that there is."""
+        self._received_through = 0
+        self._granted = self._credit()
+        return Bind(flow_id, request_id, self.queue, 0, self._granted, selector=self._selector, browses=True).encode()
+
+    def opened(self, said: Bound) -> None:
+        """Begin, or begin again. In another spool the same sequences are other messages."""
+        if said.incarnation != self.incarnation:
+            self.incarnation = said.incarnation
+            self._shown_to.clear()
+        self.phase = OPEN
+        self.was_open = True
+        self.has_news = True
+
+    def delivered(self, deliveries: list[Delivered]) -> None:
+        """Keep what has come and is new, until the program takes it."""
+        shown_to = self._shown_to
+        for each in deliveries:
+            if each.message_id > shown_to.get(each.partition, 0):
+                shown_to[each.partition] = each.message_id
+                self._line.append(each)
+        self._received_through = deliveries[-1].delivery_id
+        self.is_dirty = self._wants_credit()
+        self.has_news = True
+
+    def pump(self, engine: FlowEngine) -> None:
+        """Send credit for the room that there is."""
+        self.is_dirty = False
+        if self.phase == OPEN and self._wants_credit():
+            self._granted = self._credit()
+            engine.send(Credit(self.flow_id, self._granted, False, False).encode())
+
+    def _credit(self) -> int:
+        return self._received_through - len(self._line) + self.window
+
+    def _wants_credit(self) -> bool:
+        """Whether the limit of credit has risen by half a window, which is worth a frame."""
+        return 2 * (self._credit() - self._granted) >= self.window
+
+    def interrupted(self, reason: str) -> None:
+        """Keep what is here, and wait for the next connection."""
+        self.flow_id = NO_FLOW
+        self.phase = RESTING
+
+    def ended_by(self, said: Error) -> FlowClientError:
+        """Return the error for one with which the gateway ended the flow."""
+        return ConsumerEnded(said.code, said.text)
+
+    def __repr__(self) -> str:
+        return f"BrowseFlow({self.queue!r}, {len(self._line)} waiting)"
