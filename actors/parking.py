@@ -2,12 +2,13 @@
 
 from typing import TypeAlias, final
 
-from actors.parking_messages import FoundSequences, LookUpSequences, Park, RestoreParked, Unpark
+from actors.parking_messages import DeliverAgain, FoundSequences, LookUpSequences, Park, RestoreParked, Unpark
 from messaging.effects import Delivery
 from messaging.ledger import Ledger
-from messaging.parking import deliver_kept, keeps, park, restore_parked, unpark, unsettled_among
+from messaging.parking import deliver_again, deliver_kept, keeps, park, restore_parked, unpark, unsettled_among
 
-ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | LookUpSequences
+ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | LookUpSequences | DeliverAgain
+ParkingAnswer: TypeAlias = FoundSequences | list[tuple[int, int]] | None
 
 
 @final
@@ -17,7 +18,7 @@ class Parking:
     def __init__(self) -> None:
         self.has_kept = False  # a client is back for which messages have waited
 
-    def receive(self, ledger: Ledger, request: ParkingRequest) -> FoundSequences | None:
+    def receive(self, ledger: Ledger, request: ParkingRequest) -> ParkingAnswer:
         """Carry out one request."""
         if isinstance(request, Park):
             park(ledger, request.flow_id, request.kept)
@@ -26,6 +27,9 @@ class Parking:
             self.has_kept = True
         elif isinstance(request, RestoreParked):
             restore_parked(ledger, request.flow, request.epoch, request.kept)
+        elif isinstance(request, DeliverAgain):
+            self.has_kept = True
+            return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)
         else:
             return FoundSequences(unsettled_among(ledger, request.sequences), ledger.suspect_end)
         return None

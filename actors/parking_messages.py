@@ -1,6 +1,6 @@
 """What is said about flows that wait for a client that is away, and about what they were sent before.
 
-They are of queues with one partition: those of sessions and of shared subscriptions.
+Flows that are parked are of queues with one partition: those of sessions and of shared subscriptions.
 """
 
 from dataclasses import dataclass
@@ -49,6 +49,18 @@ class Unpark:
     """Queue -> partition: the client of a parked flow is back, at another address."""
 
     flow: Flow
+
+
+@dataclass(slots=True)
+class DeliverAgain:
+    """Ask of a partition: deliver to a flow once more, within its credit, what it holds of half-open ranges.
+
+    Answered with those of them that it holds; with none under an old epoch.
+    """
+
+    flow_id: int
+    epoch: int
+    ranges: list[tuple[int, int]]
 
 
 @dataclass(slots=True)

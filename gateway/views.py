@@ -165,7 +165,7 @@ class QueueView:
 class DeathView:
     """Why a message lies in a dead message queue."""
 
-    reason: str  # expired, max_redelivery_exceeded or rejected
+    reason: str  # expired, max_redelivery_exceeded, rejected or undeliverable
     queue: str  # where it died
     partition: int
     delivery_count: int

@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from messaging.address import Address
+from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
 from messaging.key_source import KeySource
 from messaging.locks import Locks
@@ -139,7 +140,7 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("again", "epoch", "flow", "in_flight", "kept", "locks", "looked_to", "paused", "turn")
+    __slots__ = ("again", "declined", "epoch", "flow", "in_flight", "kept", "locks", "looked_to", "paused", "turn")
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
@@ -147,6 +148,7 @@ class LedgerFlow:
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
         self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
+        self.declined: RangeSet | None = None  # unsettled, and for other flows only (messaging.declining); None: none
         self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False
         self.looked_to = (
@@ -166,12 +168,28 @@ class LedgerFlow:
             available = min(available, unacked_count_max - self.flow.unacked_count())
         return max(0, available)
 
+    def selects(self) -> bool:
+        """Return whether the flow does not take whatever is ready."""
+        return self.flow.selector is not None or self.declined is not None
+
+    def wants(self, batch: MessageBatch, row: int, sequence: int) -> bool:
+        """Return whether a message is one for the flow."""
+        if self.declined is not None and sequence in self.declined:
+            return False
+        selector = self.flow.selector
+        return selector is None or selector.matches(batch, row)
+
     def passed_over(self, first: int, end: int) -> None:
         """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
         if first < self.looked_to:
             self.again.discard(first, end)
         else:
             self.looked_to = end
+
+    def look_at_all(self) -> None:
+        """Have every ready message looked at: what was passed over is not known."""
+        self.looked_to = 0
+        self.again = RangeSet()
 
     def is_ready_again(self, first: int, end: int) -> None:
         """Have messages looked at that the flow may have gone by while they were not ready."""

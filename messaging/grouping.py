@@ -129,6 +129,14 @@ class MessageGroups(Choice):
         """Return whether a flow has a key, or may claim it."""
         return self._owners[key_hash % self.buckets] in (_NOBODY, flow_id)
 
+    def may_have(self, state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
+        """Return whether a flow may get a message as far as its group goes, or its group is not known."""
+        segment = state.segments.at_or_after(sequence)
+        if segment is None or segment.batch is None:
+            return True
+        key_hash = key_hash_in(state.rules.key_source, segment.batch, sequence - segment.first)
+        return key_hash < 0 or self.is_open_to(key_hash, flow.flow.flow_id)
+
     # --- which message is next ---
 
     def arrange(self, state: LedgerState, batch: MessageBatch) -> list[int] | None:
@@ -174,7 +182,7 @@ class MessageGroups(Choice):
         """Return what a flow may do: take ungrouped messages, its own and a new group's, or pass over them."""
         flow_id = flow.flow.flow_id
         owner, end = self._runs.at(first)
-        if owner != _NOBODY and (owner != flow_id or flow.flow.selector is None):
+        if owner != _NOBODY and (owner != flow_id or not flow.selects()):
             state.looks_left -= 1
             if owner == flow_id:
                 return TAKE, min(end, stop, first + limit)
@@ -196,8 +204,7 @@ class MessageGroups(Choice):
         return TAKE if verdict == _TAKE_ALONE else verdict, end
 
     def _verdict(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, sequence: int) -> int:
-        selector = flow.flow.selector
-        if selector is not None and not selector.matches(batch, row):
+        if flow.selects() and not flow.wants(batch, row, sequence):
             return PASS
         key_hash = key_hash_in(state.rules.key_source, batch, row)
         if key_hash < 0:

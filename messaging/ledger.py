@@ -11,6 +11,7 @@ rest (storage), and the sending itself (the actors).
 from typing import final
 
 from messaging.batch import MessageBatch
+from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
 from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room
 from messaging.grouping import MessageGroups, groups_for, has_keys
@@ -29,7 +30,9 @@ from messaging.settlement import (
     DISCARD_EXPIRED,
     DISCARD_REJECTED,
     FAILED,
+    FAILED_ELSEWHERE,
     REJECTED,
+    RELEASED_ELSEWHERE,
 )
 
 
@@ -91,12 +94,14 @@ class Ledger(LedgerState):
         if flow is None:
             return
         flow.leave()
-        if flow.flow.selector is not None:
+        if flow.selects():
             self.selecting_count -= 1
         for first, end in flow.in_flight.ranges():
             self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
         if self.groups is not None:
             self.groups.leave(self, flow_id)
+        if self.selecting_count > 0:
+            bury_declined(self, self.groups, flow.flow.client)
 
     def in_flight_count(self, flow_id: int) -> int:
         """Return how many messages a flow holds unsettled."""
@@ -144,10 +149,10 @@ class Ledger(LedgerState):
             elif groups is not None:
                 place += 1
                 idle_count += 1
-            elif flow.flow.selector is None:
+            elif not flow.selects():
                 return deliveries  # its page is on the way, or all that was left is settled
             else:
-                del line[place]  # it selects nothing of what is at hand
+                del line[place]  # it wants nothing of what is at hand
             if place >= len(line):
                 place = 0
         if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
@@ -158,7 +163,7 @@ class Ledger(LedgerState):
         """Note the flows that messages wait for; one that does not get any message may have room left."""
         gets_any = self.groups is None
         for flow in self.flows.values():
-            if not flow.paused and ((gets_any and flow.flow.selector is None) or flow.room(unacked_count_max) == 0):
+            if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0):
                 self.effects.starved_flows.append(flow.flow)
 
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
@@ -263,7 +268,7 @@ class Ledger(LedgerState):
 
     def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
         """Return the next messages behind the cursor for a flow, and pass over those that are held."""
-        selects = flow.flow.selector is not None or self.groups is not None
+        selects = flow.selects() or self.groups is not None
         by_priority = self.rules.by_priority
         while True:
             if selects:
@@ -395,6 +400,8 @@ class Ledger(LedgerState):
                 self._settle(start, stop)
             elif outcome == REJECTED:
                 self._discard(start, stop, DISCARD_REJECTED, flow.flow.client, cause)
+            elif outcome in (RELEASED_ELSEWHERE, FAILED_ELSEWHERE):
+                decline(self, self.groups, flow, start, stop, 1 if outcome == FAILED_ELSEWHERE else 0)
             else:
                 self.requeue(start, stop, 1 if outcome == FAILED else 0, flow.flow.client)
         return count

@@ -62,7 +62,7 @@ class LedgerState:
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
-        self.selecting_count = 0  # flows that select
+        self.selecting_count = 0  # flows that do not take whatever is ready
         self.is_grouped = False  # keys belong to flows (messaging.grouping)
         self.looks_left = 0  # messages that they may look at in this turn
         self.waiting_count = 0  # unsettled, in flight or not
@@ -214,13 +214,13 @@ class LedgerState:
         """Drop every message that no consumer holds; return how many."""
         return self.give_up(self.floor, self.next_sequence, DISCARD_PURGED)
 
-    def give_up(self, first: int, end: int, reason: str) -> int:
-        """Drop those of `[first, end)` that no consumer holds; return how many."""
+    def give_up(self, first: int, end: int, reason: str, client: str = "") -> int:
+        """Drop those of `[first, end)` that no consumer holds; return how many. `client` had them last."""
         count = 0
         for start, stop in self.held_by_nobody(first, end):
             count += stop - start
             self.take_out(start, stop)
-            self._discard(start, stop, reason, "")
+            self._discard(start, stop, reason, client)
         return count
 
     def consume(self, first: int, end: int) -> int:
@@ -296,6 +296,8 @@ class LedgerState:
                 self.failures.pop(sequence, None)
         if self.remarks is not None:
             self.remarks.forget(first, end)
+        if self.selecting_count > 0:
+            self._forget_declined(first, end)
         if self.undelivered.total > 0:
             self.undelivered.discard(first, end)
         if first == self.floor and self.settled.total == 0:  # in order: what consumers mostly do
@@ -307,6 +309,14 @@ class LedgerState:
                 self.settled.remove(self.settled.starts[0], self.floor)
         if self.ready_from < self.floor:
             self.ready_from = self.floor
+
+    def _forget_declined(self, first: int, end: int) -> None:
+        for flow in self.flows.values():
+            if flow.declined is not None:
+                flow.declined.discard(first, end)
+                if flow.declined.total == 0:
+                    flow.declined = None
+                    self.selecting_count -= 0 if flow.selects() else 1
 
     def _settle_in(self, segment: Segment, count: int) -> None:
         effects = self.effects
@@ -385,3 +395,8 @@ class LedgerState:
         if self.remarks is not None:
             for sequence in self.remarks.by_sequence:
                 assert sequence in held, "what is settled has no remarks"
+        assert self.selecting_count == sum([flow.selects() for flow in self.flows.values()])
+        for flow in self.flows.values():
+            for start, end in [] if flow.declined is None else flow.declined.ranges():
+                assert held.count_within(start, end) == end - start, "what is settled is declined by nobody"
+                assert flow.in_flight.count_within(start, end) == 0, "nobody has what it declined"

@@ -5,6 +5,8 @@ A QoS 2 message of a shared subscription is completed with the client it was sen
 nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
 epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
 
+A consumer of AMQP may keep its flow bound while it is away, without credit, and then wants some of what it holds again.
+
 Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
 """
 
@@ -60,6 +62,20 @@ def unpark(ledger: Ledger, flow: Flow) -> None:
         parked.paused = False
 
 
+def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:
+    """Have those of some ranges delivered to a flow once more that it holds; return them. None under an old epoch."""
+    flow = ledger.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch:
+        return []
+    held = [part for first, end in ranges for part in flow.in_flight.within(first, end)]
+    if held and flow.kept is None:
+        flow.kept = RangeSet()
+    for first, end in held:
+        assert flow.kept is not None, "it was made above"
+        flow.kept.add(first, end)
+    return held
+
+
 def discard_kept(ledger: Ledger, flow_id: int) -> None:
     """Drop what still waits for a flow's client: its session has ended."""
     flow = ledger.flows.get(flow_id)
@@ -102,14 +118,20 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
             if room == 0:
                 ledger.effects.starved_flows.append(flow.flow)
                 break
-            first = kept.starts[0]
+            first, end = kept.starts[0], kept.ends[0]
+            held_first, held_end = flow.in_flight.next_range(first)
+            if held_first != first:  # it was taken back meanwhile
+                kept.remove(first, min(end, held_first) if held_first < held_end else end)
+                continue
             segment = ledger.segments.at_or_after(first)
             if segment is None or not segment.first <= first:
-                kept.remove(first, kept.ends[0] if segment is None else segment.first)  # its page had it not
+                kept.remove(first, end if segment is None else segment.first)  # its page had it not
             elif not ledger.at_hand(segment):
                 break
             else:
-                end = min(kept.ends[0], segment.end, first + room)
+                end = min(end, held_end, segment.end, first + room)
+                if ledger.remarks is not None:
+                    end = ledger.remarks.alike_until(first, end)
                 kept.remove(first, end)
                 deliveries.append(_again(ledger, flow, segment, first, end))
         if kept.total == 0:
@@ -129,9 +151,12 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
     tried_count = ledger.failures.get(first, 0)
     start_row = first - segment.first
     stop_row = end - segment.first
-    return Delivery(
+    delivery = Delivery(
         flow.flow, flow.epoch, batch, start_row, stop_row, first, True, tried_count + 1, segment.publication
     )
+    if ledger.remarks is not None:
+        delivery.remark = ledger.remarks.by_sequence.get(first, b"")
+    return delivery
 
 
 def _give_up(ledger: Ledger, flow: LedgerFlow, first: int, end: int) -> None:

@@ -1,4 +1,6 @@
-"""Which ready message is next for a flow that chooses: the oldest that its selector selects, or that is of its groups.
+"""Which ready message is next for a flow that chooses: the oldest that it wants, and that is of its groups.
+
+It wants what its selector selects, and what it has not declined.
 
 What a message is never changes, so each is looked at once for each such flow. A cursor says how far a flow has
 looked, and a set which of the messages below it are ready again, after somebody else had them, and are to be looked at
@@ -36,23 +38,22 @@ class Choice:
 
 @final
 class BySelector(Choice):
-    """A flow takes what its selector selects."""
+    """A flow takes what it wants."""
 
     def stretch(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
-        """Return whether the message is selected, and how many after it are alike."""
-        selector, batch = flow.flow.selector, segment.batch
-        assert selector is not None, "the flow selects"
+        """Return whether the message is wanted, and how many after it are alike."""
+        batch = segment.batch
         assert batch is not None, "it is at hand"
-        is_selected = selector.matches(batch, first - segment.first)
-        if is_selected:
+        is_wanted = flow.wants(batch, first - segment.first, first)
+        if is_wanted:
             stop = min(stop, first + limit)
         end = first + 1
-        while end < stop and selector.matches(batch, end - segment.first) == is_selected:
+        while end < stop and flow.wants(batch, end - segment.first, end) == is_wanted:
             end += 1
         state.looks_left -= end - first
-        return TAKE if is_selected else PASS, end
+        return TAKE if is_wanted else PASS, end
 
 
 BY_SELECTOR: Final = BySelector()
@@ -84,6 +85,14 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
             return (segment, found, end) if verdict == TAKE else None
         flow.passed_over(first, found)
     return None
+
+
+def may_select(state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
+    """Return whether a flow wants a message, or may want it, for it is not in memory."""
+    segment = state.segments.at_or_after(sequence)
+    if segment is None or segment.batch is None:
+        return flow.declined is None or sequence not in flow.declined
+    return flow.wants(segment.batch, sequence - segment.first, sequence)
 
 
 def not_looked_at(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:

@@ -6,11 +6,11 @@ It looks at the messages in memory only, and at a bounded number of them: an ope
 from enum import StrEnum
 from typing import Final, final
 
-from messaging.flows import LedgerFlow
 from messaging.holds import NOT_HELD
 from messaging.keys import key_hash_in, key_in
 from messaging.ledger import Ledger
 from messaging.segments import Segment
+from messaging.selecting import may_select
 
 LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
 
@@ -97,11 +97,12 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     active = [flow for flow in flows if not flow.paused]
     if not active:
         return WaitReason.HANDOFF
-    active = [flow for flow in active if _may_select(ledger, flow, sequence)]
+    active = [flow for flow in active if may_select(ledger, flow, sequence)]
     if not active:
         return WaitReason.NOT_SELECTED
     unacked_count_max = ledger.rules.unacked_count_max
-    owners = [flow for flow in active if _may_have_group(ledger, flow, sequence)]
+    groups = ledger.groups
+    owners = active if groups is None else [flow for flow in active if groups.may_have(ledger, flow, sequence)]
     if not any(flow.room(unacked_count_max) > 0 for flow in owners) and len(owners) < len(active):
         return WaitReason.GROUP_BUSY
     if any(flow.room(unacked_count_max) > 0 for flow in active):
@@ -116,25 +117,6 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     if any(window.available() > 0 for window in windows):
         return WaitReason.UNACKED_MAX
     return WaitReason.WINDOW_FULL
-
-
-def _may_select(ledger: Ledger, flow: LedgerFlow, sequence: int) -> bool:
-    """Return whether a flow wants a message, or may want it, for it is not in memory."""
-    selector = flow.flow.selector
-    segment = None if selector is None else ledger.segments.at_or_after(sequence)
-    if selector is None or segment is None or segment.batch is None:
-        return True
-    return selector.matches(segment.batch, sequence - segment.first)
-
-
-def _may_have_group(ledger: Ledger, flow: LedgerFlow, sequence: int) -> bool:
-    """Return whether a flow may get a message as far as its group goes, or its group is not known."""
-    groups = ledger.groups
-    segment = None if groups is None else ledger.segments.at_or_after(sequence)
-    if groups is None or segment is None or segment.batch is None:
-        return True
-    key_hash = key_hash_in(ledger.rules.key_source, segment.batch, sequence - segment.first)
-    return key_hash < 0 or groups.is_open_to(key_hash, flow.flow.flow_id)
 
 
 def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:

@@ -21,7 +21,7 @@ def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
         return True
     if flow.room(ledger.rules.unacked_count_max) == 0:
         return False
-    if flow.flow.selector is not None and ledger.looks_on():
+    if flow.selects() and ledger.looks_on():
         return True
     pages = [segment.page for segment in ledger.segments.all()]
     return any(page is not None and page.state == PAGE_WANTED for page in pages)

@@ -36,6 +36,7 @@ GAP_REASONS: Final = (
     "never_used",
     "partition_failed",
     "session_ended",
+    "undeliverable",
 )
 
 _GAP_NUMBERS: Final = {reason: number for number, reason in enumerate(GAP_REASONS)}

@@ -12,7 +12,14 @@ from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
 from messaging.selecting import LOOKS_PER_TURN
 from messaging.selectors import Selectors
-from messaging.settlement import ACCEPTED, FAILED, RELEASED
+from messaging.settlement import (
+    ACCEPTED,
+    DISCARD_UNDELIVERABLE,
+    FAILED,
+    FAILED_ELSEWHERE,
+    RELEASED,
+    RELEASED_ELSEWHERE,
+)
 from messaging.standing import WaitReason, why_waiting
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
 
@@ -126,7 +133,8 @@ def test_a_failed_message_holds_up_what_has_its_key_for_selecting_flows_too() ->
 
 
 class SelectingMachine(RuleBasedStateMachine):
-    """Goal: a ready message that a flow with room selects is delivered, once, and none that it does not select.
+    """Goal: a ready message that a flow with room selects is delivered, once, and none that it does not select or has
+    declined; what nobody who is there may have any more is dropped.
 
     Method: a plain account of who has what, beside a ledger whose messages go to pages and back.
     """
@@ -139,6 +147,8 @@ class SelectingMachine(RuleBasedStateMachine):
         self.wanted: dict[int, int | None] = {}  # flow -> priority; None: all
         self.rooms: dict[int, int] = {}
         self.given_back: set[int] = set()
+        self.declined: dict[int, set[int]] = {}  # flow -> sequences
+        self.dropped_count = 0
         self.pages: dict[int, list[tuple[int, MessageBatch]]] = {}
         self.record_number = 0
         self.bound_count = 0
@@ -158,21 +168,28 @@ class SelectingMachine(RuleBasedStateMachine):
         self.bound_count += 1
         flow_id = self.bound_count
         self.ledger.attach(selecting(flow_id, priority, limit=room), flow_id)
-        self.wanted[flow_id], self.rooms[flow_id], self.held[flow_id] = priority, room, set()
+        self.wanted[flow_id], self.rooms[flow_id] = priority, room
+        self.held[flow_id], self.declined[flow_id] = set(), set()
 
     @precondition(lambda self: self.wanted)
     @rule(data=st.data())
     def unbind(self, data: st.DataObject) -> None:
         flow_id = data.draw(st.sampled_from(sorted(self.wanted)))
+        in_memory = self.in_memory()
         self.ledger.detach(flow_id, count_as_failed=False)
         self.given_back |= self.held.pop(flow_id)
-        del self.wanted[flow_id]
+        del self.wanted[flow_id], self.declined[flow_id]
+        self.drop_undeliverable(in_memory)
 
     @precondition(lambda self: any(self.held.values()))
-    @rule(data=st.data(), outcome=st.sampled_from([ACCEPTED, ACCEPTED, RELEASED, FAILED]))
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from([ACCEPTED, ACCEPTED, RELEASED, FAILED, RELEASED_ELSEWHERE, FAILED_ELSEWHERE]),
+    )
     def settle(self, data: st.DataObject, outcome: int) -> None:
         flow_id = data.draw(st.sampled_from(sorted(each for each, held in self.held.items() if held)))
         sequence = data.draw(st.sampled_from(sorted(self.held[flow_id])))
+        in_memory = self.in_memory()
         assert self.ledger.settle(flow_id, sequence, sequence + 1, outcome) == 1
         self.ledger.flows[flow_id].flow.window.give(1)
         self.held[flow_id].discard(sequence)
@@ -180,6 +197,25 @@ class SelectingMachine(RuleBasedStateMachine):
             del self.priorities[sequence]
         else:
             self.given_back.add(sequence)
+        if outcome in (RELEASED_ELSEWHERE, FAILED_ELSEWHERE):
+            self.declined[flow_id].add(sequence)
+            self.drop_undeliverable(in_memory)
+
+    def in_memory(self) -> set[int]:
+        """Return the messages whose priority the ledger can look at."""
+        segments = [each for each in self.ledger.segments.all() if each.batch is not None]
+        return {sequence for each in segments for sequence in range(each.first, each.end)}
+
+    def drop_undeliverable(self, in_memory: set[int]) -> None:
+        in_somebodys_hand = set().union(*self.held.values())
+        for sequence in set().union(*self.declined.values()) & self.priorities.keys() - in_somebodys_hand:
+            if not any(
+                sequence not in self.declined[flow_id]
+                and (sequence not in in_memory or priority in (None, self.priorities[sequence]))
+                for flow_id, priority in self.wanted.items()
+            ):
+                del self.priorities[sequence]
+                self.dropped_count += 1
 
     @rule(page_bytes=st.sampled_from([1, 4]))
     def page_out(self, page_bytes: int) -> None:
@@ -202,12 +238,14 @@ class SelectingMachine(RuleBasedStateMachine):
         for flow_id, priority in self.wanted.items():
             if len(self.held[flow_id]) < self.rooms[flow_id]:
                 left = [each for each, its in self.priorities.items() if priority in (None, its)]
+                left = [each for each in left if each not in self.declined[flow_id]]
                 assert set(left) <= in_somebodys_hand, f"flow {flow_id} has room for {left}"
 
     def _take(self, delivery: Delivery) -> None:
         flow_id = delivery.flow.flow_id
         for sequence in sequences_of(delivery):
             assert self.wanted[flow_id] in (None, self.priorities[sequence])
+            assert sequence not in self.declined[flow_id]
             assert all(sequence not in held for held in self.held.values())
             assert delivery.redelivered == (sequence in self.given_back)
             self.held[flow_id].add(sequence)
@@ -217,7 +255,7 @@ class SelectingMachine(RuleBasedStateMachine):
     def the_ledger_is_whole(self) -> None:
         self.ledger.check()
         assert self.ledger.waiting_count == len(self.priorities)
-        assert self.ledger.selecting_count == sum(each is not None for each in self.wanted.values())
+        assert self.ledger.effects.discards.get(DISCARD_UNDELIVERABLE, 0) == self.dropped_count
 
 
 SelectingMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
