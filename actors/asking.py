@@ -20,3 +20,11 @@ def ask_at(address: Address, message: object) -> LoopFuture[Any]:
     else:
         address.post(Envelope(message, reply_to=answer))
     return answer
+
+
+async def ask_unless_gone(address: Address, message: object) -> Any:
+    """Ask whoever has this address; None when that has stopped."""
+    try:
+        return await ask_at(address, message)
+    except pykka.ActorDeadError:
+        return None

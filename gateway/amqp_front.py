@@ -42,6 +42,11 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
         """Take over a changed configuration, for the next client."""
         self.services = self._make_services()
 
+    def look_at_the_clock(self) -> None:
+        """Bring time to every connection, and to what waits for clients that are away."""
+        super().look_at_the_clock()
+        self.services.registry.resumable.tick(self._node.clock.now_ms())
+
     def _make_services(self) -> AmqpServices:
         node, vpn = self._node, self._node.default
         amqp = node.config.amqp

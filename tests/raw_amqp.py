@@ -74,6 +74,11 @@ class Message:
     delivery_count: int
     transfer: Received
 
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the broker says that the client has it from an earlier time of the link."""
+        return self.transfer.fields[8] is True
+
 
 def body(value: AmqpValue) -> bytes:
     """Return a message with nothing but an amqp-value."""
@@ -126,6 +131,8 @@ class RawAmqp:
         target: Target | Coordinator | None = None,
         is_receiver: bool = False,
         unsettled: AmqpMap | None = None,
+        incomplete: bool = False,
+        rcv_second: bool = False,
         channel: int = 0,
     ) -> Attach:
         """Attach a link and return the answer, which has a terminus: it is not refused."""
@@ -136,6 +143,8 @@ class RawAmqp:
             source=source or Source(None),
             target=target or Target(None),
             unsettled=unsettled,
+            incomplete_unsettled=incomplete,
+            receiver_settle_mode=1 if rcv_second else 0,
             initial_delivery_count=-1 if is_receiver else 0,
         )
         self.say(channel, asked.encode())

@@ -20,12 +20,13 @@ from messaging.routing import Subscriber
 from messaging.topics import SharedFilter
 from protocols.amqp import conditions
 from protocols.amqp.addresses import QUEUE, QUEUE_CAPABILITIES, TOPIC_CAPABILITIES, AddressRefused, Node, resolve
-from protocols.amqp.attaching import find_queue
+from protocols.amqp.attaching import ATTACH_BYTES_MAX, find_queue
 from protocols.amqp.browsing import BrowsingLink
 from protocols.amqp.consuming import ConsumingLink
 from protocols.amqp.filters import BROWSER_FILTERS, CONSUMER_FILTERS, SUBSCRIPTION_FILTERS, read_filters
 from protocols.amqp.link import PENDING, OutgoingLink
 from protocols.amqp.outcomes import AmqpError
+from protocols.amqp.resuming import ResumableFlow, away_s_granted
 from protocols.amqp.session import Session
 from protocols.amqp.sharing import join_group, shared_filter
 from protocols.amqp.subscriptions import (
@@ -116,11 +117,70 @@ async def _consume(
 ) -> None:
     connection.identity.rights.check_flow(connection.sides.flow_count())
     chosen = read_filters(source.filters, CONSUMER_FILTERS, connection.services.selectors)
-    consuming = _consuming_link(connection, session, link, queue)
-    consuming.selector = chosen.selector
     granted = _granted(source, MOVE)
     granted.filters = chosen.in_force()
-    await _bind(connection, consuming, granted)
+    if link.state != PENDING or connection.is_released:
+        return  # the client went meanwhile
+    registry = connection.services.registry
+    registry.containers.attach(connection, session, link)  # whoever has it lets go of it, and so of its flow
+    about = f"{queue.name} {'' if chosen.selector is None else chosen.selector.text}"
+    name = (connection.client, connection.identity.user, link.name)
+    away_s = 0 if link.is_settled_by_us or not connection.client else away_s_granted(source)
+    if away_s > 0:
+        granted.expiry_policy, granted.timeout_s = LINK_DETACH, away_s
+    flow = registry.resumable.take(name)
+    if flow is not None and away_s > 0 and flow.is_for(about):
+        flow.away_s = away_s
+        if await _resume(connection, session, link, granted, flow, queue):
+            return
+    elif flow is not None:
+        flow.end()
+    consuming = _consuming_link(connection, session, link, queue)
+    consuming.selector = chosen.selector
+    if away_s > 0:
+        consuming.resumable = ResumableFlow(name, consuming.flow_id, consuming.window, queue.cell, about, away_s)
+    await _bind(connection, consuming, granted, can_be_stolen=False)
+
+
+async def _resume(
+    connection: "AmqpConnection",
+    session: Session,
+    link: OutgoingLink,
+    granted: Source,
+    flow: ResumableFlow,
+    queue: QueueHandle,
+) -> bool:
+    """Attach a link whose flow has waited for it; return whether that is done with. Raises AddressRefused."""
+    registry = connection.services.registry
+    try:
+        link.unsettled = await flow.resume(link, connection.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
+    except AddressRefused:
+        registry.containers.detached(link)
+        flow.end()
+        raise
+    if link.state != PENDING or connection.is_released:
+        registry.resumable.went_away(flow)  # the client has gone meanwhile
+        return True
+    if not registry.containers.has(link):
+        flow.end()
+        raise AddressRefused(conditions.STOLEN, "the link was attached again")
+    if not flow.is_bound:  # the queue has let go of it meanwhile
+        flow.end()
+        link.unsettled = None
+        return False
+    consuming = ConsumingLink(session, link, flow.flow_id, queue, flow.window)
+    consuming.resumable = flow
+    consuming.held_count = len(flow.kept)
+    consuming.takes_new = not link.attach.incomplete_unsettled
+    consuming.drain_number = flow.drain_number
+    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
+    consuming_side = connection.sides.consuming
+    flow.attached(connection.cell.inbox)
+    consuming_side.add(consuming)
+    consuming_side.credit(consuming)
+    if flow.state is not None:
+        consuming_side.assigned(flow.state)
+    return True
 
 
 async def _browse(
@@ -180,7 +240,8 @@ async def _subscribe(
     if wanted.is_kept:
         granted.expiry_policy = LINK_DETACH if wanted.expires_s else NEVER
         granted.timeout_s = wanted.expires_s
-    await _bind(connection, consuming, granted)
+    # Where it is shared the name is the subscription's, and others may have it too.
+    await _bind(connection, consuming, granted, can_be_stolen=not wanted.is_shared)
 
 
 async def _join(
@@ -191,7 +252,7 @@ async def _join(
     consuming = _consuming_link(connection, session, link, queue)
     consuming.is_subscription = True
     consuming.membership = membership
-    await _bind(connection, consuming, _granted(source, COPY))
+    await _bind(connection, consuming, _granted(source, COPY), can_be_stolen=True)
 
 
 async def _look_up(connection: "AmqpConnection", session: Session, link: OutgoingLink) -> None:
@@ -221,14 +282,18 @@ def _consuming_link(
     return ConsumingLink(session, link, connection.runtime.next_urn(), queue, window)
 
 
-async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted: Source) -> None:
+async def _bind(
+    connection: "AmqpConnection", consuming: ConsumingLink, granted: Source, *, can_be_stolen: bool
+) -> None:
     """Attach a link to its queue, as `granted` says, and bind its flow."""
     session, link = consuming.session, consuming.link
     if link.state != PENDING or connection.is_released:
         end_consumer(connection, consuming, closed=False)  # the client went meanwhile
         return
-    is_shared = SHARED in granted.capabilities  # then the name is the subscription's, and others may have it too
-    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=not is_shared)
+    connection.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=can_be_stolen)
+    flow = consuming.resumable
+    if flow is not None:
+        flow.attached(connection.cell.inbox)
     consuming_side = connection.sides.consuming
     consuming_side.add(consuming)
     consuming_side.credit(consuming)
@@ -236,7 +301,7 @@ async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted:
         consuming.flow_id,
         connection.client,
         connection.identity.user,
-        connection.cell.inbox,
+        connection.cell.inbox if flow is None else flow,
         consuming.window,
         PROTOCOL,
         consuming.selector,
@@ -245,6 +310,9 @@ async def _bind(connection: "AmqpConnection", consuming: ConsumingLink, granted:
         await consuming.queue.ask(request)
     except BindRefused as refusal:
         _refuse_bind(connection, session, link, refusal)
+        return
+    if flow is not None and link in consuming_side.by_link:
+        flow.is_bound = True
 
 
 def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingLink, refusal: BindRefused) -> None:
@@ -254,6 +322,11 @@ def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingL
 
 def end_consumer(connection: "AmqpConnection", consuming: ConsumingLink, *, closed: bool) -> None:
     """Let go of a receiving link; its queue goes with it when it was the link's own."""
+    flow = consuming.resumable
+    if flow is not None and flow.is_bound and not closed and not connection.sides.is_settling(flow.flow_id):
+        connection.sides.consuming.suspend(consuming, flow, connection.runtime.clock.now_ms())
+        connection.services.registry.resumable.went_away(flow)
+        return
     connection.sides.consuming.remove(consuming)
     consuming.queue.inbox.post(UnbindFlow(consuming.flow_id))
     if consuming.membership is not None:

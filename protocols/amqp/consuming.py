@@ -7,7 +7,7 @@ what it may still get. What is on its way from a partition to here is in neither
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import WAKE, Deliveries, Refused, Remark, Settle, SettleDurably
+from actors.data_messages import WAKE, Deliveries, Refused, Settle
 from actors.directory_messages import QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.messages import FlowState
@@ -19,16 +19,18 @@ from messaging.effects import Delivery
 from messaging.held import DeliverySource, HeldRun
 from messaging.queue_attributes import EXCLUSIVE
 from messaging.selectors import Selector
-from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
+from messaging.settlement import ACCEPTED, RELEASED
 from protocols.amqp import outcomes
-from protocols.amqp.annotations import FIRST_OF_GROUP, noted, with_notes
+from protocols.amqp.annotations import FIRST_OF_GROUP, with_notes
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.link import ATTACHED, OutgoingLink
 from protocols.amqp.message_out import write_message
 from protocols.amqp.outcomes import RELEASED_STATE, DeliveryState
+from protocols.amqp.resuming import ResumableFlow
 from protocols.amqp.session import Session
 from protocols.amqp.unsettled import Unsettled, wire_ids
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, uint
+from protocols.amqp.verdicts import Verdict, verdict_of
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
@@ -68,12 +70,14 @@ class ConsumingLink:
         self.is_no_local = False  # what its own container has published is not for it
         self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
         self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
+        self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
+        self.takes_new = True  # else it is only there to say what became of earlier deliveries
         self._gate = queue.target.gate
         link.depth = self.waiting_count
 
     def set_limit(self) -> None:
         """Let the flow have what the peer's credit allows."""
-        self.window.limit = self.held_count + self.link.credit
+        self.window.limit = self.held_count + self.link.credit if self.takes_new else 0
 
     def waiting_count(self) -> int:
         """Return how many messages wait in the queue, or are with other consumers: what is shown as available."""
@@ -97,22 +101,32 @@ class ConsumingSide:
         self._sessions = sessions
         self._unsettled: dict[Session, Unsettled] = {}
         self._is_shut = False  # the socket takes no more
+        self._has_resumable = False  # some link, now or earlier, has a flow that outlives it
 
     def add(self, consuming: ConsumingLink) -> None:
         """Know a link. Its deliveries may come before the answer to its bind does."""
         self.by_link[consuming.link] = consuming
         self.by_flow[consuming.flow_id] = consuming
         consuming.window.is_shut = self._is_shut
+        if consuming.resumable is not None:
+            self._has_resumable = True
 
     def remove(self, consuming: ConsumingLink) -> None:
         """Forget a link; what it holds is its queue's again, who is told elsewhere."""
+        self._let_go(consuming)
+        consuming.window.close()
+        self._wake(consuming.window)
+
+    def suspend(self, consuming: ConsumingLink, flow: ResumableFlow, now_ms: int) -> None:
+        """Forget a link whose flow waits for the client, with what it holds."""
+        flow.drain_number = consuming.drain_number
+        flow.detached(self._let_go(consuming), now_ms)
+
+    def _let_go(self, consuming: ConsumingLink) -> list[HeldRun]:
         self.by_link.pop(consuming.link, None)
         self.by_flow.pop(consuming.flow_id, None)
         unsettled = self._unsettled.get(consuming.session)
-        if unsettled is not None:
-            unsettled.take_of(consuming.flow_id)
-        consuming.window.close()
-        self._wake(consuming.window)
+        return [] if unsettled is None else unsettled.take_of(consuming.flow_id)
 
     def forget_session(self, session: Session) -> None:
         """Forget a session that has no links any more."""
@@ -168,7 +182,10 @@ class ConsumingSide:
         """Send what a partition delivers."""
         consuming = self.by_flow.get(message.flow.flow_id)
         if consuming is None or consuming.link.state != ATTACHED:
-            return  # unbound meanwhile: the partition has them back
+            address = message.flow.address
+            if isinstance(address, ResumableFlow):
+                address.turn_back(message)
+            return  # else it is unbound meanwhile: the partition has them back
         for delivery in message.deliveries:
             source = self._source(consuming, message, delivery.epoch)
             if consuming.is_no_local and delivery.batch.publisher == self._client:
@@ -197,6 +214,8 @@ class ConsumingSide:
         if unsettled is None:
             unsettled = self._unsettled[session] = Unsettled()
         first_id = session.next_delivery_id
+        resumable = consuming.resumable
+        resumed_count = 0
         first = sequence = delivery.first_sequence
         end = first + delivery.stop_row - delivery.start_row
         for row in range(delivery.start_row, delivery.stop_row):
@@ -214,18 +233,35 @@ class ConsumingSide:
                 data = with_notes(data, delivery.remark)
             if delivery.first_of_group:
                 data = with_notes(data, FIRST_OF_GROUP)
-            self._sessions.send(session, link, data, 0)
+            if resumable is None:
+                self._sessions.send(session, link, data, 0)
+            else:
+                resumed_count += self._send_resumable(consuming, resumable, source, sequence, data)
             sequence += 1
         self.sent_count += sequence - first
         if sequence > first and not link.is_settled_by_us:
             unsettled.add(first_id, sequence - first, first, source)
-            consuming.held_count += sequence - first
+            consuming.held_count += sequence - first - resumed_count
+            if resumed_count > 0:
+                self._give_back(consuming, resumed_count)  # it held them all the time
         elif sequence > first:
             source.partition.post(Settle(source.flow_id, source.epoch, [(first, sequence)], ACCEPTED))
             self._give_back(consuming, sequence - first)
-        if sequence < end:
+        if sequence < end and resumable is not None and resumable.keeps(source, sequence, end):
+            self._give_back(consuming, end - sequence)
+        elif sequence < end:
             source.partition.post(Settle(source.flow_id, source.epoch, [(sequence, end)], RELEASED))
             self._give_back(consuming, end - sequence)
+
+    def _send_resumable(
+        self, consuming: ConsumingLink, resumable: ResumableFlow, source: DeliverySource, sequence: int, data: bytes
+    ) -> int:
+        """Send a message on a link that may come back; return 1 if it is a delivery that has come back with it."""
+        kept = resumable.take(source.partition_number, sequence)
+        tag = resumable.new_tag() if kept is None else kept.tag
+        resumes = kept is not None
+        resumable.sent(self._sessions.send(consuming.session, consuming.link, data, 0, tag, resumes), tag)
+        return 1 if resumes else 0
 
     def _pass_over(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
         """Settle what is not for the link; its credit goes on."""
@@ -258,53 +294,50 @@ class ConsumingSide:
         state = disposition.state
         if unsettled is None or (not disposition.settled and (state is None or state.code == outcomes.RECEIVED)):
             return  # progress is no outcome
-        runs = unsettled.take(disposition.first, disposition.last)
+        runs = self.take(session, disposition.first, disposition.last)
         is_second = not disposition.settled and any(self.link_of(run).is_second for run in runs)
         for run in runs:
-            self._note(run, state)
+            verdict = verdict_of(self.link_of(run), state)
             if is_second and self.link_of(run).is_second:
-                self._settle_durably(session, run, state)
+                self._settle_durably(session, run, verdict, state)
             else:
-                self.settle(run, outcome_of(self.link_of(run), state), cause_of(state))
+                self.settle(run, verdict)
                 if is_second:
-                    self.stored(DurableSettlement(self._address, session, run, state))
+                    first, last = wire_ids(run)
+                    self._sessions.settle(session, first, last, state, is_receiver=False)
         if not disposition.settled and not is_second:
             self._sessions.settle(session, disposition.first, disposition.last, state, is_receiver=False)
 
     def take(self, session: Session, first: int, last: int) -> list[HeldRun]:
         """Forget deliveries, wire ids, both included; return those that were unsettled."""
         unsettled = self._unsettled.get(session)
-        return [] if unsettled is None else unsettled.take(first, last)
+        runs = [] if unsettled is None else unsettled.take(first, last)
+        if self._has_resumable:
+            for run in runs:
+                resumable = self.by_flow[run.source.flow_id].resumable
+                if resumable is not None:
+                    resumable.settled(run)
+        return runs
 
     def find(self, session: Session, first: int, last: int) -> list[HeldRun]:
         """Return deliveries, wire ids, both included, that are unsettled and stay so."""
         unsettled = self._unsettled.get(session)
         return [] if unsettled is None else unsettled.find(first, last)
 
-    def settle(self, run: HeldRun, outcome: int, cause: str = "") -> None:
-        """Tell a queue the outcome of deliveries that the client has no more; of a rejection, what it says of it."""
-        source = run.source
-        self.give_back(source.flow_id, run.count)
-        source.partition.post(Settle(source.flow_id, source.epoch, [run.sequences()], outcome, cause))
+    def settle(self, run: HeldRun, verdict: Verdict) -> None:
+        """Tell a queue what became of deliveries that the client has no more."""
+        self.give_back(run.source.flow_id, run.count)
+        verdict.tell(run.source, [run.sequences()])
 
     def link_of(self, run: HeldRun) -> OutgoingLink:
         """Return the link on which a run went out: it is there as long as the run is unsettled."""
         return self.by_flow[run.source.flow_id].link
 
-    def _note(self, run: HeldRun, state: DeliveryState | None) -> None:
-        """Have a queue keep the annotations that come with an outcome."""
-        notes = b"" if state is None or state.annotations is None else noted(state.annotations)
-        if notes:
-            source = run.source
-            source.partition.post(Remark(source.flow_id, source.epoch, [run.sequences()], notes))
-
-    def _settle_durably(self, session: Session, run: HeldRun, state: DeliveryState | None) -> None:
-        """Tell a queue the outcome of deliveries, and have it say when the store knows."""
-        source = run.source
-        self.give_back(source.flow_id, run.count)
-        outcome = outcome_of(self.link_of(run), state)
-        settle = Settle(source.flow_id, source.epoch, [run.sequences()], outcome, cause_of(state))
-        source.partition.post(SettleDurably(settle, DurableSettlement(self._address, session, run, state)))
+    def _settle_durably(self, session: Session, run: HeldRun, verdict: Verdict, state: DeliveryState | None) -> None:
+        """Tell a queue what became of deliveries, and have it say when the store knows."""
+        self.give_back(run.source.flow_id, run.count)
+        resumable = self.by_flow[run.source.flow_id].resumable
+        verdict.tell(run.source, [run.sequences()], DurableSettlement(self._address, session, run, state, resumable))
 
     def stored(self, settlement: "DurableSettlement") -> None:
         """Settle what the client spoke of and left to us to settle first: the store knows."""
@@ -317,8 +350,18 @@ class ConsumingSide:
 class DurableSettlement(Address):
     """A run of deliveries that the client settles after us (2.8.3): it waits for the store, and then comes back."""
 
-    def __init__(self, connection: Address, session: Session, run: HeldRun, state: DeliveryState | None) -> None:
+    def __init__(
+        self,
+        connection: Address,
+        session: Session,
+        run: HeldRun,
+        state: DeliveryState | None,
+        resumable: ResumableFlow | None,
+    ) -> None:
         self._connection = connection
+        self._resumable = resumable
+        if resumable is not None:
+            resumable.stores()
         self.session = session
         self.first, self.last = wire_ids(run)
         self.state = state
@@ -327,33 +370,6 @@ class DurableSettlement(Address):
         """Take the partition's refusal, or the word that the store has it."""
         if isinstance(message, Refused):
             self.state = RELEASED_STATE  # it is delivered to somebody again
+        if self._resumable is not None:
+            self._resumable.stored()
         self._connection.post(self)
-
-
-def outcome_of(link: OutgoingLink, state: DeliveryState | None) -> int:
-    """Return what an AMQP outcome (3.4) means to a queue.
-
-    Settled without one: what the link said of that, or given back untouched.
-    """
-    if state is None:
-        terminus = link.attach.source
-        state = None if terminus is None else terminus.default_outcome
-    if state is None:
-        return RELEASED
-    if state.code == outcomes.ACCEPTED:
-        return ACCEPTED
-    if state.code == outcomes.REJECTED:
-        return REJECTED
-    if state.code == outcomes.MODIFIED:
-        if state.undeliverable_here:  # nobody remembers for whom: it is dead
-            return REJECTED
-        return FAILED if state.delivery_failed else RELEASED
-    return RELEASED
-
-
-def cause_of(state: DeliveryState | None) -> str:
-    """Return what a client says of a rejection: the error's condition and description (3.4.3)."""
-    error = None if state is None else state.error
-    if error is None:
-        return ""
-    return f"{error.condition}: {error.description}" if error.description else error.condition

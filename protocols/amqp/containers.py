@@ -74,6 +74,10 @@ class Containers:
         self._places[key] = _Place(connection, session, link)
         self._keys[link] = key
 
+    def has(self, link: Link) -> bool:
+        """Return whether a link is where its client attached it last."""
+        return link in self._keys
+
     def detached(self, link: Link) -> None:
         """Forget a link, wherever it was."""
         key = self._keys.pop(link, None)

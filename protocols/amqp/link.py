@@ -76,6 +76,7 @@ class OutgoingLink:
         self.next_tag = 0
         self.is_second = attach.receiver_settle_mode == RECEIVER_SECOND  # the peer settles after us
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
+        self.unsettled: AmqpMap | None = None  # what we say in our attach of an earlier time of this link (2.6.13)
 
     def take_tag(self) -> bytes:
         """Return a delivery tag that no other delivery of this link has."""

@@ -3,6 +3,7 @@
 from typing import final
 
 from protocols.amqp.containers import Containers
+from protocols.amqp.resuming import ResumableFlows
 from protocols.amqp.subscriptions import Subscriptions
 from protocols.amqp.temporary_nodes import TemporaryNodes
 
@@ -13,5 +14,6 @@ class Registry:
 
     def __init__(self) -> None:
         self.containers = Containers()
+        self.resumable = ResumableFlows()
         self.temporary_nodes = TemporaryNodes()
         self.subscriptions = Subscriptions()

@@ -14,7 +14,14 @@ TRANSFER_BYTES_MAX: Final = 80  # of a transfer's head and performative: tag 32,
 
 
 def send_delivery(
-    session: Session, link: OutgoingLink, payload: bytes, out: list[bytes], frame_bytes_max: int, message_format: int
+    session: Session,
+    link: OutgoingLink,
+    payload: bytes,
+    out: list[bytes],
+    frame_bytes_max: int,
+    message_format: int,
+    tag: bytes | None = None,
+    resume: bool = False,
 ) -> int:
     """Send one message, or queue what the peer's window does not take; return its delivery id.
 
@@ -24,7 +31,8 @@ def send_delivery(
     link.delivery_count = (link.delivery_count + 1) & SERIAL_MASK
     link.credit -= 1
     settled = link.is_settled_by_us
-    tag = link.take_tag()
+    if tag is None:
+        tag = link.take_tag()
     if (
         not session.pending
         and session.remote_incoming_window > 0
@@ -39,6 +47,7 @@ def send_delivery(
                 message_format,
                 settled=settled,
                 more=False,
+                resume=resume,
                 room=len(payload),
             )
         )
@@ -46,7 +55,7 @@ def send_delivery(
         _count_frame(session)
         return delivery_id
     session.pending.append(
-        PendingDelivery(link, delivery_id, tag, payload, message_format=message_format, settled=settled)
+        PendingDelivery(link, delivery_id, tag, payload, message_format=message_format, settled=settled, resume=resume)
     )
     send_pending(session, out, frame_bytes_max)
     return delivery_id
@@ -72,6 +81,7 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
                 delivery.message_format,
                 settled=delivery.settled,
                 more=more,
+                resume=delivery.resume,
                 room=len(piece),
             )
         else:

@@ -26,10 +26,18 @@ ENDING: Final = 1  # we sent end; whatever comes before the peer's is dropped
 class PendingDelivery:
     """A delivery on its way out: what of it has not been cut into frames."""
 
-    __slots__ = ("delivery_id", "link", "message_format", "offset", "payload", "settled", "tag")
+    __slots__ = ("delivery_id", "link", "message_format", "offset", "payload", "resume", "settled", "tag")
 
     def __init__(
-        self, link: OutgoingLink, delivery_id: int, tag: bytes, payload: bytes, *, message_format: int, settled: bool
+        self,
+        link: OutgoingLink,
+        delivery_id: int,
+        tag: bytes,
+        payload: bytes,
+        *,
+        message_format: int,
+        settled: bool,
+        resume: bool,
     ) -> None:
         self.link = link
         self.delivery_id = delivery_id
@@ -37,6 +45,7 @@ class PendingDelivery:
         self.payload = payload
         self.message_format = message_format
         self.settled = settled
+        self.resume = resume
         self.offset = 0  # bytes of the payload that are sent
 
 

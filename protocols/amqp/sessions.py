@@ -321,8 +321,8 @@ class Sessions:
             max_message_size=self._limits.message_bytes_max if we_receive else 0,
             offered=offered,
         )
+        answer.unsettled = link.unsettled
         if isinstance(link, IncomingLink):
-            answer.unsettled = link.unsettled
             answer.incomplete_unsettled = link.incomplete_unsettled
         self._out.append(frame(session.channel, answer.encode()))
         link.state = ATTACHED
@@ -387,11 +387,22 @@ class Sessions:
 
     # --- messages ---
 
-    def send(self, session: Session, link: OutgoingLink, payload: bytes, message_format: int) -> int:
-        """Send a message on a link with credit; return its delivery id."""
+    def send(
+        self,
+        session: Session,
+        link: OutgoingLink,
+        payload: bytes,
+        message_format: int,
+        tag: bytes | None = None,
+        resume: bool = False,
+    ) -> int:
+        """Send a message on a link with credit; return its delivery id.
+
+        Without a tag it gets one of the link's; with `resume` it is a delivery that the peer knows by its tag (2.6.13).
+        """
         if link.state != ATTACHED or link.credit <= 0:
             raise LocalMisuse(f"a delivery on {link!r} in state {link.state}")
-        return send_delivery(session, link, payload, self._out, self.frame_bytes_max, message_format)
+        return send_delivery(session, link, payload, self._out, self.frame_bytes_max, message_format, tag, resume)
 
     def settle(
         self, session: Session, first: int, last: int, state: DeliveryState | None, *, is_receiver: bool

@@ -122,6 +122,10 @@ class Sides:
             self._consuming.hold_back(is_full)
         return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
 
+    def is_settling(self, flow_id: int) -> bool:
+        """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
+        return self._transacting is not None and self._transacting.is_settling(flow_id)
+
     # --- what ends; the connection lets go of links one by one, between the two words on a session ---
 
     def coordinator_detached(self, link: IncomingLink) -> None:

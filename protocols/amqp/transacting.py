@@ -15,11 +15,8 @@ Discharges are carried out one after the other, in the order in which they came.
 from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import Settle
 from actors.transacting import HeldRanges, TransactionCommit
-from messaging.settlement import ACCEPTED, FAILED
 from protocols.amqp import conditions
-from protocols.amqp.consuming import outcome_of
 from protocols.amqp.control import Declare, Discharge, read_control
 from protocols.amqp.dispositions import Disposition
 from protocols.amqp.errors import DecodeError
@@ -30,6 +27,7 @@ from protocols.amqp.publishing import takes_rejected
 from protocols.amqp.session import Session
 from protocols.amqp.transaction import OpenDeliveries, Transaction
 from protocols.amqp.unsettled import wire_ids
+from protocols.amqp.verdicts import ACCEPTED_VERDICT, FAILED_VERDICT, verdict_of
 
 if TYPE_CHECKING:
     from protocols.amqp.connection import AmqpConnection
@@ -108,6 +106,11 @@ class TransactingSide:
         """Roll everything back. What the client has discharged goes on."""
         for link in list(self.coordinators):
             self.detached(link)
+
+    def is_settling(self, flow_id: int) -> bool:
+        """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
+        transactions = [*self._open.values(), *[each.transaction for each in self._line]]
+        return any(source.flow_id == flow_id for each in transactions for source in each.verdicts.by_source)
 
     def tick(self, now_ms: int) -> None:
         """End coordinators with a transaction in which nothing was done for too long."""
@@ -219,7 +222,7 @@ class TransactingSide:
         if transaction is None or transaction.failure:
             if settled:
                 for run in consuming.take(session, disposition.first, disposition.last):
-                    consuming.settle(run, FAILED)
+                    consuming.settle(run, FAILED_VERDICT)
             return
         transaction.used_ms = now_ms
         runs = (
@@ -228,9 +231,9 @@ class TransactingSide:
             else consuming.find(session, disposition.first, disposition.last)
         )
         for run in runs:
-            outcome = outcome_of(consuming.link_of(run), state.outcome)
-            end = run.first_sequence + run.count
-            transaction.settle(run.source, run.first_sequence, end, outcome, by_client=settled)
+            verdict = verdict_of(consuming.link_of(run), state.outcome)
+            first, end = run.sequences()
+            transaction.settle(run.source, first, end, verdict, by_client=settled)
         if runs and not settled:
             transaction.open_deliveries.append(OpenDeliveries(session, disposition.first, disposition.last, state))
             sessions = self._connection.engine.sessions
@@ -278,11 +281,11 @@ class TransactingSide:
     def _tell(self, transaction: Transaction) -> None:
         """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
         consuming = self._connection.sides.consuming
-        for source, by_outcome in transaction.outcomes.items():
-            for outcome, ranges in by_outcome.items():
-                if outcome != ACCEPTED and ranges.total > 0:
-                    source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), outcome))
-                consuming.give_back(source.flow_id, ranges.total)
+        for source, by_verdict in transaction.verdicts.by_source.items():
+            for verdict, held in by_verdict.items():
+                if verdict != ACCEPTED_VERDICT and held.total > 0:
+                    verdict.tell(source, held.ranges())
+                consuming.give_back(source.flow_id, held.total)
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
             for run in consuming.take(each.session, each.first, each.last):
                 first, last = wire_ids(run)
@@ -294,15 +297,15 @@ class TransactingSide:
         transaction.end()
         consuming = self._connection.sides.consuming
         for source, ranges in transaction.settled_by_client.items():
-            source.partition.post(Settle(source.flow_id, source.epoch, ranges.ranges(), FAILED))
+            FAILED_VERDICT.tell(source, ranges.ranges())
             consuming.give_back(source.flow_id, ranges.total)
 
 
 def _accepted_in(transaction: Transaction) -> list[HeldRanges]:
     """Return what the commit settles."""
     accepted: list[HeldRanges] = []
-    for source, by_outcome in transaction.outcomes.items():
-        ranges = by_outcome.get(ACCEPTED)
+    for source, by_verdict in transaction.verdicts.by_source.items():
+        ranges = by_verdict.get(ACCEPTED_VERDICT)
         if ranges is not None and ranges.total > 0:
             accepted.append(HeldRanges(source.partition, source.flow_id, source.epoch, ranges.ranges()))
     return accepted

@@ -14,6 +14,7 @@ from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.message_in import MessageIn
 from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
 from protocols.amqp.session import Session
+from protocols.amqp.verdicts import Verdict, Verdicts
 
 RANGE_BYTES: Final = 64  # of memory, for a run of settled messages
 
@@ -51,8 +52,7 @@ class OpenDeliveries:
 class Transaction:
     """What a client does under one transaction id.
 
-    Invariants: `size` is counted in the accounts until `end`; a sequence of a source has one outcome, the last it was
-    given.
+    Invariant: `size` is counted in the accounts until `end`.
     """
 
     def __init__(self, txn_id: bytes, *, limits: AmqpLimits, accounts: TransactionAccounts, now_ms: int) -> None:
@@ -62,7 +62,7 @@ class Transaction:
         self.accepted_state = DeliveryState(TRANSACTIONAL, txn_id=txn_id, outcome=ACCEPTED_STATE)
         self.size = 0
         self.operations_count = 0
-        self.outcomes: dict[DeliverySource, dict[int, RangeSet]] = {}  # by outcome: the sequences that have it
+        self.verdicts = Verdicts()
         self.settled_by_client: dict[DeliverySource, RangeSet] = {}
         self.open_deliveries: list[OpenDeliveries] = []
         self._limits = limits
@@ -90,15 +90,11 @@ class Transaction:
         self._payload_bytes += size
         return ""
 
-    def settle(self, source: DeliverySource, first: int, end: int, outcome: int, *, by_client: bool) -> None:
-        """Note the outcome of `[first, end)`; `by_client` when the client has forgotten the deliveries."""
-        self._count(
-            end - first, RANGE_BYTES
-        )  # beyond a limit it is noted still: those the client has settled come again
-        by_outcome = self.outcomes.setdefault(source, {})
-        for ranges in by_outcome.values():
-            ranges.discard(first, end)
-        by_outcome.setdefault(outcome, RangeSet()).add(first, end)
+    def settle(self, source: DeliverySource, first: int, end: int, verdict: Verdict, *, by_client: bool) -> None:
+        """Note what becomes of `[first, end)`; `by_client` when the client has forgotten the deliveries."""
+        # Beyond a limit it is noted still: those the client has settled come again.
+        self._count(end - first, RANGE_BYTES + verdict.size())
+        self.verdicts.give(source, first, end, verdict)
         if by_client:
             self.settled_by_client.setdefault(source, RangeSet()).add(first, end)
 
@@ -127,7 +123,11 @@ class Transaction:
     # --- its end ---
 
     def batch(self, client: str, wall_ms: int) -> MessageBatch | None:
-        """Return everything published, in order; None when nothing was."""
+        """Return everything published, in order; None when nothing was.
+
+        It arrives in its queues now: what they say of time begins with the commit. What its publisher said of it, such
+        as a time to live, began when the message came, as JMS has it for messages that are sent in a transaction.
+        """
         if not self._payloads:
             return None
         topics = self._topics

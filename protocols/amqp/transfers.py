@@ -159,6 +159,7 @@ def first_transfer(
     *,
     settled: bool,
     more: bool,
+    resume: bool = False,
     room: int,
 ) -> bytes:
     """Return frame head and performative of a delivery's first transfer, for a payload of `room` bytes.
@@ -168,6 +169,8 @@ def first_transfer(
     format_code = b"\x43" if message_format == 0 else _uint(message_format)
     whole = _SETTLED_WHOLE if settled else _UNSETTLED_WHOLE
     flags = whole[:1] + _MORE if more else whole
+    if resume:
+        flags = flags[:4] + b"\x41" + flags[5:]
     length = 8 + len(handle) + len(tag) + len(format_code) + len(flags)  # of the list's count and fields
     return b"".join(
         (

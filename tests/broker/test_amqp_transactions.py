@@ -3,16 +3,19 @@
 import pytest
 
 from inside_client import InsideClient, until
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
+from protocols.amqp.decoding import decode
+from protocols.amqp.encoding import encode
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, AmqpError, DeliveryState
 from protocols.amqp.performatives import TRANSFER
 from protocols.amqp.termini import Coordinator
-from protocols.amqp.values import AmqpMap, Described, Symbol, ulong
+from protocols.amqp.values import AmqpMap, Described, Scalar, Symbol, uint, ulong
 from raw_amqp import AmqpClients, RawAmqp, body, in_transaction
 from running_broker import RunningBroker
 
 CONTROL = 9  # the handle of the coordinator
 OUT = 0
 IN = 1
+DMQ = "#DEAD_MSG_QUEUE"
 
 
 async def queue(broker: RunningBroker, name: str = "orders", **attributes: object) -> InsideClient:
@@ -198,6 +201,71 @@ async def test_every_outcome_takes_effect_with_the_commit(broker: RunningBroker,
     again = await peer.messages(2)
     assert [(each.body, each.delivery_count) for each in again] == [(b"1", 0), (b"2", 1)]
     assert await count_in(orders) == 2
+
+
+async def test_what_is_said_with_an_outcome_takes_effect_with_the_commit(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """4.4.2, test cases 48 and 49: the cause of a rejection, and the annotations of modified."""
+    orders = await queue(broker)
+    await queue(broker, DMQ)
+    await orders.publish(b"0", b"1", b"2")
+    peer = await client(amqp)
+    await peer.receiver("in", IN, "orders", credit=3)
+    txn = await peer.declare(CONTROL)
+    outcomes = [
+        DeliveryState(REJECTED, error=AmqpError("shop:broken", "no such pump")),
+        DeliveryState(REJECTED, error=AmqpError("shop:lost")),
+        DeliveryState(MODIFIED, delivery_failed=True, annotations=AmqpMap([(Symbol("x-why"), "too hot")])),
+    ]
+    for message, outcome in zip(await peer.messages(3), outcomes, strict=True):
+        peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    peer.credit(IN, 1, count=3)
+    assert b"too hot" in (await peer.message()).transfer.payload
+    await peer.receiver("dead", 3, DMQ, credit=2)
+    first, second = await peer.messages(2)
+    assert b"shop:broken: no such pump" in first.transfer.payload
+    assert b"shop:lost" in second.transfer.payload
+
+
+async def test_a_queues_time_to_live_begins_with_the_commit(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """queues.md: a message's time in a queue begins with its arrival, and before the commit it has not arrived."""
+    await queue(broker, respect_ttl_enabled=True, max_ttl=20)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    await peer.round_trip()
+    broker.clock.forward(15)
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    broker.clock.forward(15)
+    await peer.receiver("in", IN, "orders", credit=1)
+    assert (await peer.message()).body == "m"
+
+
+async def test_a_publishers_time_to_live_begins_when_the_message_comes(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """3.2.1 ttl; JMS 3.4.9 (JMSExpiration): of a message sent in a transaction it is counted from the send."""
+    await queue(broker, respect_ttl_enabled=True)
+    peer = await client(amqp)
+    txn = await peer.declare(CONTROL)
+    for ttl_ms in (20_000, 60_000):
+        header = encode(Described(ulong(0x70), [True, None, uint(ttl_ms)]))
+        peer.send(OUT, header + body(f"{ttl_ms}"), state=in_transaction(txn, None))
+    await peer.round_trip()
+    broker.clock.forward(30)
+    assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    await peer.receiver("in", IN, "orders", credit=2)
+    message = await peer.message()
+    assert message.body == "60000"
+    header_fields, _ = decode(message.transfer.payload, 0, len(message.transfer.payload))
+    assert isinstance(header_fields, Described)
+    assert isinstance(header_fields.value, list)
+    ttl = header_fields.value[2]
+    assert isinstance(ttl, Scalar)
+    assert isinstance(ttl.value, int)
+    assert 0 < ttl.value <= 30_000
 
 
 async def test_consuming_and_publishing_in_one_transaction_survives_a_crash_as_one(

@@ -1,0 +1,364 @@
+"""AMQP receivers that come back with deliveries they have not settled (2.6.13): what they have is theirs."""
+
+import random
+
+import pytest
+
+from actors.directory_messages import DeleteQueue
+from inside_client import InsideClient, until
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
+from protocols.amqp.performatives import DETACH, TRANSFER, Attach
+from protocols.amqp.resuming import AWAY_S_MAX
+from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
+from raw_amqp import AmqpClients, Message, RawAmqp
+from running_broker import RunningBroker
+
+IN = 1
+DONE = DeliveryState(ACCEPTED)
+COUNT = 200
+
+
+async def queue(broker: RunningBroker, *payloads: bytes, **attributes: object) -> InsideClient:
+    orders = InsideClient(broker, "orders")
+    await orders.create(**{"access_type": "non-exclusive", **attributes})
+    await orders.publish(*payloads)
+    return orders
+
+
+async def attach(
+    peer: RawAmqp,
+    states: dict[bytes, AmqpValue] | None = None,
+    *,
+    credit: int = 10,
+    policy: str = NEVER,
+    timeout_s: int = 0,
+    incomplete: bool = False,
+    rcv_second: bool = False,
+    address: str = "orders",
+) -> Attach:
+    """Attach the receiver `in`, with what it says of deliveries."""
+    answer = await peer.attach(
+        "in",
+        IN,
+        source=Source(address, expiry_policy=policy, timeout_s=timeout_s),
+        is_receiver=True,
+        unsettled=AmqpMap(list(states.items())) if states else None,
+        incomplete=incomplete,
+        rcv_second=rcv_second,
+    )
+    if credit:
+        peer.credit(IN, credit)
+    return answer
+
+
+def tags_in(answer: Attach) -> set[AmqpValue]:
+    return set() if answer.unsettled is None else {tag for tag, _ in answer.unsettled.pairs}
+
+
+def shown(messages: list[Message]) -> list[tuple[AmqpValue, bool, int]]:
+    return [(each.body, each.is_resumed, each.delivery_count) for each in messages]
+
+
+async def count_in(orders: InsideClient) -> int:
+    return (await orders.overview()).usage_count
+
+
+async def none_waits(orders: InsideClient) -> bool:
+    return await count_in(orders) == 0
+
+
+async def lost(broker: RunningBroker, peer: RawAmqp) -> None:
+    """Lose the connection, and have the broker see it."""
+    await peer.vanish()
+    await until(lambda: not broker.node.amqp.open_connections(), "the end of the connection")
+
+
+async def test_outcomes_take_effect_and_what_has_none_is_resumed(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.6.13; reference 17: an outcome of the client counts; without one it is resumed; unknown to it, it is new."""
+    orders = await queue(broker, b"a", b"b", b"c", b"d")
+    peer = await amqp.connect()
+    await attach(peer)
+    first, second, third, fourth = await peer.messages(4)
+    await lost(broker, peer)
+
+    peer = await amqp.connect()
+    received = Described(ulong(RECEIVED), [Scalar(0x70, 0), ulong(0)])
+    answer = await attach(peer, {first.tag: DONE.described(), second.tag: None, third.tag: received})
+    assert tags_in(answer) == {second.tag, third.tag}
+    again = await peer.messages(3)
+    assert sorted(shown(again)) == [(b"b", True, 0), (b"c", True, 0), (b"d", False, 1)]
+    assert {each.tag for each in again if each.is_resumed} == {second.tag, third.tag}
+    assert fourth.tag not in [each.tag for each in again]
+    assert await count_in(orders) == 3
+    peer.dispose(0, 2, DONE)
+    await until(lambda: none_waits(orders), "an empty queue")
+    assert broker.node.credit.used == 0
+
+
+async def test_every_outcome_in_the_map_has_its_effect(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.6.13: as if it had come over the connection that was lost."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    await attach(peer)
+    message = await peer.message()
+    await lost(broker, peer)
+    peer = await amqp.connect()
+    failed = DeliveryState(MODIFIED, delivery_failed=True)
+    assert tags_in(await attach(peer, {message.tag: failed.described()})) == set()
+    assert shown([await peer.message()]) == [(b"a", False, 1)]
+
+
+async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_over(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """3.5.6: the terminus lasts for the timeout; then what it held goes back to the queue, its count one higher."""
+    orders = await queue(broker, b"a", b"b")
+    peer = await amqp.connect()
+    answer = await attach(peer, policy=SESSION_END, timeout_s=20)
+    assert isinstance(answer.source, Source)
+    assert (answer.source.expiry_policy, answer.source.timeout_s) == (LINK_DETACH, 20)
+    await peer.messages(2)
+    await lost(broker, peer)
+    other = await amqp.connect("other")
+    await other.receiver("in", IN, "orders")
+    await orders.publish(b"c")
+    assert (await other.message()).body == b"c"
+    broker.forward(19)
+    await other.round_trip()
+    assert other.nothing_waits(TRANSFER)
+    broker.forward(2)
+    assert shown(await other.messages(2)) == [(b"a", False, 1), (b"b", False, 1)]
+    assert tags_in(await attach(await amqp.connect())) == set()
+
+
+async def test_a_link_that_does_not_ask_for_it_holds_nothing(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """3.5.6: by default a terminus ends with its session."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    answer = await attach(peer, policy=SESSION_END)
+    assert isinstance(answer.source, Source)
+    assert (answer.source.expiry_policy, answer.source.timeout_s) == (SESSION_END, 0)
+    message = await peer.message()
+    await peer.vanish()
+    peer = await amqp.connect()
+    assert tags_in(await attach(peer, {message.tag: None}, policy=SESSION_END)) == set()
+    assert shown([await peer.message()]) == [(b"a", False, 1)]
+
+
+async def test_the_time_that_is_granted_has_a_bound(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """The answer says what is in force (2.6.3)."""
+    await queue(broker)
+    peer = await amqp.connect()
+    answer = await attach(peer, policy=NEVER)
+    assert isinstance(answer.source, Source)
+    assert (answer.source.expiry_policy, answer.source.timeout_s) == (LINK_DETACH, AWAY_S_MAX)
+
+
+async def test_a_link_that_is_closed_lets_go_and_one_that_is_detached_does_not(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.6.6: closing destroys the terminus, detaching suspends the link."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    await attach(peer)
+    message = await peer.message()
+    await peer.detach(IN, closed=False)
+    assert tags_in(await attach(peer, {message.tag: None})) == {message.tag}
+    assert (await peer.message()).is_resumed
+    await peer.detach(IN, closed=True)
+    assert tags_in(await attach(peer, {message.tag: None})) == set()
+    assert shown([await peer.message()]) == [(b"a", False, 1)]
+
+
+async def test_a_client_that_is_back_before_it_is_seen_to_be_gone_has_what_it_held(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.6.1: the link is taken from where it was, with what it holds; there nothing can be settled any more."""
+    orders = await queue(broker, b"a", b"b")
+    old = await amqp.connect()
+    await attach(old)
+    first, second = await old.messages(2)
+    peer = await amqp.connect()
+    assert tags_in(await attach(peer, {first.tag: None, second.tag: None})) == {first.tag, second.tag}
+    await old.is_detached("amqp:link:stolen")
+    old.dispose(0, 1, DONE)
+    await old.round_trip()
+    assert [each.is_resumed for each in await peer.messages(2)] == [True, True]
+    assert await count_in(orders) == 2
+
+
+async def test_another_queue_under_the_same_name_is_another_link(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.6.1; 3.5: then what the first one held is let go at once."""
+    await queue(broker, b"a")
+    await InsideClient(broker, "other").create()
+    peer = await amqp.connect()
+    await attach(peer)
+    message = await peer.message()
+    await lost(broker, peer)
+    peer = await amqp.connect()
+    assert tags_in(await attach(peer, {message.tag: None}, address="other")) == set()
+    worker = await amqp.connect("worker")
+    await worker.receiver("in", IN, "orders")
+    assert shown([await worker.message()]) == [(b"a", False, 1)]
+
+
+async def test_a_map_that_is_incomplete_resumes_nothing_and_nothing_new_comes(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.7.3 incomplete-unsettled: no new deliveries before the link is attached with a map that is complete."""
+    orders = await queue(broker, b"a", b"b", b"c", access_type="exclusive")
+    peer = await amqp.connect()
+    await attach(peer)
+    first, second, third = await peer.messages(3)
+    await lost(broker, peer)
+    await orders.publish(b"d")
+    peer = await amqp.connect()
+    answer = await attach(peer, {first.tag: DONE.described(), second.tag: None}, incomplete=True)
+    assert tags_in(answer) == {third.tag}
+    await peer.round_trip()
+    assert peer.nothing_waits(TRANSFER)
+    await peer.detach(IN, closed=False)
+    assert tags_in(await attach(peer, {third.tag: None})) == {third.tag}
+    assert sorted(shown(await peer.messages(3))) == [(b"b", False, 1), (b"c", True, 0), (b"d", False, 0)]
+
+
+@pytest.mark.settings("spool.commit_interval_ms=1000")
+async def test_an_outcome_that_is_not_stored_yet_when_the_connection_is_lost_is_stored_when_the_link_is_back(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.6.12, 2.6.13: of a receiver that settles second, what is in neither map is settled for ever."""
+    orders = await queue(broker, b"a", b"b")
+    peer = await amqp.connect()
+    await attach(peer, rcv_second=True)
+    first, second = await peer.messages(2)
+    peer.dispose(first.delivery_id, first.delivery_id, DONE, settled=False)
+    await peer.round_trip()
+    await lost(broker, peer)
+    peer = await amqp.connect()
+    states: dict[bytes, AmqpValue] = {first.tag: DONE.described(), second.tag: DONE.described()}
+    assert tags_in(await attach(peer, states, rcv_second=True)) == set()
+    await broker.crash()
+    assert await count_in(orders) == 0
+
+
+async def test_resumed_deliveries_use_credit_and_can_be_resumed_again(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.6.7: a resumed delivery is a delivery; 2.6.13: one that was not is still unsettled."""
+    orders = await queue(broker, *[b"%d" % number for number in range(6)])
+    peer = await amqp.connect()
+    await attach(peer, credit=6)
+    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.messages(6)}
+    for credit in (0, 2, 4):
+        await lost(broker, peer)
+        peer = await amqp.connect()
+        assert tags_in(await attach(peer, states, credit=credit)) == states.keys()
+        again = await peer.messages(credit)
+        assert [each.is_resumed for each in again] == [True] * credit
+        await peer.round_trip()
+        assert peer.nothing_waits(TRANSFER)
+    await lost(broker, peer)
+    peer = await amqp.connect()
+    await attach(peer, states, credit=7)
+    again = await peer.messages(6)
+    assert [(each.body, each.tag) for each in again] == [(b"%d" % row, tag) for row, tag in enumerate(states)]
+    peer.dispose(0, 5, DONE)
+    await until(lambda: none_waits(orders), "an empty queue")
+    await orders.publish(b"new")
+    assert shown([await peer.message()]) == [(b"new", False, 0)]
+    assert broker.node.credit.used == 1
+
+
+async def test_a_queue_that_is_deleted_meanwhile_takes_everything_along(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """A flow that the queue has let go of is not waited for; a queue of the same name is a new one."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    await attach(peer)
+    message = await peer.message()
+    await lost(broker, peer)
+    await broker.node.default.queues.ask(DeleteQueue("orders"))
+    await queue(broker, b"b")
+    peer = await amqp.connect()
+    assert tags_in(await attach(peer, {message.tag: DONE.described()})) == set()
+    assert shown([await peer.message()]) == [(b"b", False, 0)]
+
+
+async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """Reference 18: a detached link's deliveries are the queue's again, and the commit is rolled back."""
+    await queue(broker, b"a")
+    peer = await amqp.connect()
+    await peer.coordinator(9)
+    await attach(peer)
+    message = await peer.message()
+    txn = await peer.declare(9)
+    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(0x34, txn_id=txn, outcome=DONE))
+    await peer.detach(IN, closed=False)
+    assert tags_in(await attach(peer, {message.tag: None})) == set()
+    assert (await peer.message()).body == b"a"
+    assert (await peer.discharge(9, txn)).error is not None
+
+
+async def test_a_partitioned_queue_keeps_the_order_of_each_key(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """DESIGN 5: what is resumed comes before what follows it."""
+    orders = await queue(broker, partition_count=3, partition_rebalance_delay_s=0)
+    keys = [f"k{number % 5}" for number in range(30)]
+    await orders.publish(*[b"%d" % number for number in range(30)], keys=keys)
+    peer = await amqp.connect()
+    await attach(peer, credit=15)
+    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.messages(15)}
+    await lost(broker, peer)
+    peer = await amqp.connect()
+    await attach(peer, states, credit=30)
+    seen: dict[int, list[int]] = {}
+    for message in await peer.messages(30):
+        assert isinstance(message.body, bytes)
+        seen.setdefault(int(message.body) % 5, []).append(int(message.body))
+    assert seen == {key: list(range(key, 30, 5)) for key in range(5)}
+
+
+async def test_a_receiver_that_settles_second_does_everything_once(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """2.6.13, 2.8.3. Goal: exactly once, wherever the connection breaks. Method: it breaks a hundred times."""
+    rng = random.Random(7)
+    orders = await queue(broker, *[b"%d" % number for number in range(COUNT)])
+    done: list[AmqpValue] = []
+    held: dict[bytes, AmqpValue] = {}  # by tag, what the client has not settled
+    outcomes: dict[bytes, DeliveryState] = {}
+    for round_number in range(100):
+        peer = await amqp.connect()
+        states = {tag: outcomes[tag].described() if tag in outcomes else None for tag in held}
+        known = tags_in(await attach(peer, states, credit=20, rcv_second=True))
+        for tag in held.keys() - known:
+            del held[tag]
+            outcomes.pop(tag, None)
+        left_open = 0  # received on this connection, and not done
+        for _ in range(0 if round_number % 7 == 0 else rng.randint(1, 6)):
+            if len(done) + left_open == COUNT:
+                break
+            message = await peer.message()
+            assert message.is_resumed == (message.tag in held)
+            if message.tag not in outcomes and rng.random() < 0.8:
+                done.append(message.body)
+                outcomes[message.tag] = DONE
+                if rng.random() < 0.7:
+                    peer.dispose(message.delivery_id, message.delivery_id, DONE, settled=False)
+            else:
+                left_open += 1
+            held[message.tag] = message.body
+        if rng.random() < 0.5:
+            await peer.round_trip()
+        if rng.random() < 0.5:
+            await lost(broker, peer)
+        else:
+            await peer.vanish()
+    peer = await amqp.connect()
+    states = {tag: outcomes[tag].described() if tag in outcomes else None for tag in held}
+    await attach(peer, states, credit=300, rcv_second=True)
+    while len(done) < COUNT:
+        message = await peer.message()
+        done.append(message.body)
+        peer.dispose(message.delivery_id, message.delivery_id, DONE)
+    assert sorted(done, key=str) == sorted([b"%d" % number for number in range(COUNT)], key=str)
+    await until(lambda: none_waits(orders), "an empty queue")
+    assert peer.nothing_waits(DETACH)
+    assert broker.node.credit.used == 0
