@@ -176,6 +176,15 @@ class MessageGroups(Choice):
         order += rest
         return None if len(by_owner) + bool(rest) < 2 else order
 
+    def put_owner_first(self, line: list[LedgerFlow], sequence: int) -> None:
+        """Serve the flow first that a message is for, where that is known: then nobody else has to look at it."""
+        owner, _ = self._runs.at(sequence)
+        if owner != _NOBODY:
+            for place, flow in enumerate(line):
+                if flow.flow.flow_id == owner:
+                    line.insert(0, line.pop(place))
+                    return
+
     def stretch(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:

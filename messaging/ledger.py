@@ -133,6 +133,8 @@ class Ledger(LedgerState):
             return deliveries
         unacked_count_max = rules.unacked_count_max
         line = flows_with_room(list(self.flows.values()), unacked_count_max)
+        if groups is not None and len(line) > 1:
+            groups.put_owner_first(line, self.requeued.starts[0])
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
         share = (ready_count + len(line) - 1) // len(line) if line else 0
         place = 0

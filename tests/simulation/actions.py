@@ -7,11 +7,21 @@ from simulation.administration import ADMINISTRATORS
 from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.fate import FATE
 from simulation.job import Job
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, queue_id
+from simulation.scenario import (
+    COMPOSITE,
+    CONSUMERS,
+    FLEETING,
+    NAMES,
+    PUBLISHERS,
+    SUBSCRIBERS,
+    VIRTUAL,
+    queue_id,
+)
 from simulation.steps import Step
 from simulation.world import World
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
+FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
 FEW, BURST_MAX = 12, 60  # messages of one step
@@ -43,23 +53,27 @@ def _connect(world: World, step: Step) -> None:
         client.connect(clean_start=client.name in FLEETING or step.what % 40 == 0)
 
 
+def _topics(world: World) -> tuple[str, ...]:
+    return TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
+
+
 def _publish(world: World, step: Step) -> None:
     client = _someone(world, step, PUBLISHERS, ONLINE)
     if client is None:
         return
-    rng = world.salted
+    rng, topics = world.salted, _topics(world)
     for _ in range(1 + step.amount % (BURST_MAX if step.what % 8 == 0 else FEW)):
         size = LARGE_BYTES if rng.random() < world.large_share else SMALL_BYTES
         expiry_s = rng.randrange(1, EXPIRY_S_MAX) if rng.random() < EXPIRING_SHARE else 0
         delay_s = rng.randrange(1, DELAY_S_MAX) if world.scenario.delays and rng.random() < DELAYED_SHARE else 0
         priority = rng.choice(PRIORITIES) if world.scenario.priorities else 4
-        topic, key, qos = rng.choice(TOPICS), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2))
+        topic, key, qos = rng.choice(topics), f"k{rng.randrange(4)}", rng.choice((0, 1, 1, 2))
         client.publish(topic, key, qos, size, expiry_s=expiry_s, delay_s=delay_s, priority=priority)
 
 
 def _job(world: World, step: Step) -> None:
     if world.scenario.jobs:
-        world.begins_job(Job(world.truth, f"job {len(world.jobs)}", TOPICS, world.salted))
+        world.begins_job(Job(world.truth, f"job {len(world.jobs)}", _topics(world), world.salted))
 
 
 def _consume(world: World, step: Step) -> None:

@@ -2,7 +2,7 @@
 
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
 from simulation.scenario import SPARE
-from simulation.targets import Message, Target, Violation
+from simulation.targets import QUEUE_KINDS, Message, Target, Violation
 from simulation.truth import Truth
 
 
@@ -14,6 +14,9 @@ def check_nothing_is_lost(truth: Truth) -> None:
                 _check_is_settled(truth, message, target)
         if target.rules.last_value:
             _check_the_newest(truth, target)
+    if truth.store_faults == 0:  # else what the store refused has been delivered where it was asked for at once
+        for message in truth.messages.values():
+            _check_all_or_none(truth, message)
     dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
     if dead is not None:
         for target in truth.queues():
@@ -39,6 +42,23 @@ def _check_is_settled(truth: Truth, message: Message, target: Target) -> None:
             return
     what = "never delivered it" if seen is None else "did not bring it to its end"
     raise Violation(f"{message} was confirmed, and {target.name} {what}")
+
+
+def _check_all_or_none(truth: Truth, message: Message) -> None:
+    """A message that was neither confirmed nor refused is in all queues that want it, or in none."""
+    if message.qos == 0 or message.promised_tick or message.refused or message.withheld or message.sent_count > 1:
+        return
+    wanting = [each for each in truth.targets.values() if each.kind in QUEUE_KINDS and each.gets_for_sure(message)]
+    if truth.crashes > message.crashes_when_sent:  # what was delivered before a crash may not have been stored
+        wanting = [
+            each
+            for each in wanting
+            if message.number not in each.seen or each.seen[message.number].first_crashes > message.crashes_when_sent
+        ]
+    got = [each.name for each in wanting if message.number in each.seen]
+    if got and len(got) < len(wanting):
+        without = [each.name for each in wanting if each.name not in got]
+        raise Violation(f"{message} came into {got}, and not into {without}")
 
 
 def _check_the_newest(truth: Truth, target: Target) -> None:

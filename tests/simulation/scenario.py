@@ -14,12 +14,13 @@ class Plan(NamedTuple):
     """A queue as it is declared."""
 
     kind: str
-    prefixes: tuple[str, ...]  # of the topics it wants
+    prefixes: tuple[str, ...]  # of the topics it subscribes to
     attributes: Attributes
 
 
 TEMPORARY: Final = "passing"  # the queue that is never written
 SPARE: Final = "spare"  # where administrators move messages to
+OF_A, OF_B, GATHER = "Consumer.A.work.v.x", "Consumer.B.work.v.x", "gather"  # get what definitions bring
 QUEUES: Final[dict[str, Plan]] = {
     "first": Plan(EXCLUSIVE, ("work/a/",), {}),
     "even": Plan(SHARED, ("work/b/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
@@ -36,10 +37,34 @@ QUEUES: Final[dict[str, Plan]] = {
     ),
     "small": Plan(EXCLUSIVE, ("work/d/",), {"max_msg_spool_usage": 1}),
     TEMPORARY: Plan(EXCLUSIVE, ("work/c/",), {"expires_unbound_s": 30}),
+    OF_A: Plan(EXCLUSIVE, (), {}),
+    OF_B: Plan(
+        PARTITIONED,
+        (),
+        {
+            "access_type": "non-exclusive",
+            "partition_count": 3,
+            "partition_rebalance_delay_s": 1,
+            "partition_rebalance_max_handoff_time_s": 1,
+        },
+    ),
+    GATHER: Plan(EXCLUSIVE, (), {}),
     SPARE: Plan(DEAD, (), {}),
     DEAD_MESSAGE_QUEUE: Plan(DEAD, (), {}),
 }
 NAMES: Final = tuple(QUEUES)
+
+# What is published on a virtual topic goes into the queues of its consumers. What is published on a composite goes into
+# two queues, and as a copy to a virtual topic: into four queues, two of them by two steps.
+VIRTUAL, COMPOSITE = "work/v/", "work/w/"
+FORWARDS: Final[Attributes] = {
+    "create_consumer_queues": False,
+    "virtual_topics": [{"name": f"{VIRTUAL}>", "prefix": "Consumer.*."}],
+    "composite_topics": [
+        {"name": f"{COMPOSITE}>", "forward_to": [{"queue": GATHER}, {"queue": "even"}, {"topic": f"{VIRTUAL}x"}]}
+    ],
+}
+FORWARDED: Final = {OF_A: (VIRTUAL, COMPOSITE), OF_B: (VIRTUAL, COMPOSITE), GATHER: (COMPOSITE,), "even": (COMPOSITE,)}
 
 DELAY: Final[Attributes] = {"delivery_delay_s": 2}
 BACK_OFF: Final[Attributes] = {"redelivery_delay_enabled": True, "redelivery_delay_initial_interval_ms": 1500}
@@ -67,6 +92,7 @@ class Scenario(NamedTuple):
     delays: bool  # some messages are to be delivered later
     priorities: bool  # messages differ in priority
     jobs: bool  # there are some that publish by transactions
+    forwards: bool  # there are virtual and composite destinations
     reader: str  # the queue that a durable cursor taps; empty: none
 
     def definition(self, name: str) -> QueueDefinition:
@@ -75,6 +101,10 @@ class Scenario(NamedTuple):
         subscriptions = [f"{prefix}>" for prefix in plan.prefixes]
         asked = {"name": name, "subscriptions": subscriptions, **plan.attributes}
         return definition_from_dict(asked, durable=name != TEMPORARY)
+
+    def prefixes(self, name: str) -> tuple[str, ...]:
+        """Return the prefixes of the topics whose messages a queue gets."""
+        return self.queues[name].prefixes + (FORWARDED.get(name, ()) if self.forwards else ())
 
     def rules(self, name: str) -> Rules:
         """Return what the attributes of a queue promise, as far as time and order go."""
@@ -92,7 +122,7 @@ class Scenario(NamedTuple):
         )
 
 
-PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False, jobs=False, reader="")
+PLAIN: Final = Scenario(QUEUES, delays=False, priorities=False, jobs=False, forwards=False, reader="")
 
 
 def scenario_of(seed: int) -> Scenario:
@@ -110,6 +140,7 @@ def scenario_of(seed: int) -> Scenario:
         delays=rng.random() < SPECIAL_SHARE,
         priorities=rng.random() < SPECIAL_SHARE,
         jobs=rng.random() < SPECIAL_SHARE,
+        forwards=rng.random() < SPECIAL_SHARE,
         reader=rng.choice(("", "", "first", "keyed")),
     )
 

@@ -15,6 +15,8 @@ SESSION = "session"
 GROUP = "group"  # a shared subscription: each message goes to one of its members
 DEAD = "dead"  # a dead message queue, or one for what is moved: it wants nothing, and gets what others give up
 
+QUEUE_KINDS = (EXCLUSIVE, SHARED, PARTITIONED)
+
 NOT_YET = 1 << 60  # a tick that never comes
 
 
@@ -74,6 +76,7 @@ class Seen:
     held_life: int = 0  # of the node by then
     held_cuts: int = 0  # flow cuts of the target by then
     crashes: int = 0
+    first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them
     recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
@@ -162,6 +165,13 @@ class Target:
         return not any(
             begin <= message.promised_tick and (end == 0 or message.sent_tick <= end) for begin, end in self.outages
         )
+
+    def gets_for_sure(self, message: Message) -> bool:
+        """Return whether the message, if its publish was taken, has come into it and from there to a consumer."""
+        if self.rules.is_temporary or self.until_tick or not self.wants(message.topic):
+            return False
+        stays = not (self.expiry_s(message) or self.was_moved_since(message.sent_tick) or self.may_have_lost(message))
+        return stays and self.takes_since(message.sent_tick)
 
     def may_have_given_up(self, message: Message) -> bool:
         """Return whether it may have ended its attempts to deliver the message."""

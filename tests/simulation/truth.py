@@ -14,7 +14,8 @@ Rules it holds the node to, `Violation` otherwise:
 - what is settled does not come again, unless the node crashed or the settlement was void;
 - nothing comes for the first time after it has expired;
 - what is rejected comes to the dead message queue;
-- exactly once is once.
+- exactly once is once;
+- all queues that want a message get it, or none does, also where its publisher never heard of it.
 """
 
 from collections.abc import Callable
@@ -205,6 +206,7 @@ class Truth:
         if seen.settled_for_good == self.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
         seen.crashes = self.crashes
+        seen.first_crashes = self.crashes if seen.count == 0 else seen.first_crashes
         seen.count_known = self._count_known(target, seen) + 1
         seen.recounts = (self.crashes, target.recounts)
         seen.count += 1

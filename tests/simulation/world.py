@@ -15,6 +15,7 @@ import pykka
 
 from gateway.config import Config
 from gateway.config.sections import Admin, Queues, Spool
+from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.node import Node
 from gateway.node_port import NodeView
 from gateway.ports import CursorNotFound, QueueNotFound
@@ -26,7 +27,7 @@ from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, Image, MemoryStore
 from simulation.reader import CURSOR, Reader
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, PUBLISHERS, SUBSCRIBERS, TEMPORARY, Scenario
+from simulation.scenario import CONSUMERS, FLEETING, FORWARDS, NAMES, PUBLISHERS, SUBSCRIBERS, TEMPORARY, Scenario
 from simulation.sequences import SequenceBook
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.tap import Tap
@@ -74,6 +75,7 @@ class World:
             admin=Admin(enabled=False),
             spool=Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10))),
             queues=Queues(declared=tuple(self.scenario.definition(name) for name in NAMES if name != TEMPORARY)),
+            virtual_destinations=VirtualDestinationsSection.model_validate(FORWARDS if scenario.forwards else {}),
         )
         self._violations: list[Violation] = []
         self._book = SequenceBook(self.image)
@@ -177,7 +179,7 @@ class World:
         """Tell the truth that a queue is there."""
         plan = self.scenario.queues[name]
         self._stored.pop(name, None)
-        return self.truth.begins(name, plan.kind, plan.prefixes, self.scenario.rules(name))
+        return self.truth.begins(name, plan.kind, self.scenario.prefixes(name), self.scenario.rules(name))
 
     def _let_go(self) -> None:
         for root in self.node.runtime.roots:
