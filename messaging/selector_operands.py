@@ -12,7 +12,7 @@ from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.headers import ORIGINAL_DESTINATION, PRIORITY_DEFAULT, Headers, UserPropertyValue
 from messaging.native_fields import NativeFields
 from messaging.selector_words import quoted_name, quoted_text
-from messaging.topics import is_queue_topic, queue_name_of, queue_topic
+from messaging.topics import queue_topic, shown_destination
 
 # How strongly a form binds what stands beside it; what binds less than its place asks for is put in parentheses.
 BINDS_OR: Final = 1
@@ -281,7 +281,7 @@ def _destination(topic: str, headers: Headers | None) -> str:
         for name, value in headers.user_properties:
             if name == ORIGINAL_DESTINATION and isinstance(value, str):
                 return value
-    return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"
+    return shown_destination(topic)
 
 
 def _calculated(sign: str, left: int | float, right: int | float) -> int | float:

@@ -117,6 +117,11 @@ def queue_name_of(topic: str) -> str:
     return topic[len(_QUEUE) :]
 
 
+def shown_destination(topic: str) -> str:
+    """Return a destination as brokers of JMS write it."""
+    return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"
+
+
 def queue_topic_filter(name: str) -> TopicFilter:
     """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
     text = queue_topic(name)

@@ -11,7 +11,7 @@ from typing import Final, final
 from messaging.fans import Copy, Fan
 from messaging.headers import ORIGINAL_DESTINATION, UserPropertyValue
 from messaging.routing import Matches, QueueTarget, Route, RouteChoices, ShareGroup, Subscriber, route_to
-from messaging.topics import is_queue_topic, queue_name_of
+from messaging.topics import is_queue_topic, queue_name_of, shown_destination
 
 ROUTE_TRACE: Final = "x-opt-route-trace"  # what a copy says of every destination on its way
 
@@ -191,8 +191,3 @@ class TreeChoices(RouteChoices):
         """Return the route of messages that meet exactly these selectors."""
         assert self._root is not None, "the tree is finished before anybody asks"
         return _Walk(met, traces=self._traces).route(self._root)
-
-
-def shown_destination(topic: str) -> str:
-    """Return a destination as brokers of JMS write it."""
-    return f"queue://{queue_name_of(topic)}" if is_queue_topic(topic) else f"topic://{topic}"
