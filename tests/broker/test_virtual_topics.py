@@ -298,5 +298,20 @@ async def test_dead_messages_are_of_the_consumers_queue(broker: RunningBroker) -
                 await asyncio.sleep(0.01)
 
 
+async def test_one_dead_message_queue_takes_the_same_message_from_two_queues(broker: RunningBroker) -> None:
+    """VD-34: each queue's copy died by itself; nothing takes the second for a double of the first."""
+    await create(broker, "Dead")
+    for name in "AB":
+        await create(broker, f"Consumer.{name}.VirtualTopic.Test", dead_msg_queue="Dead")
+    await publish(broker, "VirtualTopic.Test", b"m")
+    for name in "AB":
+        client = await consumer(broker, f"Consumer.{name}.VirtualTopic.Test")
+        client.send(_puback((await client.message()).packet_id, 0x83))
+        await client.round_trip()
+    assert (await shows(broker, lambda view: view.ready_count == 2, "Dead")).ready_count == 2
+    died_in = [each.dead.queue for each in await NodeView(broker.node).browse_queue("Dead") if each.dead]
+    assert died_in == ["Consumer.A.VirtualTopic.Test", "Consumer.B.VirtualTopic.Test"]
+
+
 def _puback(packet_id: int, reason_code: int) -> bytes:
     return bytes((mqtt.PUBACK << 4, 3)) + packet_id.to_bytes(2, "big") + bytes((reason_code,))

@@ -182,9 +182,12 @@ def test_the_normal_form_of_a_selector_is_the_same_selector(text: str) -> None:
         ("unk = NULL", 6, "IS NULL"),
         ("5x = 1", 1, "AND, OR"),
         ("rank = 1E400", 7, "1.7E308"),
+        ("rank = 1 AND XPATH '//order'", 13, "names and constants"),
+        ("'x' BETWEEN 1 AND 2", 0, "= and <> only"),
     ],
 )
 def test_an_error_says_where_the_selector_is_wrong_and_what_would_do(text: str, at: int, allowed: str) -> None:
+    """VD-37: there is no XPATH. A constant that has no order cannot be compared by one, in BETWEEN neither."""
     with pytest.raises(SelectorError) as failure:
         compiled(text)
 
