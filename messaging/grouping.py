@@ -149,6 +149,7 @@ class MessageGroups(Choice):
         source = state.rules.key_source
         column = batch.headers()
         found = None if source is None else key_hashes(source, batch)
+        owners, buckets, unannounced = self._owners, self.buckets, self._unannounced
         by_owner: dict[int, list[int]] = {}
         rest: list[int] = []
         for row in range(batch.count):
@@ -158,15 +159,16 @@ class MessageGroups(Choice):
             key_hash = -1 if headers is None else headers.key_hash
             if key_hash < 0 and found is not None:
                 key_hash = found[row]
-            bucket = key_hash % self.buckets
-            if key_hash < 0 or self._owners[bucket] <= _NOBODY or bucket in self._unannounced:
+            bucket = key_hash % buckets
+            owner = _NOBODY if key_hash < 0 else owners[bucket]
+            if owner <= _NOBODY or (unannounced and bucket in unannounced):
                 rest.append(row)
                 continue
-            owner = self._owners[bucket]
-            if owner in by_owner:
-                by_owner[owner].append(row)
-            else:
+            its = by_owner.get(owner)
+            if its is None:
                 by_owner[owner] = [row]
+            else:
+                its.append(row)
         self._runs.forget_below(state.floor)
         first = state.next_sequence
         order: list[int] = []
@@ -193,8 +195,8 @@ class MessageGroups(Choice):
         owner, end = self._runs.at(first)
         if owner != _NOBODY and (owner != flow_id or not flow.selects()):
             state.looks_left -= 1
-            if owner == flow_id:
-                return TAKE, min(end, stop, first + limit)
+            if owner == flow_id:  # all of it, whatever its even share is: it is for nobody else
+                return TAKE, min(end, stop, first + flow.room(state.rules.unacked_count_max))
             if len(state.requeued.starts) > GAPS_MAX:
                 return WAIT, first
             self._runs_passed_from[owner] = min(first, self._runs_passed_from.get(owner, first))
