@@ -1,5 +1,6 @@
 """The frames of `tests/data/flow/frames.txt`, and reading any frame of the flow protocol by itself."""
 
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,7 +8,7 @@ from protocols.flow import frames
 from protocols.flow.cursor_frames import CURSOR_FRAMES, CursorFrame, read_cursor_frame
 from protocols.flow.deliver_frames import Delivered, read_deliver
 from protocols.flow.flow_frames import FLOW_FRAMES, FlowFrame, read_flow_frame
-from protocols.flow.limits import FRAME_BYTES_MAX
+from protocols.flow.limits import FRAME_BYTES_MAX, HEAD_BYTES
 from protocols.flow.partition_frames import Partitions, PartitionsAck, read_partitions, read_partitions_ack
 from protocols.flow.provision_frames import PROVISION_FRAMES, ProvisionFrame, read_provision_frame
 from protocols.flow.publish_frames import PubAck, PublishesReceived, read_pub_ack, read_publish
@@ -69,6 +70,19 @@ class CompressedFrame(NamedTuple):
 def compressed_frames() -> list[CompressedFrame]:
     """Return all of them, in the order of the file."""
     return [CompressedFrame(name, says, bytes.fromhex(digits)) for name, says, digits in _lines(COMPRESSED)]
+
+
+def body_of(data: bytes) -> bytes:
+    """Return the body of a whole frame."""
+    return data[HEAD_BYTES + int.from_bytes(data[6:8], "big") :]
+
+
+def compressed(data: bytes, body: bytes) -> bytes:
+    """Return a frame with another body, compressed, whatever that saves."""
+    fields = data[HEAD_BYTES : len(data) - len(body_of(data))]
+    stream = len(body).to_bytes(4, "big") + zlib.compress(body)
+    flow_id = int.from_bytes(data[8:HEAD_BYTES], "big")
+    return frames.encode_frame(data[4], data[5] | frames.COMPRESSED, flow_id, fields, stream)
 
 
 def decoded(data: bytes) -> AnyFrame:

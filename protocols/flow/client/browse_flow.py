@@ -6,7 +6,7 @@ shows the queue from its oldest message again: what came before, by partition an
 
 from typing import final
 
-from protocols.flow.client.client_flow import NO_FLOW, OPEN, RESTING
+from protocols.flow.client.client_flow import OPEN
 from protocols.flow.client.errors import ConsumerEnded, FlowClientError
 from protocols.flow.client.queue_flow import QueueFlow
 from protocols.flow.deliver_frames import Delivered
@@ -74,11 +74,6 @@ class BrowseFlow(QueueFlow):
     def _wants_credit(self) -> bool:
         """Whether the limit of credit has risen by half a window, which is worth a frame."""
         return 2 * (self._credit() - self._granted) >= self.window
-
-    def interrupted(self, reason: str) -> None:
-        """Keep what is here, and wait for the next connection."""
-        self.flow_id = NO_FLOW
-        self.phase = RESTING
 
     def ended_by(self, said: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""

@@ -43,8 +43,9 @@ class ClientFlow:
         raise AssertionError("each kind of flow has its own words")
 
     def interrupted(self, reason: str) -> None:
-        """Forget what belongs to a connection that is gone."""
-        raise AssertionError("each kind of flow has its own state")
+        """Forget what belongs to a connection that is gone, and wait for the next."""
+        self.flow_id = NO_FLOW
+        self.phase = RESTING
 
     def ended_by(self, said: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""

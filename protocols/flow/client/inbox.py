@@ -10,7 +10,7 @@ from typing import Final, final
 
 from messaging.ranges import RangeSet
 from messaging.settlement import RELEASED
-from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING
+from protocols.flow.client.client_flow import ENDED, OPEN
 from protocols.flow.client.errors import ConsumerEnded, FlowClientError
 from protocols.flow.client.events import (
     ClientEvent,
@@ -212,8 +212,7 @@ class Inbox(QueueFlow):
         """Let go of everything that came by this bind: it is the queue's again."""
         if self.phase == OPEN:
             self.events.append(FlowInterrupted(self.queue, reason, self.held.total))
-        self.flow_id = NO_FLOW
-        self.phase = RESTING
+        super().interrupted(reason)
         self.is_active = False
         self.held = RangeSet()
         self.partitions = ()

@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, final
 
 from protocols.flow import codes
-from protocols.flow.client.client_flow import NO_FLOW, OPEN, RESTING, ClientFlow
+from protocols.flow.client.client_flow import OPEN, ClientFlow
 from protocols.flow.client.errors import (
     FlowClientError,
     IncarnationChanged,
@@ -264,8 +264,7 @@ class Outbox(ClientFlow):
 
     def interrupted(self, reason: str) -> None:
         """Put what was sent and not answered back to the front."""
-        self.flow_id = NO_FLOW
-        self.phase = RESTING
+        super().interrupted(reason)
         self._sent.extend(self._waiting)
         self._waiting, self._sent = self._sent, self._waiting
         self._sent.clear()

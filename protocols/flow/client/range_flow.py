@@ -7,7 +7,7 @@ asked for on the next one.
 from collections import deque
 from typing import final
 
-from protocols.flow.client.client_flow import ENDED, NO_FLOW, OPEN, RESTING, ClientFlow
+from protocols.flow.client.client_flow import ENDED, OPEN, ClientFlow
 from protocols.flow.client.errors import FlowClientError, IncarnationChanged, ReadFailed
 from protocols.flow.engine import FlowEngine
 from protocols.flow.frames import UNBIND
@@ -102,11 +102,6 @@ class RangeFlow(ClientFlow):
         if self.phase == OPEN and granted > self._granted:
             self._granted = granted
             engine.send(Credit(self.flow_id, granted, False, False).encode())
-
-    def interrupted(self, reason: str) -> None:
-        """Keep what is here, and wait for the next connection."""
-        self.flow_id = NO_FLOW
-        self.phase = RESTING
 
     def ended_by(self, said: Error) -> FlowClientError:
         """Return the error for one with which the gateway ended the flow."""

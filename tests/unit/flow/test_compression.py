@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import CompressedFrame, compressed_frames, decoded, golden_frames
+from flow_golden import CompressedFrame, body_of, compressed, compressed_frames, decoded, golden_frames
 from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, FlowWire, open_client, open_gateway
 from flow_wire import engine as one_end
 from protocols.flow import codes, frames
@@ -75,6 +75,16 @@ def test_a_compressed_frame_says_what_the_frame_says_that_it_stands_for(case: Co
     assert repr(events) == repr(plain_end.feed(plain, NOW_MS, WALL_MS))
     assert repr(decoded(plain)) in repr(events)
     assert end.saved_received == len(plain) - len(case.data)
+
+
+@pytest.mark.parametrize("to_client", [True, False], ids=["to client", "to gateway"])
+@pytest.mark.parametrize("name", [name for name in GOLDEN if name != "preface" and body_of(GOLDEN[name])])
+def test_every_frame_with_a_body_may_be_compressed(name: str, to_client: bool) -> None:
+    """Flow: compression: all that is read of a frame is read of the one it stands for."""
+    plain = GOLDEN[name]
+    end, plain_end = [(open_client if to_client else open_gateway)(WELCOME_DEFLATE) for _ in range(2)]
+    events = end.feed(compressed(plain, body_of(plain)), NOW_MS, WALL_MS)
+    assert repr(events) == repr(plain_end.feed(plain, NOW_MS, WALL_MS))
 
 
 @pytest.mark.parametrize("case", is_refused, ids=lambda case: case.name)

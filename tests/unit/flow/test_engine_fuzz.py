@@ -1,47 +1,27 @@
 """Any bytes at all at both ends of the flow protocol: only events come out, and memory stays within its bound."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flow_golden import compressed_frames, golden_frames
+from flow_golden import body_of, compressed, compressed_frames, golden_frames
 from flow_wire import FRAME_BYTES_MAX, NOW_MS, WALL_MS, WELCOME_DEFLATE, open_client, open_gateway
 from flow_wire import engine as one_end
+from mutated_bytes import ROUNDS, chance_of, mutated
 from protocols.flow.events import PeerViolated
 from protocols.flow.frames import PREFACE
 from protocols.flow.turns import CLOSED
 
+PLAIN = [case.data for case in golden_frames()[1:] if len(body_of(case.data)) > 0]
 GOLDEN = [case.data for case in golden_frames()] + [case.data for case in compressed_frames()]
-MUTATIONS = 10_000
-
-
-def mutated(rng: random.Random) -> bytes:
-    """Return a few golden frames with some bytes changed, cut out or doubled."""
-    data = bytearray(b"".join(rng.choices(GOLDEN, k=rng.randint(1, 4))))
-    for _ in range(rng.randint(1, 4)):
-        if not data:
-            break
-        at = rng.randrange(len(data))
-        match rng.randrange(4):
-            case 0:
-                data[at] = rng.randrange(256)
-            case 1:
-                data[at] ^= 1 << rng.randrange(8)
-            case 2:
-                del data[at : at + rng.randint(1, 8)]
-            case _:
-                data[at:at] = data[at : at + rng.randint(1, 8)]
-    return bytes(data)
 
 
 @pytest.mark.parametrize("is_gateway", [True, False], ids=["gateway", "client"])
 def test_mutated_frames_bring_events_or_one_violation(is_gateway: bool) -> None:
     """Flow: errors. Method: golden frames, damaged; nothing but events comes out, and after a violation nothing."""
-    rng = random.Random(20_260_101)
-    for number in range(MUTATIONS):
-        data = mutated(rng)
+    chance = chance_of(90)
+    for number in range(ROUNDS):
+        data = mutated(chance, b"".join(chance.choices(GOLDEN, k=chance.randint(1, 4))))
         end = open_gateway(WELCOME_DEFLATE) if is_gateway else open_client(WELCOME_DEFLATE)
         try:
             events = end.feed(data, NOW_MS, WALL_MS)
@@ -50,7 +30,23 @@ def test_mutated_frames_bring_events_or_one_violation(is_gateway: bool) -> None:
                 assert end.feed(GOLDEN[-1], NOW_MS, WALL_MS) == []
             assert not any(isinstance(event, PeerViolated) for event in events[:-1])
         except Exception as error:
-            raise AssertionError(f"mutation {number}: {data.hex()}") from error
+            raise AssertionError(f"round {number}: {data.hex()}") from error
+
+
+@pytest.mark.parametrize("is_gateway", [True, False], ids=["gateway", "client"])
+def test_what_inflates_to_damaged_frames_brings_events_or_one_violation(is_gateway: bool) -> None:
+    """Flow: compression. Method: as above, but bodies are damaged before they are compressed."""
+    chance = chance_of(91)
+    for number in range(ROUNDS):
+        plain = chance.choice(PLAIN)
+        body = mutated(chance, body_of(plain))
+        data = compressed(plain, body)
+        end = open_gateway(WELCOME_DEFLATE) if is_gateway else open_client(WELCOME_DEFLATE)
+        try:
+            events = end.feed(data, NOW_MS, WALL_MS)
+            assert not any(isinstance(event, PeerViolated) for event in events[:-1])
+        except Exception as error:
+            raise AssertionError(f"round {number}: {data.hex()}") from error
 
 
 @given(data=st.binary(max_size=200), cut=st.integers(0, 200), with_preface=st.booleans())
