@@ -9,11 +9,13 @@ import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from gateway.node_port import NodeView
 from gateway.ports import Refused
+from http_client import http_client, poll
 from messaging.standing import WaitReason
 from named_queues import change, create, shows
 from protocols.amqp.annotations import FIRST_OF_GROUP
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
+from sluicegate import Client
 
 USER_PROPERTY = 38
 FIRST = ("JMSXGroupFirstForConsumer", "true")
@@ -143,6 +145,32 @@ async def test_an_amqp_consumer_sees_where_a_group_begins(broker: RunningBroker)
     assert FIRST_OF_GROUP in first.message
     assert FIRST_OF_GROUP not in second.message
     await client.close()
+
+
+async def test_consumers_over_the_flow_protocol_and_http_see_where_a_group_begins(broker: RunningBroker) -> None:
+    """Flow: consuming, flag 0x80; a header of a response, and a key of a line."""
+    await create(broker, access_type="non-exclusive", subscriptions=["t"])
+    publisher = await broker.connect("p", 5)
+
+    async def three_are_published() -> None:
+        for _ in range(3):
+            await publisher.publish("t", b"m", properties=of_group("k"))
+
+    await three_are_published()
+    async with Client(f"flow://127.0.0.1:{broker.flow_port}") as client, client.consumer("q") as flow:
+        deliveries = [await flow.receive() for _ in range(3)]
+        flow.accept_all(deliveries)
+    assert [each.first_of_group for each in deliveries] == [True, False, False]
+
+    await three_are_published()
+    async with http_client(broker) as worker:
+        first = await worker.get("/QUEUE/q")
+        assert first.headers["sluicegate-first-of-group"] == "true"
+        second = await worker.get(first.headers["sluicegate-flow"])
+        assert (second.status_code, "sluicegate-first-of-group" in second.headers) == (200, False)
+        await worker.delete(first.headers["sluicegate-flow"])  # what it holds goes back
+        _, lines = await poll(worker, "/QUEUE/q", wait_s=0)
+        assert [line["first_of_group"] for line in lines] == [True, False, False]
 
 
 async def test_without_buckets_anybody_gets_the_messages_of_a_key(broker: RunningBroker) -> None:
