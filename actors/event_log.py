@@ -1,6 +1,7 @@
 """The event log: carries events to the log, and as direct messages to whoever subscribed to them."""
 
 import logging
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
@@ -9,7 +10,8 @@ from actors.loop_actor import LoopActor
 from actors.publishing import Publisher
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from messaging.events import AUDITED, CLIENT, ERROR, INFO, NOTICE, VPN, WARNING, Event
+from messaging.events import AUDITED, CLIENT, ERROR, INFO, NOBODY, NOTICE, VPN, WARNING, Event
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.routing import TopicSpace
 
 log = logging.getLogger("sluicegate.events")
@@ -20,13 +22,16 @@ LOG_LEVELS: Final = {INFO: logging.INFO, NOTICE: logging.INFO, WARNING: logging.
 
 
 class EventLog(LoopActor):
-    """Writes each event to the log, and publishes it as a direct message to whoever subscribed."""
+    """Writes each event to the log, and publishes it as a direct message to whoever subscribed.
+
+    An event is published in the message VPN that it concerns, one that concerns the node in `default`.
+    """
 
     def __init__(
         self,
         cell: ActorCell,
         *,
-        space: TopicSpace,
+        space_of: Callable[[str], TopicSpace],
         spool: Address,
         router_name: str,
         rng: Random,
@@ -37,8 +42,10 @@ class EventLog(LoopActor):
         self.router_name = router_name
         self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
         self.scopes = scopes  # whose events go on the bus
-        self._space = space
-        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=rng)
+        self._space_of = space_of  # of a message VPN, by its name
+        self._spool = spool
+        self._rng = rng
+        self._publishers: dict[str, Publisher] = {}
 
     def on_receive(self, event: Any) -> None:
         """Carry one event out."""
@@ -54,10 +61,11 @@ class EventLog(LoopActor):
         if event.kind.scope in self.scopes:
             for prefix in self.prefixes:
                 topic = event.topic(prefix, self.router_name)
-                if not self._space.route(topic).is_empty:
-                    self._publish(event, topic)
+                vpn = DEFAULT_VPN if event.vpn == NOBODY else event.vpn
+                if not self._space_of(vpn).route(topic).is_empty:
+                    self._publish(event, topic, vpn)
 
-    def _publish(self, event: Event, topic: str) -> None:
+    def _publish(self, event: Event, topic: str, vpn: str) -> None:
         payload = event.text().encode(errors="replace")
         batch = MessageBatch(
             topic=topic,
@@ -70,5 +78,11 @@ class EventLog(LoopActor):
             received_ms=event.wall_ms,
             payload_bytes=len(payload),
         )
-        self._publisher.publish(batch, 0)
-        self._publisher.pressures.clear()  # events wait for nobody: who is slow loses them, counted as any drop
+        publisher = self._publishers.get(vpn)
+        if publisher is None:
+            space, address = self._space_of(vpn), self.cell.inbox
+            publisher = self._publishers[vpn] = Publisher(
+                space=space, spool=self._spool, address=address, rng=self._rng
+            )
+        publisher.publish(batch, 0)
+        publisher.pressures.clear()  # events wait for nobody: who is slow loses them, counted as any drop

@@ -7,6 +7,7 @@ from actors.futures import LoopFuture
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
 from gateway.config import Authentication, Listeners
+from gateway.config.message_vpns import MessageVpn
 from gateway.config.oauth import OAuth
 from messaging.client_roster import ClientRoster
 from protocols import scram
@@ -47,16 +48,18 @@ async def _wait(runtime: Runtime, wait_ms: int) -> None:
     await done
 
 
-def make_roster(authentication: Authentication, events: Events) -> ClientRoster:
+def make_roster(vpn: str, settings: MessageVpn, events: Events) -> ClientRoster:
     """Return the roster of a message VPN. What it denies becomes events."""
-    roster = ClientRoster()
-    configure_roster(roster, authentication)
+    roster = ClientRoster(vpn)
+    configure_roster(roster, settings)
     tell_denials(roster, events)
     return roster
 
 
-def configure_roster(roster: ClientRoster, authentication: Authentication) -> None:
+def configure_roster(roster: ClientRoster, settings: MessageVpn) -> None:
     """Have the roster go by a configuration, for those who are connected as well."""
+    authentication = settings.authentication
+    roster.is_up = settings.enabled
     roster.configure(
         [user.username() for user in authentication.users],
         [each.profile() for each in authentication.client_profiles],

@@ -14,9 +14,10 @@ from protocols.amqp.transaction import TransactionAccounts
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 
-class AmqpFront(ProtocolFront[AmqpConnection]):
+class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
     """Everything of AMQP in one node."""
 
     name = "amqp"
@@ -25,9 +26,8 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
     subprotocols = ("amqp",)
 
     def __init__(self, node: "Node") -> None:
-        super().__init__(node)
         self.transactions = TransactionAccounts()
-        self.services = self._make_services()
+        super().__init__(node)
 
     @property
     def message_bytes_max(self) -> int:
@@ -36,22 +36,21 @@ class AmqpFront(ProtocolFront[AmqpConnection]):
 
     def make_actor(self, cell: ActorCell) -> AmqpConnectionActor:
         """Return the actor of a connection that was just accepted."""
-        return AmqpConnectionActor(cell, services=self.services)
-
-    def take_configuration(self) -> None:
-        """Take over a changed configuration, for the next client."""
-        self.services = self._make_services()
+        return AmqpConnectionActor(cell, vpns=self.vpns)
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and to what waits for clients that are away."""
         super().look_at_the_clock()
-        self.services.registry.resumable.tick(self._node.clock.now_ms())
+        for vpn in self._node.vpns.values():
+            vpn.amqp_registry.resumable.tick(self._node.clock.now_ms())
 
-    def _make_services(self) -> AmqpServices:
-        node, vpn = self._node, self._node.default
+    def make_services(self, vpn: "MessageVpn") -> AmqpServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
         amqp = node.config.amqp
         return AmqpServices(
             runtime=node.runtime,
+            events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Config
+from gateway.config import Config, Queues
 from gateway.config.listeners import Listener, TlsListener, is_loopback
+from gateway.config.message_vpns import vpn_setting
 from storage.inspection import Finding, Severity
 
 # Files of a node beside its clients' sockets: database, log, listeners, loop.
@@ -42,8 +43,10 @@ def _reachable(config: Config) -> Iterator[Finding]:
         setting = f"listeners.{name}.host"
         if not isinstance(listener, TlsListener):
             yield _warning(setting, f"passwords and messages go to {listener.host} without TLS")
-        if config.authentication.allow_anonymous is True and not _asks_for_a_certificate(listener):
-            yield _warning(setting, f"anybody who reaches {listener.host} may connect: authentication.allow_anonymous")
+        authentication = config.message_vpn(listener.vpn).authentication
+        if authentication.allow_anonymous is True and not _asks_for_a_certificate(listener):
+            where = vpn_setting(listener.vpn, "authentication.allow_anonymous")
+            yield _warning(setting, f"anybody who reaches {listener.host} may connect: {where}")
 
 
 def _asks_for_a_certificate(listener: Listener) -> bool:
@@ -56,9 +59,11 @@ def _files(config: Config) -> Iterator[Finding]:
     for name, listener in config.listeners.enabled().items():
         if isinstance(listener, TlsListener) and listener.key is not None:
             secrets.append((f"listeners.{name}.key", listener.key))
-    for user in config.authentication.users:
-        if user.password_file is not None and not user.is_hashed():
-            secrets.append((f"authentication.users: {user.name}: password_file", user.password_file))
+    for name, vpn in config.message_vpns().items():
+        for user in vpn.authentication.users:
+            if user.password_file is not None and not user.is_hashed():
+                setting = vpn_setting(name, f"authentication.users: {user.name}: password_file")
+                secrets.append((setting, user.password_file))
     for setting, path in secrets:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:
@@ -81,10 +86,15 @@ def _spool(config: Config) -> Iterator[Finding]:
 
 
 def _queues(config: Config) -> Iterator[Finding]:
-    names = {definition.config.name for definition in config.queues.declared}
-    for definition in config.queues.declared:
+    for name, vpn in config.message_vpns().items():
+        yield from _queues_of(config, name, vpn.queues)
+
+
+def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[Finding]:
+    names = {definition.config.name for definition in queues.declared}
+    for definition in queues.declared:
         queue = definition.config
-        setting = f"queues.declared: {queue.name}"
+        setting = vpn_setting(vpn, f"queues.declared: {queue.name}")
         if queue.max_redelivery_count == 0 and queue.redelivery_enabled:
             yield _warning(setting, "max_redelivery_count is 0: a message that fails each time is delivered for ever")
         elif queue.dead_msg_queue and queue.dead_msg_queue not in names:

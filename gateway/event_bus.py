@@ -20,7 +20,7 @@ def spawn_event_log(node: "Node") -> ActorCell:
     cell = node.runtime.spawn(
         lambda cell: EventLog(
             cell,
-            space=node.default.space,
+            space_of=lambda vpn: node.vpns[vpn].space,
             spool=node.spool.inbox,
             router_name=node.config.node.name,
             rng=node.runtime.rng,

@@ -11,20 +11,16 @@ from protocols.flow.limits import FlowLimits
 from protocols.flow.services import FlowServices
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 
-class FlowFront(ProtocolFront[FlowConnection]):
+class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
     """Everything of the flow protocol in one node."""
 
     name = "flow"
     schemes: ClassVar = {"flow": "flow", "flow_tls": "flows"}
     alpn = "gfp/1"
     subprotocols = ()
-
-    def __init__(self, node: "Node") -> None:
-        super().__init__(node)
-        self.services = self._make_services()
 
     @property
     def message_bytes_max(self) -> int:
@@ -33,17 +29,15 @@ class FlowFront(ProtocolFront[FlowConnection]):
 
     def make_actor(self, cell: ActorCell) -> FlowConnectionActor:
         """Return the actor of a connection that was just accepted."""
-        return FlowConnectionActor(cell, services=self.services)
+        return FlowConnectionActor(cell, vpns=self.vpns)
 
-    def take_configuration(self) -> None:
-        """Take over a changed configuration, for the next client."""
-        self.services = self._make_services()
-
-    def _make_services(self) -> FlowServices:
-        node, vpn = self._node, self._node.default
+    def make_services(self, vpn: "MessageVpn") -> FlowServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
         flow = node.config.flow
         return FlowServices(
             runtime=node.runtime,
+            events=vpn.events,
             space=vpn.space,
             queues=vpn.queues,
             publishers=vpn.publishers,

@@ -15,9 +15,10 @@ from protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 
-class HttpFront(ProtocolFront[HttpConnection]):
+class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
     """Everything of HTTP messaging in one node."""
 
     name = "http"
@@ -26,9 +27,8 @@ class HttpFront(ProtocolFront[HttpConnection]):
     subprotocols = ()
 
     def __init__(self, node: "Node") -> None:
-        super().__init__(node)
         self._heads = ResponseHeads()
-        self.services = self._make_services()
+        super().__init__(node)
 
     @property
     def message_bytes_max(self) -> int:
@@ -37,25 +37,24 @@ class HttpFront(ProtocolFront[HttpConnection]):
 
     def make_actor(self, cell: ActorCell) -> HttpConnectionActor:
         """Return the actor of a connection that was just accepted."""
-        return HttpConnectionActor(cell, services=self.services)
-
-    def take_configuration(self) -> None:
-        """Take over a changed configuration, for the next client."""
-        self.services = self._make_services()
+        return HttpConnectionActor(cell, vpns=self.vpns)
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""
         self._heads.tick(self._node.clock.wall_ms())
         super().look_at_the_clock()
-        self._node.default.http_flows.tick(self._node.clock.now_ms())
+        for vpn in self._node.vpns.values():
+            vpn.http_flows.tick(self._node.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
         """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
         await super().stop(within_s=within_s)
-        self._node.default.http_flows.end("the gateway stops")
+        for vpn in self._node.vpns.values():
+            vpn.http_flows.end("the gateway stops")
 
-    def _make_services(self) -> HttpServices:
-        node, vpn = self._node, self._node.default
+    def make_services(self, vpn: "MessageVpn") -> HttpServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
         http = node.config.http
         return HttpServices(
             runtime=node.runtime,

@@ -12,22 +12,18 @@ from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.services import MqttServices
 
 if TYPE_CHECKING:
-    from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
 
-class MqttFront(ProtocolFront[MqttConnection]):
+class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
     """Everything of MQTT in one node."""
 
     name = "mqtt"
     schemes: ClassVar = {"mqtt": "mqtt", "mqtt_tls": "mqtts", "mqtt_websocket": "ws", "mqtt_websocket_tls": "wss"}
     alpn = "mqtt"
     subprotocols = ("mqtt", "mqttv3.1")  # 3.1 clients knew the second name only [MQTT 6.0.0-3] [MQTT 6.0.0-4]
-
-    def __init__(self, node: "Node") -> None:
-        super().__init__(node)
-        self.services = self._make_services()
 
     @property
     def message_bytes_max(self) -> int:
@@ -36,11 +32,7 @@ class MqttFront(ProtocolFront[MqttConnection]):
 
     def make_actor(self, cell: ActorCell) -> MqttConnectionActor:
         """Return the actor of a connection that was just accepted."""
-        return MqttConnectionActor(cell, services=self.services)
-
-    def take_configuration(self) -> None:
-        """Take over a changed configuration, for the next CONNECT."""
-        self.services = self._make_services()
+        return MqttConnectionActor(cell, vpns=self.vpns)
 
     def things_to_try(self) -> list[str]:
         """Return lines that show a newcomer the first three commands."""
@@ -57,12 +49,14 @@ class MqttFront(ProtocolFront[MqttConnection]):
             f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",
         ]
 
-    def _make_services(self) -> MqttServices:
-        node, vpn = self._node, self._node.default
+    def make_services(self, vpn: "MessageVpn") -> MqttServices:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        node = self._node
         config: Config = node.config
         mqtt = config.mqtt
         return MqttServices(
             runtime=node.runtime,
+            events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,

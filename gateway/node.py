@@ -49,6 +49,7 @@ from storage.interface import CommitJob, Store
 from storage.queue_catalog import PartitionIds
 from storage.spool_plan import SpoolPlanner
 from storage.store import RESERVE_BYTES, SpoolStore
+from storage.stored_state import NOTHING_STORED
 
 log = logging.getLogger("sluicegate.node")
 
@@ -90,9 +91,12 @@ class Node:
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
-        self.partition_ids = PartitionIds(self.recovered.vpns[DEFAULT_VPN].catalog)
+        self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog)
         self.attempts = LoginAttempts()
-        self.default = MessageVpn(self, DEFAULT_VPN, self.recovered.vpns[DEFAULT_VPN])
+        self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
+        for name in dict.fromkeys([*config.message_vpns(), *self.recovered.vpns]):
+            self.vpns[name] = MessageVpn(self, name, self.recovered.stored(name))
+        self.default = self.vpns[DEFAULT_VPN]
         register_partitions(self.recovered, partition_ids_of(self.recovered.vpns))  # what their ledgers have is known
         self.event_log = spawn_event_log(self)
         self.following = Following(self.runtime, self.root)
@@ -102,7 +106,7 @@ class Node:
         self.amqp = AmqpFront(self)
         self.flow = FlowFront(self)
         self.http = HttpFront(self)
-        self.fronts: tuple[ProtocolFront[Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.fronts: tuple[ProtocolFront[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self.admin: AdminServer | None = None
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self.health: AdminServer | None = None
@@ -115,7 +119,8 @@ class Node:
             text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._spool_is_idle()  # sequences are reserved in the store before any is given out
-        await self.default.start(self.recovered.vpns[DEFAULT_VPN])
+        for name, vpn in self.vpns.items():
+            await vpn.start(self.recovered.stored(name))
         self.recovered.records.clear()
         self.recovered.partitions.clear()
         self.recovered.vpns.clear()
@@ -125,7 +130,8 @@ class Node:
             self.health = await self._open_admin("health", self.config.health, probes_only=True)
         for front in self.fronts:
             await front.start()
-        await self.default.rest.start()
+        for vpn in self.vpns.values():
+            await vpn.rest.start()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -148,15 +154,25 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
-        await self.default.reload()
+        for name in config.message_vpns():
+            if name not in self.vpns:
+                self.vpns[name] = MessageVpn(self, name, NOTHING_STORED)
+                await self.vpns[name].start(NOTHING_STORED)
+        for vpn in self.vpns.values():
+            await vpn.reload()
         self.watched_files.follow(config)
         self._read_secrets()
-        await self.default.rest.start()
+        for vpn in self.vpns.values():
+            if not vpn.config.enabled:
+                for front in self.fronts:
+                    front.send_away(vpn.name)
+            await vpn.rest.start()
         return changes
 
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""
-        self.default.read_secrets()
+        for vpn in self.vpns.values():
+            vpn.read_secrets()
         for front in self.fronts:
             front.reload()
 
@@ -171,9 +187,11 @@ class Node:
     async def stop(self) -> None:
         """Close the doors, let everybody finish, and leave the store in order."""
         self.ready = False
-        self.default.keep_queues()
+        for vpn in self.vpns.values():
+            vpn.keep_queues()
         self.following.end()
-        await self.default.rest.stop()
+        for vpn in self.vpns.values():
+            await vpn.rest.stop()
         self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
@@ -181,7 +199,7 @@ class Node:
             if server is not None:
                 await server.stop()
         await self._spool_is_idle()
-        closed = await self.default.close_ledgers()
+        closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
         await self._spool_is_idle()
         self.runtime.stop()
         self.threads.stop()

@@ -53,6 +53,7 @@ from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid, changed
 from messaging.queue_template import QueueTemplate
 from messaging.selectors import Selector
@@ -62,11 +63,11 @@ if TYPE_CHECKING:
 
 
 class NodeView(NodePort):
-    """Answers the admin API from a node's actors. What belongs to a message VPN is that of one: of `default`."""
+    """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: "Node", vpn: str = DEFAULT_VPN) -> None:
         self._node = node
-        self._vpn = node.default
+        self._vpn = node.vpns[vpn]
         self._deeds = MessageDeeds(node, self._vpn)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:

@@ -18,11 +18,13 @@ from messaging.events import SYSTEM_TLS_FAILED
 from protocols.counters import ProtocolCounters
 from protocols.identity import Identity
 from protocols.listeners import Listener
+from protocols.message_vpns import MessageVpns, VpnServices
 from protocols.reading_gate import ReadingGate
 from protocols.transports import Connection
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
 
@@ -44,9 +46,10 @@ class ClientConnection(Connection, Protocol):
 
 
 C = TypeVar("C", bound=ClientConnection)
+S = TypeVar("S", bound=VpnServices)
 
 
-class ProtocolFront(ABC, Generic[C]):
+class ProtocolFront(ABC, Generic[C, S]):
     """Everything of one protocol in one node."""
 
     name: ClassVar[str]  # in metrics, and among the actors
@@ -63,6 +66,7 @@ class ProtocolFront(ABC, Generic[C]):
         )
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
+        self.vpns: MessageVpns[S] = self._make_vpns()
 
     @property
     @abstractmethod
@@ -74,8 +78,8 @@ class ProtocolFront(ABC, Generic[C]):
         """Return the actor of a connection that was just accepted. It holds it as `connection`."""
 
     @abstractmethod
-    def take_configuration(self) -> None:
-        """Take over a changed configuration, for the clients that connect from now on."""
+    def make_services(self, vpn: "MessageVpn") -> S:
+        """Return what connections use of the node, and of the message VPN that their clients are in."""
 
     async def start(self) -> None:
         """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
@@ -109,7 +113,7 @@ class ProtocolFront(ABC, Generic[C]):
 
     def reload(self) -> None:
         """Take over a changed configuration: for the next connection, and for the next TLS handshake."""
-        self.take_configuration()
+        self.vpns = self._make_vpns()
         for name, listener in self.listeners.items():
             listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
             listener.reload_tls()
@@ -127,12 +131,22 @@ class ProtocolFront(ABC, Generic[C]):
         """Return the connections there are now."""
         return [cell.actor.connection for cell in (self.connections.children or {}).values()]
 
+    def send_away(self, vpn: str) -> None:
+        """Say goodbye to the clients of a message VPN."""
+        for connection in self.open_connections():
+            if connection.identity.vpn == vpn:
+                connection.shut_down()
+
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()
         for connection in self.open_connections():
             connection.gate.tick(now_ms)
             connection.tick(now_ms)
+
+    def _make_vpns(self) -> MessageVpns[S]:
+        services = {name: self.make_services(vpn) for name, vpn in self._node.vpns.items()}
+        return MessageVpns(services, {name: each.vpn for name, each in self._node.config.listeners.by_name().items()})
 
     def _tick(self) -> None:
         self.look_at_the_clock()

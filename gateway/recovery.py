@@ -11,7 +11,7 @@ from storage.interface import Store
 from storage.queue_catalog import staging_partition_id, stored_queues
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
-from storage.stored_state import StoredVpn, read_partitions, read_vpns
+from storage.stored_state import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -27,6 +27,10 @@ class Recovered:
     incarnation: int
     records: list[tuple[int, list[Publication]]] = field(default_factory=list)
     damaged_count: int = 0
+
+    def stored(self, vpn: str) -> StoredVpn:
+        """Return what the store has of a message VPN."""
+        return self.vpns.get(vpn, NOTHING_STORED)
 
 
 def read_store(store: Store) -> Recovered:

@@ -42,7 +42,7 @@ class RestPoints:
         node = self._node
         wanted: dict[str, PointSettings] = {}
         for configured in self._vpn.config.rest_delivery_points:
-            if configured.enabled:
+            if configured.enabled and self._vpn.config.enabled:
                 try:
                     wanted[configured.name] = settings_of(configured)
                 except (OSError, ValueError) as error:  # a secret or a certificate that was there is not
@@ -52,7 +52,7 @@ class RestPoints:
                 del self.running[name]
                 await point.stop()
                 point.cell.stop()
-        services = RestServices(node.runtime, self._vpn.queues, node.credit)
+        services = RestServices(node.runtime, self._vpn.events, self._vpn.queues, node.credit)
         for name, settings in wanted.items():
             if name not in self.running:
                 cell = node.runtime.spawn(

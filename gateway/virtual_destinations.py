@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
 from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
 from gateway.config import ConfigError
+from gateway.config.message_vpns import vpn_setting
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.ports import QueueInvalid, QueueNotFound, Refused, SelectorNotFound
 from gateway.routing_views import DurableSelectorView, ReloadView
@@ -24,17 +25,17 @@ async def define_virtual_destinations(vpn: "MessageVpn") -> None:
     """Put the definitions of a configuration in force, and make the queues that they name."""
     section = vpn.config.virtual_destinations
     definitions = section.definitions()
-    for text in warning_texts(section):
+    for text in warning_texts(vpn.name, section):
         log.warning("%s", text)
     await vpn.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
     await vpn.queues.ask(MakeNamedQueues())
     await vpn.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
 
 
-def warning_texts(section: VirtualDestinationsSection) -> list[str]:
-    """Return what definitions are warned of, each with its place."""
+def warning_texts(vpn: str, section: VirtualDestinationsSection) -> list[str]:
+    """Return what definitions of a message VPN are warned of, each with its place."""
     return [
-        f"{'.'.join(str(part) for part in ('virtual_destinations', *finding.place))}: {finding.text}"
+        f"{vpn_setting(vpn, '.'.join(str(part) for part in ('virtual_destinations', *finding.place)))}: {finding.text}"
         for finding in section.warnings()
     ]
 
@@ -50,7 +51,11 @@ async def reload_configuration(node: "Node") -> ReloadView:
     return ReloadView(
         taken_over=tuple(str(change) for change in changes.reloadable),
         restart_needed=tuple(str(change) for change in changes.restart_needed),
-        warnings=tuple(warning_texts(node.config.virtual_destinations)),
+        warnings=tuple(
+            text
+            for name, vpn in node.config.message_vpns().items()
+            for text in warning_texts(name, vpn.virtual_destinations)
+        ),
     )
 
 

@@ -54,7 +54,7 @@ class MessageVpn:
     def __init__(self, node: "Node", name: str, stored: StoredVpn) -> None:
         self.name = name
         self._node = node
-        self.config = node.config.message_vpns()[name]
+        self.config = node.config.message_vpn(name)
         self.events = node.runtime.events.of(name)
         self.selectors = node.selectors
         self.cell = node.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=node.root)
@@ -64,7 +64,7 @@ class MessageVpn:
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
         watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
-        self.clients = make_roster(self.config.authentication, self.events)
+        self.clients = make_roster(name, self.config, self.events)
         self.authenticator = self._make_authenticator()
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
@@ -90,7 +90,7 @@ class MessageVpn:
     async def reload(self) -> None:
         """Take over what can change while the node runs."""
         config = self._node.config
-        self.config = config.message_vpns()[self.name]
+        self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
         self.queues.inbox.post(
@@ -100,7 +100,7 @@ class MessageVpn:
                 stall_ms=config.backpressure.slow_subscriber_stall_ms,
             )
         )
-        configure_roster(self.clients, self.config.authentication)
+        configure_roster(self.clients, self.config)
         publishers = self.publishers.actor
         assert isinstance(publishers, PublisherDirectory)
         publishers.publishers_max = config.flow.publishers_max

@@ -22,8 +22,9 @@ Seen = tuple[int, int, int] | None  # inode, size and time of change; None: not 
 
 def secret_files(config: Config) -> list[Path]:
     """Return the files that a configuration names and others may replace, each once."""
-    authentication = config.authentication
-    files = [authentication.oauth.jwks_file, *[user.password_file for user in authentication.users]]
+    files: list[Path | None] = []
+    for vpn in config.message_vpns().values():
+        files += [vpn.authentication.oauth.jwks_file, *[user.password_file for user in vpn.authentication.users]]
     for listener in config.listeners.enabled().values():
         if isinstance(listener, TlsListener):
             files += [listener.certificate, listener.key, listener.client_ca, listener.client_crl]

@@ -19,6 +19,8 @@ VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten whe
 
 # Why something was denied, in metrics and in the audit log.
 NOT_AUTHENTICATED: Final = "not_authenticated"
+VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # a client named one that is not there, or not its own
+VPN_DOWN: Final = "message_vpn_unavailable"
 CONNECT_ACL: Final = "connect_acl"
 USERNAME_SHUT_DOWN: Final = "client_username_shutdown"
 TOO_MANY_CONNECTIONS: Final = "too_many_connections"

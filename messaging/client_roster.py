@@ -19,10 +19,12 @@ from messaging.client_rights import (
     ENDPOINT_CREATE,
     TOO_MANY_CONNECTIONS,
     USERNAME_SHUT_DOWN,
+    VPN_DOWN,
     ClientDenied,
     ClientRights,
     Denials,
 )
+from messaging.message_vpn import DEFAULT_VPN
 
 DEFAULT: Final = "default"
 
@@ -39,9 +41,11 @@ class ClientUsername:
 
 @final
 class ClientRoster:
-    """Everybody who is connected, and everybody who might be."""
+    """Everybody who is connected to a message VPN, and everybody who might be."""
 
-    def __init__(self) -> None:
+    def __init__(self, vpn: str = DEFAULT_VPN) -> None:
+        self.vpn = vpn  # whose clients these are
+        self.is_up = True  # the message VPN lets clients in
         self.denials = Denials()
         self._usernames: dict[str, ClientUsername] = {}
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
@@ -68,6 +72,8 @@ class ClientRoster:
         `host` is the address it comes from. With `takes_over` it ends a connection that has the same client name, so
         that one does not count.
         """
+        if not self.is_up:
+            self._refuse(VPN_DOWN, client, f"503 Message VPN Unavailable: {self.vpn!r} is shut down")
         username = self._username(user)
         profile = self._profiles[username.client_profile]
         acl = self._acls[username.acl_profile]

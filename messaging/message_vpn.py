@@ -9,7 +9,7 @@ from typing import Final
 
 DEFAULT_VPN: Final = "default"  # exists always
 NAME_CHARS_MAX: Final = 32  # as Solace's
-NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"  # it stands in topics of events, in labels and in host names
+NAME_PATTERN: Final = r"^[A-Za-z][A-Za-z0-9_-]*$"  # it stands in topics of events, and in paths of settings
 
 _MARK: Final = b"\0"
 

@@ -29,6 +29,21 @@ class Identity:
         self._valid_until_ms = 0  # wall clock; 0: for ever
 
     @property
+    def vpn(self) -> str:
+        """The message VPN it is in: so far the one of its listener, until it is admitted."""
+        return self._roster.vpn
+
+    def enter(self, roster: ClientRoster) -> None:
+        """Be in the message VPN of this roster from now on. What it was in another one, it is no more."""
+        if roster is self._roster:
+            return
+        self._leave()
+        self._rights = None
+        self.user = ""
+        self._valid_until_ms = 0
+        self._roster = roster
+
+    @property
     def rights(self) -> ClientRights:
         """What the client may do; it was admitted."""
         rights = self._rights

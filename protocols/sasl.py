@@ -3,17 +3,17 @@
 Who carries the messages is elsewhere: AMQP's SASL layer, the flow protocol's AUTH.
 """
 
-from typing import Final
+from typing import Final, Generic
 
 from protocols.authentication import (
     ANONYMOUS,
     AuthenticationFailed,
-    Authenticator,
     Challenge,
     Exchange,
     Principal,
     Proven,
 )
+from protocols.message_vpns import MessageVpns, S
 from protocols.transports import PeerInfo
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
@@ -21,11 +21,15 @@ PLAIN_NAME: Final = "PLAIN"
 EXTERNAL_NAME: Final = "EXTERNAL"
 
 
-class SaslDialogue:
-    """One client's authentication. A new `begin` begins anew."""
+class SaslDialogue(Generic[S]):
+    """One client's authentication. A new `begin` begins anew.
 
-    def __init__(self, authenticator: Authenticator, peer: PeerInfo, *, allows_plain_unencrypted: bool) -> None:
-        self._authenticator = authenticator
+    `services` are those of the message VPN that it shows itself to: the listener's, unless it has named another one.
+    """
+
+    def __init__(self, vpns: MessageVpns[S], peer: PeerInfo, *, allows_plain_unencrypted: bool) -> None:
+        self.services = vpns.of_listener(peer.listener)
+        self._vpns = vpns
         self._peer = peer
         self._allows_plain = peer.is_encrypted or allows_plain_unencrypted
         self._exchange: Exchange | None = None
@@ -35,16 +39,17 @@ class SaslDialogue:
         names: list[str] = []
         if self._peer.certificate_name is not None:
             names.append(EXTERNAL_NAME)
-        mechanisms = self._authenticator.mechanisms
+        authenticator = self.services.authenticator
+        mechanisms = authenticator.mechanisms
         names += [name for name in sorted(mechanisms) if self._allows_plain or not mechanisms[name].needs_encryption]
         if self._allows_plain:
             names.append(PLAIN_NAME)
-        if self._authenticator.admits_anonymous(self._peer.listener):
+        if authenticator.admits_anonymous(self._peer.listener):
             names.append(ANONYMOUS_NAME)
         return names
 
     async def begin(self, mechanism: str, response: bytes | None) -> Challenge | Proven:
-        """Take the client's choice and its first words, if it has any. Raises AuthenticationFailed."""
+        """Take the client's choice and its first words, if it has any. Raises AuthenticationFailed, ClientDenied."""
         self._exchange = None
         if mechanism not in self.offered():
             raise AuthenticationFailed(f"mechanism {mechanism[:80]!r} was not offered")
@@ -54,9 +59,9 @@ class SaslDialogue:
             return Proven(await self._plain(response or b""), b"")
         if mechanism == EXTERNAL_NAME:
             return Proven(self._external(response or b""), b"")
-        if not await self._authenticator.may_try(self._peer.host):
+        if not await self.services.authenticator.may_try(self._peer.host):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
-        self._exchange = self._authenticator.mechanisms[mechanism].begin()
+        self._exchange = self.services.authenticator.mechanisms[mechanism].begin()
         return self.step(response)
 
     def step(self, data: bytes | None) -> Challenge | Proven:
@@ -68,7 +73,7 @@ class SaslDialogue:
         try:
             answer = exchange.step(data)
         except AuthenticationFailed:
-            self._authenticator.tried(self._peer.host, "", succeeded=False)
+            self.services.authenticator.tried(self._peer.host, "", succeeded=False)
             raise
         if isinstance(answer, Challenge):
             self._exchange = exchange
@@ -83,14 +88,15 @@ class SaslDialogue:
             user_name = parts[1].decode("utf-8")
         except UnicodeDecodeError:
             raise AuthenticationFailed("a PLAIN user name that is not UTF-8") from None
-        principal = await self._authenticator.password(user_name, parts[2], self._peer.host)
+        user_name, self.services = self._vpns.of_user(user_name, self.services, "")
+        principal = await self.services.authenticator.password(user_name, parts[2], self._peer.host)
         if principal is None:
             raise AuthenticationFailed(f"PLAIN of user {user_name[:80]!r}")
         return principal
 
     def _external(self, response: bytes) -> Principal:
         assert self._peer.certificate_name is not None, "EXTERNAL is offered to those with a certificate"
-        principal = self._authenticator.certificate(self._peer.certificate_name)
+        principal = self.services.authenticator.certificate(self._peer.certificate_name)
         if principal is None or response not in (b"", principal.user_name.encode()):
             raise AuthenticationFailed("EXTERNAL with an identity that is not the certificate's")
         return principal

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import orjson
 
@@ -24,6 +25,9 @@ class StoredVpn:
     sessions: dict[bytes, bytes]
     readers: dict[bytes, bytes]
     transactions: dict[bytes, bytes]
+
+
+NOTHING_STORED: Final = StoredVpn({}, {}, {}, {}, {})  # of a message VPN that is new
 
 
 def read_vpns(tables: Mapping[Table, Iterable[tuple[bytes, bytes]]]) -> dict[str, StoredVpn]:

@@ -44,6 +44,7 @@ class FlowClient:
         tls: ssl.SSLContext | None = None,
         receive_buffer_bytes: int = 0,
         features: tuple[str, ...] = (),
+        vpn: str = "",
     ) -> None:
         self.events: list[FlowEvent] = []
         self.is_closed = False
@@ -51,7 +52,7 @@ class FlowClient:
         self._port = port
         self._tls = tls
         self._receive_buffer_bytes = receive_buffer_bytes  # of the socket; 0: the system's choice
-        self._hello = Hello(name, "test", keep_alive_ms, features)
+        self._hello = Hello(name, "test", keep_alive_ms, features, vpn)
         self._engine = FlowEngine(
             is_gateway=False,
             frame_bytes_max=FRAME_BYTES_MAX,

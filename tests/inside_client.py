@@ -16,12 +16,14 @@ from actors.queue_assembly import NAMED
 from actors.reading_messages import AskPartitions, RangeChunk, ReadRange
 from actors.staging_messages import CommitStaged, DescribeStaging, Stage, Staged, StagedCommitted, StagingOverview
 from actors.supervision import VITAL
+from gateway.vpn import MessageVpn
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.credit import CreditWindow
 from messaging.cursors import LIMITS_DEFAULT, TAP, CursorLimits
 from messaging.gaps import Gap
 from messaging.headers import Headers
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.partitioning import key_hash
 from messaging.queue_config import definition_from_dict
 from messaging.settlement import ACCEPTED
@@ -63,11 +65,11 @@ def batch_on(topic: str, payloads: list[bytes], *, keys: list[str] | None = None
 class Publishing(LoopActor):
     """Publishes and waits for its confirmations."""
 
-    def __init__(self, cell: ActorCell, broker: RunningBroker) -> None:
+    def __init__(self, cell: ActorCell, broker: RunningBroker, vpn: str) -> None:
         super().__init__(cell)
         node = broker.node
         self._publisher = Publisher(
-            space=node.default.space, spool=node.spool.inbox, address=cell.inbox, rng=random.Random(1)
+            space=node.vpns[vpn].space, spool=node.spool.inbox, address=cell.inbox, rng=random.Random(1)
         )
         self._now_ms = node.clock.wall_ms
         self._open: dict[int, asyncio.Future[None]] = {}
@@ -127,26 +129,31 @@ class Consuming(LoopActor):
 class InsideClient:
     """Everything that a test asks of a node about one queue."""
 
-    def __init__(self, broker: RunningBroker, queue: str) -> None:
+    def __init__(self, broker: RunningBroker, queue: str, *, vpn: str = DEFAULT_VPN) -> None:
         self.broker = broker
         self.queue = queue
+        self._vpn_name = vpn
+
+    @property
+    def _vpn(self) -> MessageVpn:
+        return self.broker.node.vpns[self._vpn_name]
 
     async def create(self, **attributes: object) -> None:
         definition = definition_from_dict({"name": self.queue, "subscriptions": [f"{self.queue}/>"], **attributes})
-        await self.broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True))
+        await self._vpn.queues.ask(CreateQueue(definition, NAMED, durable=True))
 
     async def delete(self) -> None:
-        await self.broker.node.default.queues.ask(DeleteQueue(self.queue))
+        await self._vpn.queues.ask(DeleteQueue(self.queue))
 
     async def exists(self) -> bool:
-        return await self.broker.node.default.queues.ask(FindQueue(self.queue)) is not None
+        return await self._vpn.queues.ask(FindQueue(self.queue)) is not None
 
     async def handle(self) -> QueueHandle:
-        handle: QueueHandle = await self.broker.node.default.queues.ask(FindQueue(self.queue))
+        handle: QueueHandle = await self._vpn.queues.ask(FindQueue(self.queue))
         return handle
 
     async def publish(self, *payloads: bytes, keys: list[str] | None = None) -> None:
-        publishing: Publishing = self._spawn(lambda cell: Publishing(cell, self.broker))
+        publishing: Publishing = self._spawn(lambda cell: Publishing(cell, self.broker, self._vpn_name))
         await publishing.publish(f"{self.queue}/t", list(payloads), keys=keys)
 
     async def consumer(self) -> Consuming:
@@ -201,17 +208,15 @@ class InsideClient:
 
     async def stage(self, transaction: str, part: int, *payloads: bytes, attempt: int = 0) -> Staged:
         message = Stage(transaction, part, attempt, [batch_on(f"{self.queue}/t", list(payloads))])
-        staged: Staged = await self.broker.node.default.staging.ask(message)
+        staged: Staged = await self._vpn.staging.ask(message)
         return staged
 
     async def commit(self, transaction: str, *attempts: tuple[int, int]) -> StagedCommitted:
-        committed: StagedCommitted = await self.broker.node.default.staging.ask(
-            CommitStaged(transaction, list(attempts))
-        )
+        committed: StagedCommitted = await self._vpn.staging.ask(CommitStaged(transaction, list(attempts)))
         return committed
 
     async def staging(self) -> StagingOverview:
-        overview: StagingOverview = await self.broker.node.default.staging.ask(DescribeStaging())
+        overview: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
         return overview
 
     # --- a durable cursor ---
@@ -220,18 +225,18 @@ class InsideClient:
         self, cursor: str = "c", *, mode: str = TAP, instance: str = "i", limits: CursorLimits = LIMITS_DEFAULT
     ) -> CursorBound:
         message = BindCursor(self.queue, cursor, mode, instance, limits=limits)
-        bound: CursorBound = await self.broker.node.default.cursors.ask(message)
+        bound: CursorBound = await self._vpn.cursors.ask(message)
         return bound
 
     async def ack(self, epoch: int, upto: dict[int, int], *, cursor: str = "c", batch_ref: str = "") -> list[int]:
         """Acknowledge; return the positions."""
         message = AckCursor(self.queue, cursor, epoch, upto, batch_ref)
-        positions: list[CursorPosition] = await self.broker.node.default.cursors.ask(message)
+        positions: list[CursorPosition] = await self._vpn.cursors.ask(message)
         return [each.acked for each in positions]
 
     async def status(
         self, epoch: int, *, wait_ms: int = 0, above: dict[int, int] | None = None, cursor: str = "c"
     ) -> list[CursorPosition]:
         message = CursorStatus(self.queue, cursor, epoch, wait_ms, above or {})
-        positions: list[CursorPosition] = await self.broker.node.default.cursors.ask(message)
+        positions: list[CursorPosition] = await self._vpn.cursors.ask(message)
         return positions

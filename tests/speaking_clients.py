@@ -85,16 +85,22 @@ class Mqtt:
 class Amqp:
     """AMQP 1.0; the codes are error conditions, and `sasl-1` for a failed authentication."""
 
-    def __init__(self, broker: RunningBroker, name: str = "device") -> None:
+    def __init__(
+        self, broker: RunningBroker, name: str = "device", *, sasl_hostname: str | None = None, hostname: str = ""
+    ) -> None:
         self._broker = broker
         self._name = name
+        self._sasl_hostname = sasl_hostname
+        self._hostname = hostname or None  # of the open
         self._client: AmqpClient | None = None
         self._handle = 0
 
     async def connect(self, user: str, password: str) -> Answer:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._broker.amqp_port, limit=1 << 22)
         mechanism, response = ("PLAIN", f"\0{user}\0{password}".encode()) if user else ("ANONYMOUS", b"")
-        writer.write(SASL_HEADER + sasl_frame(encode_composite(INIT, [Symbol(mechanism), response, None])))
+        writer.write(
+            SASL_HEADER + sasl_frame(encode_composite(INIT, [Symbol(mechanism), response, self._sasl_hostname]))
+        )
         async with asyncio.timeout(DEADLINE_S):
             assert await reader.readexactly(8) == SASL_HEADER
             await _sasl_frame(reader)  # the mechanisms
@@ -102,7 +108,7 @@ class Amqp:
         self._client = AmqpClient(reader, writer)
         if outcome.endswith(b"\x50\x01"):
             return "sasl-1"
-        writer.write(AMQP_HEADER + frame(0, Open(self._name).encode()))
+        writer.write(AMQP_HEADER + frame(0, Open(self._name, hostname=self._hostname).encode()))
         writer.write(frame(0, Begin(next_outgoing_id=0, incoming_window=100, outgoing_window=100).encode()))
         async with asyncio.timeout(DEADLINE_S):
             assert await reader.readexactly(8) == AMQP_HEADER

@@ -34,7 +34,7 @@ def setting_at(root: type[BaseModel], path: Path) -> Setting:
         inner = _section_of(field.annotation)
         if index + 1 == len(path):
             return Setting(path, model, field)
-        if _is_list(field.annotation):
+        if _holds_several(field.annotation):
             if inner is None or index + 2 == len(path):
                 return Setting(path[: index + 2], model, field, item=True)
             rest = setting_at(inner, path[index + 2 :])
@@ -53,6 +53,8 @@ def allowed_by(field: FieldInfo) -> str:
     section = _section_of(annotation)
     if _is_list(annotation):
         return "a list"
+    if get_origin(annotation) is dict:
+        return "a mapping"
     if section is not None:
         return f"a mapping with some of the keys {', '.join(section.model_fields)}"
     if _is_marked(field, AllowAnonymous):
@@ -65,8 +67,6 @@ def allowed_by(field: FieldInfo) -> str:
         if _is_marked(field, Size):
             return f"a size from {format_size(low)} to {format_size(high)}, such as {format_size(max(low, 1 << 20))!r}"
         return f"a whole number from {low} to {high}"
-    if get_origin(annotation) is dict:
-        return "a mapping"
     kind = "a path" if FilePath in (annotation, *get_args(annotation)) else "a text"
     return kind + _text_limits(field)
 
@@ -77,14 +77,25 @@ def is_secret(field: FieldInfo | None) -> bool:
 
 
 def leaves(model: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:
-    """Return every setting below a section with its dotted path; a list counts as one setting."""
+    """Return every setting below a section with its dotted path; a list counts as one setting, an empty mapping too."""
     for name, field in type(model).model_fields.items():
         value: object = getattr(model, name)
-        if isinstance(value, BaseModel):
-            for path, inner_field, inner in leaves(value):
-                yield f"{name}.{path}", inner_field, inner
-        else:
+        sections = list(_sections(name, value))
+        if not sections:
             yield name, field, value
+        for at, section in sections:
+            for path, inner_field, inner in leaves(section):
+                yield f"{at}.{path}", inner_field, inner
+
+
+def _sections(name: str, value: object) -> Iterator[tuple[str, BaseModel]]:
+    """Yield the section that a value is, or those of a mapping, each with its dotted path."""
+    if isinstance(value, BaseModel):
+        yield name, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            if isinstance(each, BaseModel):
+                yield f"{name}.{key}", each
 
 
 def _text_limits(field: FieldInfo) -> str:
@@ -99,9 +110,13 @@ def _section_of(annotation: object) -> type[BaseModel] | None:
     """Return the section an annotation stands for, or that the items of its list are."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
-    if _is_list(annotation):
-        return _section_of(get_args(annotation)[0])
+    if _holds_several(annotation):
+        return _section_of(get_args(annotation)[0 if _is_list(annotation) else 1])
     return None
+
+
+def _holds_several(annotation: object) -> bool:
+    return _is_list(annotation) or get_origin(annotation) is dict
 
 
 def _is_list(annotation: object) -> bool:

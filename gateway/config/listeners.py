@@ -7,10 +7,12 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from gateway.config.section import Section
+from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
 
 LOOPBACK: Final = "127.0.0.1"
 
 Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
+VpnName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX)]
 Host = Annotated[str, Field(min_length=1, max_length=255, description="address or name to listen on")]
 
 
@@ -31,6 +33,7 @@ class Listener(Section):
     host: Host = LOOPBACK
     port: Port = 1883
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000, description="further ones are closed at once")
+    vpn: VpnName = Field(default=DEFAULT_VPN, description="message VPN of clients that name none")
 
 
 class TlsListener(Listener):

@@ -10,11 +10,19 @@ from pydantic_core import ErrorDetails
 from gateway.config.allowed import Setting, allowed_by, is_secret, setting_at
 from gateway.config.authentication import ARGON2_PREFIX
 from gateway.config.errors import ConfigError, Place, Problem, seen, unknown_key
+from gateway.config.message_vpns import vpn_path
 from gateway.config.model import Config
 from gateway.config.sections import QUEUE_PROBLEM
-from gateway.config.sources import ENVIRONMENT_SOURCE, apply_environment, apply_settings
+from gateway.config.sources import (
+    ENVIRONMENT_PREFIX,
+    ENVIRONMENT_SOURCE,
+    LEVEL_SEPARATOR,
+    apply_environment,
+    apply_settings,
+)
 from gateway.config.virtual_destinations import PLACED_PROBLEM
 from gateway.config.yaml_document import BYTES_MAX, Document, Path, read_yaml
+from messaging.message_vpn import NAME_CHARS_MAX, NAME_PATTERN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME
 from messaging.queue_template import NOT_IN_TEMPLATES
 from messaging.selectors import Selectors
@@ -25,6 +33,7 @@ TEMPLATE_KEYS: Final = (
     "durability_override",
     *[name for name in ATTRIBUTE_BY_NAME if name not in NOT_IN_TEMPLATES],
 )
+KEY_OF_A_MAPPING: Final = "[key]"  # the last part of a place, where pydantic means a key and not its value
 QUEUE_KEYS: Final = ("name", *ATTRIBUTE_BY_NAME, "subscriptions")
 
 
@@ -74,7 +83,8 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         context = details.get("ctx", {})
         field = context["field"]
         path: Path = (*location, field)
-        keys = TEMPLATE_KEYS if location[:2] == ("queues", "templates") else QUEUE_KEYS
+        within = location[2:] if location[:1] == ("vpns",) else location
+        keys = TEMPLATE_KEYS if within[:2] == ("queues", "templates") else QUEUE_KEYS
         if field not in keys:
             return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, keys))
         return Problem(document.place(path), _dotted(path), f"{context['reason']}; allowed: {context['allowed']}")
@@ -82,6 +92,9 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         context = details.get("ctx", {})
         path = (*location, *context["place"])
         return Problem(document.place(path), _dotted(path), context["text"])
+    if location[-1:] == (KEY_OF_A_MAPPING,):
+        path = location[:-1]
+        return Problem(document.place(path, of_key=True), _dotted(path), _wrong_name(details))
     if not location:  # a rule between sections
         return Problem(document.place(()), "", str(details.get("ctx", {}).get("error", details["msg"])))
     path = setting.path
@@ -91,6 +104,15 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
     if details["type"] == "missing":
         return Problem(document.place(path), _dotted(path), f"it is missing; allowed: {allowed_by(setting.field)}")
     return Problem(document.place(path), _dotted(path), _wrong_value(setting, details))
+
+
+def _wrong_name(details: ErrorDetails) -> str:
+    """Say what is wrong with the name of a message VPN, the only keys that are anybody's choice."""
+    ours = details.get("ctx", {}).get("error")
+    if isinstance(ours, ValueError):
+        return str(ours)
+    allowed = f"a text of at most {NAME_CHARS_MAX} characters that matches {NAME_PATTERN}"
+    return f"{seen(details['input'])} is no name of a message VPN; allowed: {allowed}"
 
 
 def _wrong_value(setting: Setting, details: ErrorDetails) -> str:
@@ -107,14 +129,18 @@ def _wrong_value(setting: Setting, details: ErrorDetails) -> str:
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:
     """Find passwords in the file that are not hashed. Whoever can read a configuration should not learn them."""
     problems: list[Problem] = []
-    for index, user in enumerate(config.authentication.users):
-        path: Path = ("authentication", "users", index, "password")
+    users = [
+        ((*vpn_path(name), "authentication", "users", index, "password"), user)
+        for name, vpn in config.message_vpns().items()
+        for index, user in enumerate(vpn.authentication.users)
+    ]
+    for path, user in users:
         place = document.place(path)
         if user.password is None or user.secret().startswith(ARGON2_PREFIX):
             continue
         if place.source.startswith(ENVIRONMENT_SOURCE):
             continue
-        variable = f"SLUICEGATE_AUTHENTICATION__USERS__{index}__PASSWORD"
+        variable = ENVIRONMENT_PREFIX + LEVEL_SEPARATOR.join(str(part).upper() for part in path)
         ways = f"the output of `sluicegate hash-password`, or password_file, or {variable} in the environment"
         problems.append(Problem(place, _dotted(path), f"a plain password stands here; allowed: {ways}"))
     return problems
@@ -123,9 +149,11 @@ def _plain_passwords(document: Document, config: Config) -> list[Problem]:
 def _wrong_selectors(document: Document, config: Config) -> list[Problem]:
     """Find selectors that are none in the language that another section says."""
     problems: list[Problem] = []
-    for finding in config.virtual_destinations.selector_errors(Selectors({}, config.selectors.dialect())):
-        path: Path = ("virtual_destinations", *finding.place)
-        problems.append(Problem(document.place(path), _dotted(path), finding.text))
+    selectors = Selectors({}, config.selectors.dialect())
+    for name, vpn in config.message_vpns().items():
+        for finding in vpn.virtual_destinations.selector_errors(selectors):
+            path: Path = (*vpn_path(name), "virtual_destinations", *finding.place)
+            problems.append(Problem(document.place(path), _dotted(path), finding.text))
     return problems
 
 

@@ -1,20 +1,23 @@
 """What belongs to one message VPN: its quotas, accounts, queues, virtual destinations and delivery points."""
 
-from typing import Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from gateway.config.authentication import Authentication
-from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import Pair, Queues
 from gateway.config.sizes import TIB, Size
 from gateway.config.virtual_destinations import VirtualDestinationsSection
+from gateway.config.yaml_document import Path
+from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
 
 
 class Vpn(Section):
     """Quotas and choices of a message VPN. At the top they are those of the VPN `default`."""
 
+    enabled: bool = Field(default=True, description="false: its clients are sent away; what it holds is kept")
     usage_bytes_max: Size = Field(
         default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
     )
@@ -33,4 +36,29 @@ class MessageVpn(Vpn):
     authentication: Authentication = Authentication()
     queues: Queues = Queues()
     virtual_destinations: VirtualDestinationsSection = VirtualDestinationsSection()
-    rest_delivery_points: tuple[RestDeliveryPoint, ...] = ()
+    rest_delivery_points: RestDeliveryPoints = ()
+
+
+# What became of a VPN that the store knows, and the configuration does not.
+NOT_CONFIGURED: Final = MessageVpn(enabled=False)
+
+
+def vpn_path(name: str) -> Path:
+    """Return where the sections of a message VPN stand in the configuration."""
+    return () if name == DEFAULT_VPN else ("vpns", name)
+
+
+def vpn_setting(name: str, path: str) -> str:
+    """Return the whole dotted path of a setting that every message VPN has."""
+    return ".".join([*(str(part) for part in vpn_path(name)), path])
+
+
+def _other_than_default(name: str) -> str:
+    if name == DEFAULT_VPN:
+        raise ValueError("the settings of the message VPN `default` stand at the top, and not under vpns")
+    return name
+
+
+OtherVpnName = Annotated[
+    str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX), AfterValidator(_other_than_default)
+]

@@ -2,12 +2,12 @@
 
 from typing import Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from gateway.config.authentication import Authentication
 from gateway.config.listeners import Listeners
-from gateway.config.message_vpns import MessageVpn, Vpn
-from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn
+from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import (
     Admin,
@@ -46,10 +46,11 @@ class Config(Section):
     amqp: Amqp = Amqp()
     flow: Flow = Flow()
     http: Http = Http()
-    rest_delivery_points: tuple[RestDeliveryPoint, ...] = ()
+    rest_delivery_points: RestDeliveryPoints = ()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()
+    vpns: dict[OtherVpnName, MessageVpn] = Field(default_factory=dict, description="message VPNs besides `default`")
     limits: Limits = Limits()
     queues: Queues = Queues()
     selectors: SelectorLanguage = SelectorLanguage()
@@ -69,14 +70,19 @@ class Config(Section):
             virtual_destinations=self.virtual_destinations,
             rest_delivery_points=self.rest_delivery_points,
         )
-        return {DEFAULT_VPN: default}
+        return {DEFAULT_VPN: default, **self.vpns}
+
+    def message_vpn(self, name: str) -> MessageVpn:
+        """Return what is configured of one message VPN; one that is not is shut down."""
+        return self.message_vpns().get(name, NOT_CONFIGURED)
 
     @model_validator(mode="after")
-    def _check_rest_delivery_points(self) -> Self:
-        names = [each.name for each in self.rest_delivery_points]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"rest_delivery_points: the name {name!r} stands there {names.count(name)} times")
+    def _check_vpns_of_listeners(self) -> Self:
+        names = [DEFAULT_VPN, *self.vpns]
+        for name, listener in self.listeners.by_name().items():
+            if listener.vpn not in names:
+                text = f"there is no message VPN {listener.vpn!r}; allowed: {', '.join(names)}"
+                raise ValueError(f"listeners.{name}.vpn: {text}")
         return self
 
     @model_validator(mode="after")

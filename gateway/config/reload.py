@@ -6,10 +6,19 @@ from typing import Final
 from gateway.config.allowed import is_secret, leaves
 from gateway.config.model import Config
 
+# Of those that every message VPN has.
+SECTIONS_OF_VPNS: Final = (
+    "authentication",  # for the next CONNECT; open connections stay, and go by changed profiles
+    "queues.declared",  # new ones are created; none is changed or deleted
+    "queues.defaults",
+    "queues.templates",  # new ones are created; none is changed or deleted
+    "virtual_destinations",  # for the next message
+    "rest_delivery_points",  # those that differ begin anew
+)
+
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
     "amqp",  # for the next connection
-    "authentication",  # for the next CONNECT; open connections stay, and go by changed profiles
     "backpressure",
     "events",
     "flow",  # for the next connection
@@ -38,13 +47,10 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "listeners.http_tls.max_connections",
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
-    "queues.declared",  # new ones are created; none is changed or deleted
-    "queues.defaults",
-    "queues.templates",  # new ones are created; none is changed or deleted
-    "virtual_destinations",  # for the next message
-    "rest_delivery_points",  # those that differ begin anew
+    "vpn.enabled",
     "vpn.reject_msg_to_sender_on_no_subscription_match",
     "vpn.service_rest_mode",  # for the next connection
+    *SECTIONS_OF_VPNS,
 )
 
 
@@ -74,10 +80,13 @@ def diff(old: Config, new: Config) -> Changes:
     before = {path: value for path, _, value in leaves(old)}
     reloadable: list[Change] = []
     restart_needed: list[Change] = []
+    for name in dict.fromkeys([*old.vpns, *new.vpns]):
+        if (name in old.vpns) != (name in new.vpns):
+            reloadable.append(Change(f"vpns.{name}", name in old.vpns, name in new.vpns))
     for path, field, value in leaves(new):
-        if before[path] == value:
+        if path not in before or before[path] == value:  # what is not there is part of a VPN that comes
             continue
-        secret = is_secret(field) or path == "authentication.users"
+        secret = is_secret(field) or path.endswith("authentication.users")
         change = Change(path, before[path], value, secret)
         (reloadable if is_reloadable(path) else restart_needed).append(change)
     return Changes(tuple(reloadable), tuple(restart_needed))
@@ -85,4 +94,7 @@ def diff(old: Config, new: Config) -> Changes:
 
 def is_reloadable(path: str) -> bool:
     """Tell whether a setting can change while the node runs."""
+    if path.startswith("vpns."):
+        _, _, within = path.split(".", 2)
+        path = within if within.startswith(SECTIONS_OF_VPNS) else f"vpn.{within}"
     return any(path == known or path.startswith(known + ".") for known in RELOADABLE)

@@ -114,3 +114,14 @@ class RestDeliveryPoint(Section):
                 if names.count(name) > 1:
                     raise ValueError(f"{kind}: {name!r} stands there {names.count(name)} times")
         return self
+
+
+def _check_names(points: tuple[RestDeliveryPoint, ...]) -> tuple[RestDeliveryPoint, ...]:
+    names = [each.name for each in points]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the name {name!r} stands there {names.count(name)} times")
+    return points
+
+
+RestDeliveryPoints = Annotated[tuple[RestDeliveryPoint, ...], AfterValidator(_check_names)]  # of one message VPN

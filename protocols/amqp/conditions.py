@@ -8,6 +8,8 @@ from messaging.client_rights import (
     INGRESS_FLOWS,
     SUBSCRIPTION_COUNT,
     TOO_MANY_CONNECTIONS,
+    VPN_DOWN,
+    VPN_UNKNOWN,
     ClientDenied,
 )
 
@@ -42,9 +44,13 @@ UNKNOWN_TRANSACTION: Final = "amqp:transaction:unknown-id"
 TRANSACTION_ROLLBACK: Final = "amqp:transaction:rollback"
 TRANSACTION_TIMEOUT: Final = "amqp:transaction:timeout"
 
+# An operator who shuts a VPN down has closed its connections (2.8.16: the client may try again later).
+_OF_VPNS: Final = {VPN_UNKNOWN: NOT_FOUND, VPN_DOWN: CONNECTION_FORCED}
 _LIMITS: Final = frozenset({EGRESS_FLOWS, ENDPOINT_COUNT, INGRESS_FLOWS, SUBSCRIPTION_COUNT, TOO_MANY_CONNECTIONS})
 
 
 def condition_of(denied: ClientDenied) -> str:
-    """Return the condition under which a client hears that its profiles deny something."""
+    """Return the condition under which a client hears that its profiles, or its message VPN, deny something."""
+    if denied.reason in _OF_VPNS:
+        return _OF_VPNS[denied.reason]
     return RESOURCE_LIMIT_EXCEEDED if denied.reason in _LIMITS else UNAUTHORIZED_ACCESS

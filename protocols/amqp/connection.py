@@ -45,6 +45,7 @@ from protocols.amqp.sides import Sides
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.identity import Identity
+from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import ANONYMOUS_NAME
 from protocols.transports import ByteTransport, PeerInfo
@@ -55,10 +56,12 @@ log = logging.getLogger("sluicegate.amqp")
 class AmqpConnection:
     """One AMQP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, services: AmqpServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[AmqpServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
-        self.services = services
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
         self.peer: PeerInfo | None = None
         self.client = ""  # the container id, from open on
         self.identity = Identity(services.clients, cell.runtime.clock)
@@ -81,6 +84,7 @@ class AmqpConnection:
         self._transport = transport
         self.gate.attach(transport)
         self.peer = peer
+        self.enter(self.vpns.of_listener(peer.listener))
         self._counters.connected += 1
         self.sasl = AmqpSasl(self, peer)
         mechanisms = self.sasl.offered()
@@ -91,6 +95,11 @@ class AmqpConnection:
             mechanisms=mechanisms,
             allows_bare=ANONYMOUS_NAME in mechanisms,
         )
+
+    def enter(self, services: AmqpServices) -> None:
+        """Be in the message VPN of these services; not later than with the open."""
+        self.services = services
+        self.identity.enter(services.clients)
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
@@ -243,7 +252,7 @@ class AmqpConnection:
     def tell_flow(self, kind: EventKind, link: IncomingLink) -> None:
         """Tell operators that a link on which the client sends has begun or ended."""
         what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
-        self.runtime.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
+        self.services.events.emit(kind, f"publisher flow {link.name} {what}", client=self.client)
 
     def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
         if link in self.sides.publishing.links:

@@ -6,14 +6,15 @@ from actors.cell import ActorCell
 from actors.loop_actor import LoopActor
 from protocols.amqp.connection import AmqpConnection
 from protocols.amqp.services import AmqpServices
+from protocols.message_vpns import MessageVpns
 
 
 class AmqpConnectionActor(LoopActor):
     """One AMQP client's place among the actors."""
 
-    def __init__(self, cell: ActorCell, *, services: AmqpServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[AmqpServices]) -> None:
         super().__init__(cell)
-        self.connection = AmqpConnection(cell, services=services)
+        self.connection = AmqpConnection(cell, vpns=vpns)
         self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
         self.on_drained = self.connection.drained  # type: ignore[method-assign]
 

@@ -6,8 +6,9 @@ gets an open that says that a close follows, and then the close: the pair that c
 
 from typing import TYPE_CHECKING, Final
 
-from messaging.client_rights import ClientDenied
-from protocols.amqp.conditions import INVALID_FIELD, condition_of
+from messaging.client_rights import VPN_UNKNOWN, ClientDenied
+from protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, condition_of
+from protocols.amqp.hostnames import vpn_of_hostname
 from protocols.amqp.outcomes import AmqpError
 from protocols.amqp.performatives import Open
 from protocols.amqp.values import AmqpMap, AmqpValue, Symbol
@@ -22,11 +23,13 @@ ESTABLISHMENT_FAILED: Final = "amqp:connection-establishment-failed"
 
 def answer_open(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
     """Answer the peer's open; return the error that the connection is to be closed with, if it may not go on."""
+    denied = _vpn_denial(connection, peer)
     services = connection.services
     containers = services.registry.containers
     is_taken = SOLE_CONNECTION in peer.desired and containers.is_connected(peer.container_id)
     containers.opened(connection)
-    denied = None if is_taken else _denial(connection, peer)
+    if denied is None and not is_taken:
+        denied = _denial(connection, peer)
     about: list[tuple[AmqpValue, AmqpValue]] = [
         (Symbol("product"), "sluicegate"),
         (Symbol("version"), services.version),
@@ -34,10 +37,33 @@ def answer_open(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
     if is_taken or denied is not None:
         about.append((Symbol(ESTABLISHMENT_FAILED), True))
     connection.engine.open(Open(services.container_id, offered=CAPABILITIES, properties=AmqpMap(about)))
-    if not is_taken:
+    if denied is not None or not is_taken:
         return denied
     field = AmqpMap([(Symbol("invalid-field"), Symbol("container-id"))])
     return AmqpError(INVALID_FIELD, f"container {peer.container_id!r} is connected already", field)
+
+
+def _vpn_denial(connection: "AmqpConnection", peer: Open) -> AmqpError | None:
+    """Bring the client into the message VPN that its open names; return why it may not go there, if so.
+
+    Whoever has shown who it is stays in the VPN to which it has.
+    """
+    vpn, identity = vpn_of_hostname(peer.hostname), connection.identity
+    if vpn is None or vpn == identity.vpn:
+        return None
+    assert connection.peer is not None, "the transport comes before its bytes"
+    try:
+        services = connection.vpns.named(vpn, connection.services, peer.container_id)
+    except ClientDenied as denied:
+        connection.count_refused(denied.reason)
+        return AmqpError(condition_of(denied), denied.text)
+    if identity.user or not services.authenticator.admits_anonymous(connection.peer.listener):
+        text = f"403 Message VPN Not Allowed: the client has signed in to {identity.vpn!r}, and opens {vpn!r}"
+        services.clients.denials.deny(VPN_UNKNOWN, peer.container_id, text)
+        connection.count_refused(VPN_UNKNOWN)
+        return AmqpError(NOT_ALLOWED, text)
+    connection.enter(services)
+    return None
 
 
 def _denial(connection: "AmqpConnection", peer: Open) -> AmqpError | None:

@@ -1,4 +1,4 @@
-"""What the AMQP connections of one gateway know of each other."""
+"""What the AMQP connections in one message VPN know of each other."""
 
 from typing import final
 

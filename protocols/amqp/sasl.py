@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import NOT_AUTHENTICATED
+from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from protocols.amqp.events import SaslInitReceived
+from protocols.amqp.hostnames import vpn_of_hostname
 from protocols.amqp.sasl_frames import SASL_AUTH, SASL_OK
 from protocols.authentication import AuthenticationFailed, Challenge, Proven
 from protocols.sasl import SaslDialogue
@@ -19,9 +20,7 @@ class AmqpSasl:
     def __init__(self, connection: "AmqpConnection", peer: PeerInfo) -> None:
         services = connection.services
         self._connection = connection
-        self._dialogue = SaslDialogue(
-            services.authenticator, peer, allows_plain_unencrypted=services.allows_plain_unencrypted
-        )
+        self._dialogue = SaslDialogue(connection.vpns, peer, allows_plain_unencrypted=services.allows_plain_unencrypted)
 
     def offered(self) -> list[str]:
         """Return the mechanisms this client may use, best first."""
@@ -29,10 +28,17 @@ class AmqpSasl:
 
     async def begin(self, event: SaslInitReceived) -> None:
         """Take the client's choice, and its first words."""
+        dialogue, vpn = self._dialogue, vpn_of_hostname(event.hostname)
         try:
-            answer = await self._dialogue.begin(event.mechanism, event.initial_response)
+            if vpn is not None:
+                dialogue.services = self._connection.vpns.named(vpn, dialogue.services, "")
+            answer = await dialogue.begin(event.mechanism, event.initial_response)
         except AuthenticationFailed as failure:
             self._fail(str(failure))
+            return
+        except ClientDenied as denied:
+            self._connection.count_refused(denied.reason)
+            self._connection.sasl_outcome(SASL_AUTH, None)
             return
         self._answer(answer)
 
@@ -49,11 +55,12 @@ class AmqpSasl:
         if isinstance(answer, Challenge):
             self._connection.challenge(answer.data)
         else:
+            self._connection.enter(self._dialogue.services)
             self._connection.identity.authenticated(answer.principal)
             self._connection.sasl_outcome(SASL_OK, answer.data or None)
 
     def _fail(self, text: str) -> None:
-        services = self._connection.services
+        services = self._dialogue.services
         services.clients.denials.deny(
             NOT_AUTHENTICATED, "", f"401 Unauthorized: AMQP client at {self._connection.peer_name()}: {text}"
         )

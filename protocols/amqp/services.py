@@ -1,9 +1,10 @@
-"""What every AMQP connection of a node uses."""
+"""What every AMQP connection in a message VPN uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
+from actors.events import Events
 from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
@@ -22,9 +23,10 @@ from protocols.counters import ProtocolCounters
 
 @dataclass(frozen=True, slots=True)
 class AmqpServices:
-    """Shared by the connections of all AMQP listeners."""
+    """Shared by the AMQP connections of one message VPN."""
 
     runtime: Runtime
+    events: Events
     space: TopicSpace
     router: ActorCell
     queues: ActorCell
@@ -34,7 +36,7 @@ class AmqpServices:
     limits: AmqpLimits
     counters: ProtocolCounters
     credit: CreditPool[Address]  # what all consumers of the node may hold together
-    transactions: TransactionAccounts
+    transactions: TransactionAccounts  # of the node
     remembered: RememberedLinks
     container_id: str  # ours
     version: str

@@ -22,6 +22,8 @@ NOT_AUTHENTICATED: Final = 0x0203
 FLOW_ID_UNUSABLE: Final = 0x0204
 LIMIT_EXCEEDED: Final = 0x0205
 INTERNAL: Final = 0x0206
+VPN_NOT_ALLOWED: Final = 0x0207  # there is no such message VPN, or not for this client
+VPN_UNAVAILABLE: Final = 0x0208  # it is shut down
 
 # 0x03: a request. It has failed, and the connection goes on.
 NOT_FOUND: Final = 0x0301
@@ -67,6 +69,8 @@ NAMES: Final[dict[int, str]] = {
     FLOW_ID_UNUSABLE: "flow id unusable",
     LIMIT_EXCEEDED: "limit exceeded",
     INTERNAL: "internal",
+    VPN_NOT_ALLOWED: "vpn not allowed",
+    VPN_UNAVAILABLE: "vpn unavailable",
     NOT_FOUND: "not found",
     PERMISSION_DENIED: "permission denied",
     DISABLED: "disabled",

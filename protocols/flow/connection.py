@@ -16,7 +16,7 @@ from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
 from messaging.batch import MessageBatch
-from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, ClientDenied
+from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
 from protocols.authentication import Principal
 from protocols.flow import codes
@@ -40,22 +40,30 @@ from protocols.flow.settle_frames import Credit, Settle
 from protocols.flow.subscribing import SubscribingSide
 from protocols.flow.turns import CLOSED, OPEN
 from protocols.identity import Identity
+from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import SaslDialogue
 from protocols.transports import ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.flow")
 
+DENIAL_CODES: Final[dict[str, int]] = {
+    TOO_MANY_CONNECTIONS: codes.LIMIT_EXCEEDED,
+    VPN_DOWN: codes.VPN_UNAVAILABLE,
+    VPN_UNKNOWN: codes.VPN_NOT_ALLOWED,
+}
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
 class FlowConnection:
     """One flow client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, services: FlowServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[FlowServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
-        self.services = services
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
         self.client = ""  # its name, from HELLO on
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.ids = FlowIds()
@@ -70,7 +78,7 @@ class FlowConnection:
         self.output = Output(cell.runtime, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
         self.consuming = ConsumingSide(self.output.flows, self.engine.send)
         self.publishing = PublishingSide(
-            publisher=Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng),
+            publisher=self._publisher(services),
             client="",
             drop=self._drop,
         )
@@ -78,7 +86,7 @@ class FlowConnection:
         self.reading = ReadingSide(self)
         self.subscribing = SubscribingSide(self)
         self._requests = ClientRequests(self)
-        self.sasl: SaslDialogue | None = None  # None until the transport is there
+        self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
         self._counters = services.counters
@@ -95,10 +103,20 @@ class FlowConnection:
         self.gate.attach(transport)
         self.subscribing.watch.attach(transport)
         self._peer = peer
-        self.sasl = SaslDialogue(
-            self.services.authenticator, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted
-        )
+        self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
+        self.enter(self.sasl.services)
         self._counters.connected += 1
+
+    def enter(self, services: FlowServices) -> None:
+        """Be in the message VPN of these services; not later than when the client has shown who it is."""
+        if services is not self.services:
+            self.services = services
+            self.identity.enter(services.clients)
+            self.publishing.publisher = self._publisher(services)
+
+    def _publisher(self, services: FlowServices) -> Publisher:
+        address, rng = self.cell.inbox, self.runtime.rng
+        return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
@@ -245,7 +263,7 @@ class FlowConnection:
 
     def tell(self, kind: EventKind, what: str) -> None:
         """Tell operators what the client did."""
-        self.runtime.events.emit(kind, what, client=self.client)
+        self.services.events.emit(kind, what, client=self.client)
 
     # --- who it is ---
 
@@ -273,14 +291,14 @@ class FlowConnection:
     def not_authenticated(self, why: str) -> None:
         """Count and log that somebody is not let in. The client does not hear why."""
         text = f"401 Unauthorized: flow client at {self.peer_name()}: {why}"
-        self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+        assert self.sasl is not None, "the transport comes before its bytes"
+        self.sasl.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
         self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
 
     def not_admitted(self, denied: ClientDenied) -> None:
         """End the connection of a client that is who it says, and may not come in."""
         self._counters.count(self._counters.refused, denied.reason)
-        is_limit = denied.reason == TOO_MANY_CONNECTIONS
-        self._fail(codes.LIMIT_EXCEEDED if is_limit else codes.NOT_AUTHENTICATED, denied.text)
+        self._fail(DENIAL_CODES.get(denied.reason, codes.NOT_AUTHENTICATED), denied.text)
 
     def peer_name(self) -> str:
         """Return where the client is, for logs."""

@@ -6,14 +6,15 @@ from actors.cell import ActorCell
 from actors.loop_actor import LoopActor
 from protocols.flow.connection import FlowConnection
 from protocols.flow.services import FlowServices
+from protocols.message_vpns import MessageVpns
 
 
 class FlowConnectionActor(LoopActor):
     """One flow client's place among the actors."""
 
-    def __init__(self, cell: ActorCell, *, services: FlowServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[FlowServices]) -> None:
         super().__init__(cell)
-        self.connection = FlowConnection(cell, services=services)
+        self.connection = FlowConnection(cell, vpns=vpns)
         self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
         self.on_drained = self.connection.drained  # type: ignore[method-assign]
 

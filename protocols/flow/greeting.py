@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 def greet(connection: "FlowConnection", hello: Hello) -> None:
     """Answer HELLO: the client's wishes, brought into the limits."""
     assert connection.sasl is not None, "the transport comes before its bytes"
+    if hello.vpn:
+        try:
+            connection.sasl.services = connection.vpns.named(hello.vpn, connection.services, hello.client_name)
+        except ClientDenied as denied:
+            connection.not_admitted(denied)
+            return
     limits = connection.services.limits
     wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
     welcome = Welcome(
@@ -36,6 +42,9 @@ async def authenticate(connection: "FlowConnection", said: Auth) -> None:
             step = await connection.sasl.begin(said.mechanism, said.data)
         else:
             step = connection.sasl.step(said.data)
+    except ClientDenied as denied:
+        connection.not_admitted(denied)
+        return
     except AuthenticationFailed as failure:
         connection.not_authenticated(str(failure))
         connection.auth_answer(AuthAnswer(AUTH_FAILED, None))
@@ -44,6 +53,7 @@ async def authenticate(connection: "FlowConnection", said: Auth) -> None:
         connection.auth_answer(AuthAnswer(AUTH_CHALLENGE, step.data))
         return
     try:
+        connection.enter(connection.sasl.services)
         connection.authenticated(step.principal)
     except ClientDenied as denied:
         connection.not_admitted(denied)

@@ -135,7 +135,7 @@ class PublishingSide:
     """What one client publishes, over all its publishers."""
 
     def __init__(self, *, publisher: Publisher, client: str, drop: Callable[[str, int], None]) -> None:
-        self.publisher = publisher
+        self.publisher = publisher  # changed until the client has shown who it is
         self.flows: dict[int, PublisherFlow] = {}
         self.unanswered_count = 0
         self.has_news = False  # an answer is due

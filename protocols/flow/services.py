@@ -1,8 +1,9 @@
-"""What every flow connection of a node uses."""
+"""What every flow connection in a message VPN uses."""
 
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
+from actors.events import Events
 from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
@@ -16,9 +17,10 @@ from protocols.flow.limits import FlowLimits
 
 @dataclass(frozen=True, slots=True)
 class FlowServices:
-    """Shared by the connections of all flow listeners."""
+    """Shared by the flow connections of one message VPN."""
 
     runtime: Runtime
+    events: Events
     space: TopicSpace
     queues: ActorCell
     publishers: ActorCell  # the directory of named publishers

@@ -29,6 +29,7 @@ class Hello:
     product: str
     keep_alive_ms: int  # the interval it wishes; 0: whatever the gateway says
     features: tuple[str, ...]
+    vpn: str = ""  # the message VPN that it is to be in; empty: the listener's
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -38,6 +39,8 @@ class Hello:
         out.number(f.KEEP_ALIVE_MS, self.keep_alive_ms, 4)
         for feature in self.features:
             out.text(f.FEATURE, feature)
+        if self.vpn:
+            out.text(f.MESSAGE_VPN, self.vpn)
         return encode_frame(frames.HELLO, 0, SESSION, out.encoded(), b"")
 
 
@@ -175,6 +178,7 @@ def read_session_frame(frame: Frame, data: bytes) -> SessionFrame:
             reader.text(f.PRODUCT, NAME_BYTES_MAX),
             reader.number(f.KEEP_ALIVE_MS, 4, 0),
             reader.texts(f.FEATURE, NAME_BYTES_MAX),
+            reader.text(f.MESSAGE_VPN, NAME_BYTES_MAX),
         )
     if kind == frames.WELCOME:
         return Welcome(

@@ -15,6 +15,7 @@ from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from protocols.authentication import Principal
 from protocols.http.cross_origin import CrossOrigin
 from protocols.http.engine import HttpEngine
+from protocols.http.message_in import VPN_HEADER
 from protocols.http.problems import (
     INTERNAL,
     REQUEST_TIMEOUT,
@@ -30,6 +31,7 @@ from protocols.http.services import HttpServices
 from protocols.http.serving import serve, serve_at_once
 from protocols.http.sign_in import SignIn
 from protocols.identity import Identity
+from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
 
@@ -44,9 +46,11 @@ class HttpConnection:
     high mark is held back by not beginning its next request, and by not reading what comes behind that.
     """
 
-    def __init__(self, cell: ActorCell, *, services: HttpServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[HttpServices]) -> None:
         self.runtime = cell.runtime
-        self.services = services
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the latest request was for
         self.gate = ReadingGate(cell.inbox)
         self.client = cell.name  # the origin of what it publishes
         self.identity = Identity(services.clients, cell.runtime.clock)
@@ -55,9 +59,8 @@ class HttpConnection:
         self.peer_host = ""
         self.has_left = False  # the transport is gone
         self._cell = cell
-        self._publishing = PublishingSide(
-            Publisher(space=services.space, spool=services.spool, address=cell.inbox, rng=cell.runtime.rng)
-        )
+        self._listener_services = services
+        self._publishing = PublishingSide(self._publisher(services))
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._engine = HttpEngine(services.heads)
@@ -84,7 +87,8 @@ class HttpConnection:
         self._since_ms = self._clock.now_ms()
         self.peer_host = peer.host
         self._peer_name = f"{peer.host}:{peer.port}"
-        self._sign_in = SignIn(self.services.authenticator, peer, self._clock)
+        self._listener_services = self.vpns.of_listener(peer.listener)
+        self._sign_in = SignIn(self.vpns, peer, self._clock)
         self._transport = transport
 
     def received(self, data: bytes) -> None:
@@ -234,34 +238,49 @@ class HttpConnection:
         if self._writable is not None:
             await self._writable
 
-    def is_known(self, request: Request) -> bool:
+    def services_of(self, request: Request) -> HttpServices:
+        """Return the services of the message VPN of a request, by its header or its listener. Raises HttpProblem."""
+        name = request.header(VPN_HEADER)
+        if not name:
+            return self._listener_services
+        try:
+            return self.vpns.named(name, self._listener_services, self.client)
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
+
+    def is_known(self, request: Request, here: HttpServices) -> bool:
         """Return whether it is known at once who sends a request, who then has a place. Raises HttpProblem."""
         assert self._sign_in is not None, "the transport comes before its requests"
         try:
-            principal = self._sign_in.known(request.header("authorization"))
+            principal = self._sign_in.known(request.header("authorization"), here)
         except HttpProblem as problem:
             self._denied(problem)
             raise
         if principal is None:
             return False
+        self._enter(self._sign_in.services)
         self._admit(principal)
         return True
 
-    async def principal(self, request: Request) -> Principal:
+    async def principal(self, request: Request, here: HttpServices) -> Principal:
         """Return who sends a request, who then has a place. Raises HttpProblem."""
         assert self._sign_in is not None, "the transport comes before its requests"
         try:
-            principal = await self._sign_in.principal(request.header("authorization"))
+            principal = await self._sign_in.principal(request.header("authorization"), here)
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
         except HttpProblem as problem:
             self._denied(problem)
             raise
+        self._enter(self._sign_in.services)
         self._admit(principal)
         return principal
 
     def _denied(self, problem: HttpProblem) -> None:
+        assert self._sign_in is not None, "the transport comes before its requests"
         if problem.status == UNAUTHORIZED:
             text = f"401 Unauthorized: HTTP client at {self._peer_name}: {problem.detail}"
-            self.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
+            self._sign_in.services.clients.denials.deny(NOT_AUTHENTICATED, self.client, text)
             self._counters.count(self._counters.refused, NOT_AUTHENTICATED)
 
     def _admit(self, principal: Principal) -> None:
@@ -272,10 +291,28 @@ class HttpConnection:
         try:
             rights = self.identity.admit(self.client, self.peer_host)
         except ClientDenied as denied:
-            self._counters.count(self._counters.refused, denied.reason)
-            raise refusal_problem(denied.text, "") from None
+            raise self._refused(denied) from None
         self._publishing.publisher.rights = rights
         self.gate.limit(rights)
+
+    def _refused(self, denied: ClientDenied) -> HttpProblem:
+        """Count a request that is not let in; return what it is answered."""
+        self._counters.count(self._counters.refused, denied.reason)
+        return refusal_problem(denied.text, "")
+
+    def _enter(self, services: HttpServices) -> None:
+        """Be in the message VPN of these services from this request on. What went before goes on in its own."""
+        if services is self.services:
+            return
+        self.services = services
+        self.identity.enter(services.clients)
+        self._publishing.publisher = self._publisher(services)
+        self.replies.end()
+        self.replies = ReplyBox(self._cell, services.router, services.counters)
+
+    def _publisher(self, services: HttpServices) -> Publisher:
+        address, rng = self._cell.inbox, self.runtime.rng
+        return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def reads(self, reader: FlowReader | None) -> None:
         """Note what the present request reads messages with: it ends with the connection, and when the node stops."""

@@ -6,14 +6,15 @@ from actors.cell import ActorCell
 from actors.loop_actor import LoopActor
 from protocols.http.connection import HttpConnection
 from protocols.http.services import HttpServices
+from protocols.message_vpns import MessageVpns
 
 
 class HttpConnectionActor(LoopActor):
     """One HTTP client's place among the actors."""
 
-    def __init__(self, cell: ActorCell, *, services: HttpServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[HttpServices]) -> None:
         super().__init__(cell)
-        self.connection = HttpConnection(cell, services=services)
+        self.connection = HttpConnection(cell, vpns=vpns)
         self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
         self.on_drained = self.connection.drained  # type: ignore[method-assign]
 

@@ -1,4 +1,4 @@
-"""The flows of all HTTP workers of a node, by the ids that stand in their URLs."""
+"""The flows of all HTTP workers of a message VPN, by the ids that stand in their URLs."""
 
 from typing import Any, Final, final
 

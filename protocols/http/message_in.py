@@ -17,7 +17,8 @@ SOLACE_PRIORITY_MAX: Final = 255
 MILLISECONDS_MAX: Final = 1 << 53  # what every client's JSON and every clock can say
 PARTITION_KEY_PROPERTY: Final = "jmsxgroupid"
 TEXT_TYPES: Final = ("application/json", "application/xml", "application/x-www-form-urlencoded")
-OF_THE_REQUEST: Final = ("sluicegate-batch", "sluicegate-destination")  # not of a message
+VPN_HEADER: Final = "sluicegate-message-vpn"
+OF_THE_REQUEST: Final = ("sluicegate-batch", "sluicegate-destination", VPN_HEADER)  # not of a message
 
 _MODES: Final = {"direct": AT_MOST_ONCE, "non-persistent": AT_LEAST_ONCE, "persistent": AT_LEAST_ONCE}
 

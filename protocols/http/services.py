@@ -1,4 +1,4 @@
-"""What every HTTP connection of a node uses."""
+"""What every HTTP connection in a message VPN uses."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from protocols.http.responses import ResponseHeads
 
 @dataclass(frozen=True, slots=True)
 class HttpServices:
-    """Shared by the connections of all HTTP listeners."""
+    """Shared by the HTTP connections of one message VPN."""
 
     runtime: Runtime
     space: TopicSpace

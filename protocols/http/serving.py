@@ -13,6 +13,7 @@ from protocols.http.problems import METHOD_NOT_ALLOWED, HttpProblem
 from protocols.http.relaying import relay
 from protocols.http.requests import Request
 from protocols.http.responses import NO_CONTENT
+from protocols.http.services import HttpServices
 
 if TYPE_CHECKING:
     from protocols.http.connection import HttpConnection
@@ -26,14 +27,15 @@ TOPIC_METHODS: Final = b"OPTIONS, POST"
 
 def serve_at_once(connection: "HttpConnection", request: Request) -> bool:
     """Publish what a request brings, if it does and nothing has to be waited for. Raises HttpProblem."""
+    here = connection.services_of(request)
     if (
         request.method != "POST"
         or not request.is_whole
         or request.raw_path.startswith(FLOW_PATH)
-        or connection.services.is_gateway
+        or here.is_gateway
         or connection.gate.stopped
         or asks_for_reply(request)
-        or not connection.is_known(request)
+        or not connection.is_known(request, here)
     ):
         return False
     post(connection, request, destination_of_path(request.raw_path))
@@ -42,8 +44,9 @@ def serve_at_once(connection: "HttpConnection", request: Request) -> bool:
 
 async def serve(connection: "HttpConnection", request: Request) -> None:
     """Carry out any request. Raises HttpProblem and ClientLeft."""
-    if connection.services.is_gateway:
-        await _relay(connection, request)
+    here = connection.services_of(request)
+    if here.is_gateway:
+        await _relay(connection, request, here)
         return
     method = request.method
     is_flow = request.raw_path.startswith(FLOW_PATH)
@@ -58,7 +61,7 @@ async def serve(connection: "HttpConnection", request: Request) -> None:
         raise HttpProblem(METHOD_NOT_ALLOWED, detail, headers=[(b"allow", methods)])
     if method == "POST":
         await connection.let_through()
-    principal = await connection.principal(request)
+    principal = await connection.principal(request, here)
     if is_flow:
         if method == "GET":
             await read_flow(connection, request, principal)
@@ -77,7 +80,7 @@ async def serve(connection: "HttpConnection", request: Request) -> None:
             post(connection, request, destination)
 
 
-async def _relay(connection: "HttpConnection", request: Request) -> None:
+async def _relay(connection: "HttpConnection", request: Request, here: HttpServices) -> None:
     """Answer a request in gateway mode; only what a page asks of us itself is not relayed."""
     asked = request.header("access-control-request-method")
     if request.method == "OPTIONS" and asked:
@@ -85,5 +88,5 @@ async def _relay(connection: "HttpConnection", request: Request) -> None:
         request.answer(NO_CONTENT, headers=headers)
         return
     await connection.let_through()
-    await connection.principal(request)
+    await connection.principal(request, here)
     await relay(connection, request)

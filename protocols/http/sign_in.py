@@ -9,8 +9,10 @@ import binascii
 from typing import Final, final
 
 from actors.clock import Clock
-from protocols.authentication import ANONYMOUS, Authenticator, Principal
+from protocols.authentication import ANONYMOUS, Principal
 from protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
+from protocols.http.services import HttpServices
+from protocols.message_vpns import MessageVpns
 from protocols.transports import PeerInfo
 
 CHALLENGES: Final = b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'
@@ -20,30 +22,39 @@ CHALLENGES: Final = b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="s
 class SignIn:
     """The identity of one connection's requests."""
 
-    def __init__(self, authenticator: Authenticator, peer: PeerInfo, clock: Clock) -> None:
-        self._authenticator = authenticator
+    def __init__(self, vpns: MessageVpns[HttpServices], peer: PeerInfo, clock: Clock) -> None:
+        self.services = vpns.of_listener(peer.listener)  # of the message VPN that the latest request was for
+        self._vpns = vpns
         self._clock = clock
         self._peer = peer
         self._proven_header = ""
+        self._proven_by = self.services  # of the VPN that the request with that header was for, but for its user name
+        self._proven_services = self.services
         self._proven = ANONYMOUS
 
-    def known(self, authorization: str) -> Principal | None:
-        """Return who sends a request where nothing has to be checked for that, else None. Raises HttpProblem."""
+    def known(self, authorization: str, here: HttpServices) -> Principal | None:
+        """Return who sends a request where nothing has to be checked for that, else None. Raises HttpProblem.
+
+        The request is for the message VPN `here`, unless the user's name says another one.
+        """
+        self.services = here
         if not authorization:
             return self._without_words()
-        if authorization == self._proven_header and not self._is_over(self._proven):
+        if authorization == self._proven_header and here is self._proven_by and not self._is_over(self._proven):
+            self.services = self._proven_services
             return self._proven
         return None
 
-    async def principal(self, authorization: str) -> Principal:
-        """Return who sends a request. Raises HttpProblem: 401 without a word of what was wrong."""
-        known = self.known(authorization)
+    async def principal(self, authorization: str, here: HttpServices) -> Principal:
+        """Return who sends a request. Raises ClientDenied, and HttpProblem: 401 without a word of what was wrong."""
+        known = self.known(authorization, here)
         if known is not None:
             return known
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == "basic":
             name, password = _credentials(value.strip())
-            principal = await self._authenticator.password(name, password, self._peer.host)
+            name, self.services = self._vpns.of_user(name, here, "")
+            principal = await self.services.authenticator.password(name, password, self._peer.host)
         elif scheme.lower() == "bearer":
             principal = await self._token(value.strip().encode())
         else:
@@ -51,28 +62,30 @@ class SignIn:
         if principal is None:
             raise _unauthorized("the credentials are wrong")
         self._proven_header = authorization
+        self._proven_by = here
+        self._proven_services = self.services
         self._proven = principal
         return principal
 
     async def _token(self, token: bytes) -> Principal | None:
-        host = self._peer.host
-        if not await self._authenticator.may_try(host):
+        authenticator, host = self.services.authenticator, self._peer.host
+        if not await authenticator.may_try(host):
             return None
-        principal = self._authenticator.token(token)
+        principal = authenticator.token(token)
         if principal is None:
-            self._authenticator.tried(host, "", succeeded=False)
+            authenticator.tried(host, "", succeeded=False)
         return principal
 
     def _is_over(self, principal: Principal) -> bool:
         return 0 < principal.valid_until_ms < self._clock.wall_ms()
 
     def _without_words(self) -> Principal:
-        name = self._peer.certificate_name
-        if name is not None and self._authenticator.knows(name):
-            principal = self._authenticator.certificate(name)
+        authenticator, name = self.services.authenticator, self._peer.certificate_name
+        if name is not None and authenticator.knows(name):
+            principal = authenticator.certificate(name)
             if principal is not None:
                 return principal
-        if self._authenticator.admits_anonymous(self._peer.listener):
+        if authenticator.admits_anonymous(self._peer.listener):
             return ANONYMOUS
         raise _unauthorized("this port takes no messages from strangers")
 

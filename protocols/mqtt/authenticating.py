@@ -6,9 +6,9 @@ re-authentication, which may not make somebody else of the client.
 
 from typing import TYPE_CHECKING
 
-from messaging.client_rights import NOT_AUTHENTICATED
+from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from protocols.authentication import AuthenticationFailed, Exchange, Principal, Proven
-from protocols.mqtt.connecting import connect
+from protocols.mqtt.connecting import connect, enter_vpn, refuse_denied
 from protocols.mqtt.events import AuthReceived, ConnectReceived
 from protocols.mqtt.reason_codes import (
     BAD_AUTHENTICATION_METHOD,
@@ -36,6 +36,12 @@ class Authenticating:
 
     def begin(self, data: bytes | None) -> None:
         """Take the method and the first message, which CONNECT may have brought."""
+        if self._connect is not None:
+            try:
+                enter_vpn(self._connection, self._connect)
+            except ClientDenied as denied:
+                refuse_denied(self._connection, denied)
+                return
         mechanism = self._connection.services.authenticator.mechanisms.get(self._method)
         if mechanism is None:
             self._fail(BAD_AUTHENTICATION_METHOD, f"authentication method {self._method[:80]!r} is not known")

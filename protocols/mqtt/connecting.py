@@ -11,7 +11,7 @@ from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import ConnectReceived
-from protocols.mqtt.messages import ClaimSession, SessionClaimed
+from protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
 from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
 from protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
@@ -47,8 +47,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     `proven` is the outcome of an enhanced authentication: then name and password are not looked at.
     """
     client_id = event.client_id or f"{ASSIGNED_PREFIX}{connection.runtime.rng.getrandbits(64):016x}"
-    services = connection.services
-    expiry_s = min(event.session_expiry_s, services.session_expiry_s_max)
+    expiry_s = min(event.session_expiry_s, connection.services.session_expiry_s_max)
     try:
         await _check(connection, event, client_id, proven)
         user = connection.identity.user
@@ -59,12 +58,12 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         connection.refuse(refusal.counter, str(refusal))
         return
     except ClientDenied as denied:
-        connection.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
-        connection.refuse(denied.reason, denied.text)
+        refuse_denied(connection, denied)
         return
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        connection.give_back(claimed.session, event.will)
+        released = SessionReleased(claimed.session, event.will, connection.cell)
+        connection.services.sessions.inbox.post(released)
         return
     _accept(connection, event, claimed, client_id, expiry_s, proven)
     session = claimed.session
@@ -107,18 +106,37 @@ def _who(connection: "MqttConnection", event: ConnectReceived) -> str:
 
 
 async def _principal(connection: "MqttConnection", event: ConnectReceived) -> Principal | None:
-    authenticator = connection.services.authenticator
     peer = connection.peer
     assert peer is not None
-    if event.user_name is not None:
-        known = await authenticator.password(event.user_name, event.password or b"", peer.host)
+    user_name = enter_vpn(connection, event)
+    authenticator = connection.services.authenticator
+    if user_name is not None:
+        known = await authenticator.password(user_name, event.password or b"", peer.host)
         if known is not None or not authenticator.admits_anonymous(peer.listener):
             return known
         # Where nobody needs an account, a name that no account has is as good as none.
-        return None if authenticator.knows(event.user_name) else ANONYMOUS
+        return None if authenticator.knows(user_name) else ANONYMOUS
     if peer.certificate_name:
         return authenticator.certificate(peer.certificate_name)
     return ANONYMOUS if authenticator.admits_anonymous(peer.listener) else None
+
+
+def enter_vpn(connection: "MqttConnection", event: ConnectReceived) -> str | None:
+    """Bring the client into the message VPN that stands behind its user name; return the name itself.
+
+    Raises ClientDenied.
+    """
+    if event.user_name is None:
+        return None
+    user_name, services = connection.vpns.of_user(event.user_name, connection.services, event.client_id)
+    connection.enter(services)
+    return user_name
+
+
+def refuse_denied(connection: "MqttConnection", denied: ClientDenied) -> None:
+    """Answer a CONNECT with what a client was denied."""
+    connection.engine.refuse(DENIAL_CODES.get(denied.reason, NOT_AUTHORIZED), denied.text)
+    connection.refuse(denied.reason, denied.text)
 
 
 def _accept(
@@ -161,7 +179,7 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         before_answer=writes.before_exactly_once,
         forget_received=writes.forget_received,
         explains=event.request_problem_information,
-        opens_flow=lambda: connection.runtime.events.emit(
+        opens_flow=lambda: connection.services.events.emit(
             CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id
         ),
     )
@@ -191,12 +209,12 @@ def _tell_connected(connection: "MqttConnection", event: ConnectReceived, sessio
     level = LEVEL_NAMES[event.level]
     what = "resumed" if resumed else "new"
     text = f"MQTT {level} client connected from {connection.peer_name()}, {what} session"
-    connection.runtime.events.emit(CLIENT_CONNECTED, text, client=session.client_id)
+    connection.services.events.emit(CLIENT_CONNECTED, text, client=session.client_id)
 
 
 def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
     """Tell operators that a client's session has left its connection."""
-    events, client = connection.runtime.events, attached.session.client_id
+    events, client = connection.services.events, attached.session.client_id
     if attached.publishing.has_flow:
         events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
     events.emit(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)

@@ -17,6 +17,7 @@ from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
 from protocols.identity import Identity
+from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
@@ -45,9 +46,7 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
 )
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.session import Session
 from protocols.mqtt.subscribing import subscribe, unsubscribe
-from protocols.mqtt.will import Will
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
 from protocols.writing_watch import WritingWatch
@@ -58,10 +57,12 @@ log = logging.getLogger("sluicegate.mqtt")
 class MqttConnection:
     """One MQTT client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[MqttServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
-        self.services = services
+        services = vpns.default
+        self.vpns = vpns
+        self.services = services  # of the message VPN that the client is in
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.peer: PeerInfo | None = None
         self.level = 0
@@ -85,7 +86,13 @@ class MqttConnection:
         self._transport = transport
         self.gate.attach(transport)
         self.peer = peer
+        self.enter(self.vpns.of_listener(peer.listener))
         self._counters.connected += 1
+
+    def enter(self, services: MqttServices) -> None:
+        """Be in the message VPN of these services; not later than with the CONNECT."""
+        self.services = services
+        self.identity.enter(services.clients)
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
@@ -268,8 +275,7 @@ class MqttConnection:
         if held:
             self._handle(held)
         self.gate.busy(self._is_carrying_out())
-        if self.engine.has_output:
-            self.ask_flush()
+        self.drained()
 
     def _is_carrying_out(self) -> bool:
         return self._held is not None  # asked by a call, where mypy, and compiled code, would go by an older value
@@ -375,10 +381,6 @@ class MqttConnection:
         watch.attach(self._transport)
         return watch
 
-    def give_back(self, session: Session, will: Will | None) -> None:
-        """Return a session that came when the client had left, with the will it is due."""
-        self.services.sessions.inbox.post(SessionReleased(session, will, self.cell))
-
     def go_on_later(self) -> None:
         """Have the next slice of retained messages sent when other sockets had their turn."""
         self.runtime.after(0, self._go_on)
@@ -386,8 +388,7 @@ class MqttConnection:
     def _go_on(self) -> None:
         if self.attached is not None:
             self.attached.delivering.retained.go_on_later(self._clock.wall_ms())
-            if self.engine.has_output:
-                self.ask_flush()
+            self.drained()
 
     # --- the end ---
 

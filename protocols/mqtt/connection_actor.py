@@ -4,6 +4,7 @@ from typing import Any
 
 from actors.cell import ActorCell
 from actors.loop_actor import LoopActor
+from protocols.message_vpns import MessageVpns
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.services import MqttServices
 
@@ -11,9 +12,9 @@ from protocols.mqtt.services import MqttServices
 class MqttConnectionActor(LoopActor):
     """One MQTT client's place among the actors."""
 
-    def __init__(self, cell: ActorCell, *, services: MqttServices) -> None:
+    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[MqttServices]) -> None:
         super().__init__(cell)
-        self.connection = MqttConnection(cell, services=services)
+        self.connection = MqttConnection(cell, vpns=vpns)
         self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
         self.on_drained = self.connection.drained  # type: ignore[method-assign]
 

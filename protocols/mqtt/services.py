@@ -1,9 +1,10 @@
-"""What every MQTT connection of a node uses."""
+"""What every MQTT connection in a message VPN uses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors.cell import ActorCell
+from actors.events import Events
 from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.client_roster import ClientRoster
@@ -18,9 +19,10 @@ from protocols.mqtt.limits import MqttLimits
 
 @dataclass(frozen=True, slots=True)
 class MqttServices:
-    """Shared by the connections of all MQTT listeners."""
+    """Shared by the MQTT connections of one message VPN."""
 
     runtime: Runtime
+    events: Events
     space: TopicSpace
     router: ActorCell
     queues: ActorCell

@@ -119,7 +119,7 @@ class QueueBinding(FlowReader):
         self._timer = self._runtime.after(REBIND_MS, self.start)
 
     def _tell(self, kind: Any, what: str) -> None:
-        self._runtime.events.emit(kind, f"queue binding {self._point.name}/{self.settings.queue} {what}")
+        self._point.services.events.emit(kind, f"queue binding {self._point.name}/{self.settings.queue} {what}")
 
     # --- what the flow says ---
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
+from actors.events import Events
 from actors.runtime import Runtime
 from messaging.events import VPN_REST_CONSUMER_DOWN, VPN_REST_CONSUMER_UP
 from protocols.rest.settings import RETRY_DELAY_MS_MAX, ConsumerSettings
@@ -32,7 +33,13 @@ class RestConsumer:
     """One web server. `changed` is called when it can be reached, no more, or has a connection free."""
 
     def __init__(
-        self, runtime: Runtime, settings: ConsumerSettings, *, point_name: str, changed: Callable[[], None]
+        self,
+        runtime: Runtime,
+        events: Events,
+        settings: ConsumerSettings,
+        *,
+        point_name: str,
+        changed: Callable[[], None],
     ) -> None:
         self.settings = settings
         self.is_up = False
@@ -40,6 +47,7 @@ class RestConsumer:
         self.in_use_count = 0  # connections with a request
         self.statuses: dict[str, int] = {}  # what requests ended with: a status code, or `no-answer`
         self._runtime = runtime
+        self._events = events
         self._name = f"{point_name}/{settings.name}"
         self._changed = changed
         self._session: Any = None  # an aiohttp.ClientSession
@@ -138,14 +146,14 @@ class RestConsumer:
             self._failures_count = 0
             self.is_up = True
             self.reason = ""
-            self._runtime.events.emit(VPN_REST_CONSUMER_UP, f"REST consumer {self._name} is up")
+            self._events.emit(VPN_REST_CONSUMER_UP, f"REST consumer {self._name} is up")
             self._changed()
 
     def _down(self, reason: str) -> None:
         if self._is_stopped or self._timer is not None:
             return
         if self.is_up or self._failures_count == 0:
-            self._runtime.events.emit(VPN_REST_CONSUMER_DOWN, f"REST consumer {self._name} is down: {reason}")
+            self._events.emit(VPN_REST_CONSUMER_DOWN, f"REST consumer {self._name} is down: {reason}")
         self.is_up = False
         self.reason = reason
         delay_ms = min(self.settings.retry_delay_ms << min(self._failures_count, 16), RETRY_DELAY_MS_MAX)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.cell import ActorCell
+from actors.events import Events
 from actors.futures import LoopFuture
 from actors.runtime import Runtime
 from messaging.address import Address
@@ -25,9 +26,10 @@ CLIENT_PREFIX: Final = "#rdp/"
 
 @dataclass(frozen=True, slots=True)
 class RestServices:
-    """What every delivery point uses of its node."""
+    """What every delivery point of a message VPN uses."""
 
     runtime: Runtime
+    events: Events
     queues: ActorCell
     credit: CreditPool[Address]  # what all consumers of the node may hold together
 
@@ -43,7 +45,7 @@ class RestDeliveryPoint:
         self.name = settings.name
         self.client = CLIENT_PREFIX + settings.name
         self.consumers = [
-            RestConsumer(services.runtime, each, point_name=settings.name, changed=self._changed)
+            RestConsumer(services.runtime, services.events, each, point_name=settings.name, changed=self._changed)
             for each in settings.rest_consumers
             if each.enabled
         ]

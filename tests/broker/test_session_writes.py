@@ -19,7 +19,7 @@ class Writer(LoopActor):
 
     def __init__(self, cell: ActorCell, broker: RunningBroker) -> None:
         super().__init__(cell)
-        self.writes = SessionWrites(cell, broker.node.mqtt.services, Session("exact", expiry_s=60))
+        self.writes = SessionWrites(cell, broker.node.mqtt.vpns.default, Session("exact", expiry_s=60))
 
     def on_receive(self, message: object) -> None:
         assert isinstance(message, Confirmed)

@@ -3,15 +3,18 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from joserfc.jwk import ECKey, OctKey
 
 from actors.clock import SystemClock
+from messaging.client_roster import ClientRoster
+from messaging.message_vpn import DEFAULT_VPN
 from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Principal, Proven
 from protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
 from protocols.login_attempts import LoginAttempts
+from protocols.message_vpns import MessageVpns
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from protocols.sasl import SaslDialogue
 from protocols.transports import PeerInfo
@@ -153,13 +156,20 @@ def authenticator(server: TokenServer, *, token_as_password: bool) -> Authentica
     )
 
 
+class Services(NamedTuple):
+    """What a dialogue uses of a message VPN."""
+
+    authenticator: Authenticator
+    clients: ClientRoster
+
+
 def test_tokens_are_not_offered_in_the_clear(server: TokenServer) -> None:
     """RFC 6750 5.3: whoever reads a bearer token has it."""
-    service = authenticator(server, token_as_password=False)
+    vpns = MessageVpns({DEFAULT_VPN: Services(authenticator(server, token_as_password=False), ClientRoster())}, {})
     plain = PeerInfo(listener="amqp", host="h", port=1)
     secure = PeerInfo(listener="amqps", host="h", port=1, is_encrypted=True)
-    assert SaslDialogue(service, plain, allows_plain_unencrypted=False).offered() == []
-    assert SaslDialogue(service, secure, allows_plain_unencrypted=False).offered() == [OAUTHBEARER, "PLAIN"]
+    assert SaslDialogue(vpns, plain, allows_plain_unencrypted=False).offered() == []
+    assert SaslDialogue(vpns, secure, allows_plain_unencrypted=False).offered() == [OAUTHBEARER, "PLAIN"]
 
 
 def test_a_token_passes_for_a_password_where_that_is_configured(server: TokenServer) -> None:

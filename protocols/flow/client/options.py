@@ -42,6 +42,7 @@ class ClientOptions:
     """Who a client is, and how patient. Without user and token it uses its certificate, or remains anonymous."""
 
     client_name: str = ""  # by which queues know a consumer that returns; empty: the gateway gives one
+    vpn: str = ""  # the message VPN to be in; empty: the one that the gateway's listener is for
     user: str = ""
     password: str = field(default="", repr=False)
     token: str | TokenSource = field(default="", repr=False)  # a function is asked for each connection
@@ -58,6 +59,8 @@ class ClientOptions:
         """Raise ValueError for what makes no sense."""
         if len(self.client_name.encode("utf-8")) > NAME_BYTES_MAX:
             raise ValueError(f"client_name has more than {NAME_BYTES_MAX} bytes")
+        if len(self.vpn.encode("utf-8")) > NAME_BYTES_MAX:
+            raise ValueError(f"vpn has more than {NAME_BYTES_MAX} bytes")
         if bool(self.user) != bool(self.password):
             raise ValueError("user and password go together: one of them is missing")
         if self.user and self.token:

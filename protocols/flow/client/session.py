@@ -50,7 +50,14 @@ PRODUCT: Final = "sluicegate-client"
 
 # Faults that another connection would only repeat: the bytes are wrong, or what they ask for.
 _LASTING: Final = frozenset(
-    {codes.MALFORMED, codes.VERSION_UNKNOWN, codes.CRITICAL_UNKNOWN, codes.OUT_OF_TURN, codes.FLOW_ID_UNUSABLE}
+    {
+        codes.MALFORMED,
+        codes.VERSION_UNKNOWN,
+        codes.CRITICAL_UNKNOWN,
+        codes.OUT_OF_TURN,
+        codes.FLOW_ID_UNUSABLE,
+        codes.VPN_NOT_ALLOWED,
+    }
 )
 
 
@@ -162,7 +169,8 @@ class ClientSession:
         self._reason = ""
         self._opened_ms = 0
         features = (DEFLATE,) if options.compress else ()
-        self._engine.send(Hello(options.client_name, PRODUCT, int(options.keep_alive_s * 1000), features).encode())
+        keep_alive_ms = int(options.keep_alive_s * 1000)
+        self._engine.send(Hello(options.client_name, PRODUCT, keep_alive_ms, features, options.vpn).encode())
 
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> None:
         """Take in bytes of the gateway."""

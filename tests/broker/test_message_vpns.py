@@ -1,0 +1,374 @@
+"""Message VPNs of one node: how clients get into one, how they are refused, and that nothing of one is seen in another.
+
+docs/message-vpns.md; decisions 0175 and 0176.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from argon2 import PasswordHasher
+
+from flow_client import FlowClient, Refused
+from gateway.config import load
+from gateway.node_port import NodeView
+from http_client import http_client
+from inside_client import InsideClient
+from messaging.client_rights import NOT_AUTHENTICATED, VPN_DOWN, VPN_UNKNOWN
+from protocols.flow import codes
+from running_broker import RunningBroker
+from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+
+SECRET: Final = "correct-horse"
+OTHER_SECRET: Final = "battery-staple"
+QUICK: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+def users(secret: str, *names: str) -> str:
+    """Return accounts as `--set` takes them."""
+    accounts = [f"{{name: '{name}', password: '{QUICK.hash(secret)}'}}" for name in names]
+    return f"[{', '.join(accounts)}]"
+
+
+OTHER_USERS: Final = users(OTHER_SECRET, "ann")
+ACCOUNTS: Final = pytest.mark.settings(
+    "authentication.allow_anonymous=false",
+    f"authentication.users={users(SECRET, 'ann', 'bob@work')}",
+    "vpns.sales.authentication.allow_anonymous=false",
+    f"vpns.sales.authentication.users={OTHER_USERS}",
+    "vpns.lab.enabled=false",
+    f"vpns.lab.authentication.users={OTHER_USERS}",
+)
+ANONYMOUS: Final = pytest.mark.settings("vpns.sales.enabled=true", "vpns.closed.authentication.allow_anonymous=false")
+PROTOCOLS: Final[dict[str, Callable[[RunningBroker], SpeakingClient]]] = {
+    "mqtt": Mqtt,
+    "amqp": Amqp,
+    "flow": FlowProtocol,
+    "http": Http,
+}
+EVERY_PROTOCOL: Final = pytest.mark.parametrize("protocol", list(PROTOCOLS))
+NOT_BELIEVED: Final[dict[str, Answer]] = {"mqtt": 0x86, "amqp": "sasl-1", "flow": "auth-failed", "http": 401}
+NOT_THERE: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "sasl-1", "flow": codes.VPN_NOT_ALLOWED, "http": 403}
+SHUT_DOWN: Final[dict[str, Answer]] = {
+    "mqtt": 0x88,
+    "amqp": "amqp:connection:forced",
+    "flow": codes.VPN_UNAVAILABLE,
+    "http": 503,
+}
+
+
+async def answer_to(broker: RunningBroker, protocol: str, user: str, password: str) -> Answer:
+    client = PROTOCOLS[protocol](broker)
+    answer = await client.connect(user, password)
+    await client.leave()
+    return answer
+
+
+def denied(broker: RunningBroker, vpn: str) -> dict[str, int]:
+    return broker.node.vpns[vpn].clients.denials.counts
+
+
+async def collect(broker: RunningBroker, vpn: str, queue: str, **attributes: object) -> None:
+    await NodeView(broker.node, vpn).create_queue({"name": queue, **attributes})
+
+
+async def ready(broker: RunningBroker, vpn: str, queue: str) -> int:
+    return (await NodeView(broker.node, vpn).show_queue(queue)).ready_count
+
+
+# --- who comes in where ---
+
+
+@ACCOUNTS
+@EVERY_PROTOCOL
+async def test_the_same_name_is_another_user_in_each_vpn(broker: RunningBroker, protocol: str) -> None:
+    """0176: `user@vpn` in every protocol that has user names; without it, the listener's VPN."""
+    assert await answer_to(broker, protocol, "ann", SECRET) == OK
+    assert await answer_to(broker, protocol, "ann@default", SECRET) == OK
+    assert await answer_to(broker, protocol, "ann@sales", OTHER_SECRET) == OK
+    assert await answer_to(broker, protocol, "ann@sales", SECRET) == NOT_BELIEVED[protocol]
+    assert await answer_to(broker, protocol, "ann", OTHER_SECRET) == NOT_BELIEVED[protocol]
+    assert denied(broker, "sales") == denied(broker, "default") == {NOT_AUTHENTICATED: 1}
+
+
+@ACCOUNTS
+@EVERY_PROTOCOL
+async def test_a_vpn_that_is_not_there_is_refused_counted_and_told(broker: RunningBroker, protocol: str) -> None:
+    """solace.md 7.4: 403 Message VPN Not Allowed, in the protocol's own code; told in the VPN it came by."""
+    assert await answer_to(broker, protocol, "ann@elsewhere", SECRET) == NOT_THERE[protocol]
+    assert denied(broker, "default") == {VPN_UNKNOWN: 1}
+    assert broker.node.runtime.events.record.counts["CLIENT_CLIENT_CONNECT_FAIL"] == 1
+    (front,) = [each for each in broker.node.fronts if each.name == protocol]
+    assert front.counters.refused == {VPN_UNKNOWN: 1}
+
+
+@ACCOUNTS
+@EVERY_PROTOCOL
+async def test_a_vpn_that_is_shut_down_is_refused_counted_and_told(broker: RunningBroker, protocol: str) -> None:
+    """solace.md 7.4: 503 Message VPN Unavailable."""
+    assert await answer_to(broker, protocol, "ann@lab", OTHER_SECRET) == SHUT_DOWN[protocol]
+    assert denied(broker, "lab") == {VPN_DOWN: 1}
+    (front,) = [each for each in broker.node.fronts if each.name == protocol]
+    assert front.counters.refused == {VPN_DOWN: 1}
+    events = [event for _, event in broker.node.runtime.events.record.recent(0, 100)]
+    assert [event.vpn for event in events if event.kind.name == "CLIENT_CLIENT_CONNECT_FAIL"] == ["lab"]
+
+
+@ACCOUNTS
+@EVERY_PROTOCOL
+async def test_an_account_whose_name_has_an_at_sign_is_one_name(broker: RunningBroker, protocol: str) -> None:
+    """0176: names of accounts go first, so addresses of mail can be user names."""
+    assert await answer_to(broker, protocol, "bob@work", SECRET) == OK
+    assert await answer_to(broker, protocol, "bob@work@default", SECRET) == OK
+
+
+@pytest.mark.accounts(**{"bob@work": SECRET})
+@EVERY_PROTOCOL
+async def test_on_a_node_with_one_vpn_an_at_sign_means_nothing(broker: RunningBroker, protocol: str) -> None:
+    """0176: nothing changes for a node that has `default` only."""
+    assert await answer_to(broker, protocol, "bob@work", SECRET) == OK
+    assert await answer_to(broker, protocol, "ann@home", SECRET) == NOT_BELIEVED[protocol]
+
+
+@pytest.mark.settings("vpns.sales.enabled=true", *(f"listeners.{name}.vpn=sales" for name in PROTOCOLS))
+@EVERY_PROTOCOL
+async def test_a_listener_is_for_one_vpn(broker: RunningBroker, protocol: str) -> None:
+    """Whoever names none is in the listener's."""
+    await collect(broker, "sales", "q", subscriptions=["t"])
+    await collect(broker, "default", "q", subscriptions=["t"])
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("", "") == OK
+    if protocol == "amqp":
+        assert await client.bind("q") == OK
+        assert (await NodeView(broker.node, "sales").show_queue("q")).flows
+    else:
+        assert await client.publish("t") == OK
+        assert await ready(broker, "sales", "q") == 1
+    assert await ready(broker, "default", "q") == 0
+    await client.leave()
+
+
+# --- each protocol's own words ---
+
+
+@ANONYMOUS
+@pytest.mark.parametrize("hostname", ["vpn:sales", "vhost:sales"])
+@pytest.mark.parametrize("place", ["sasl-init", "open"])
+async def test_amqp_names_a_vpn_by_hostname(broker: RunningBroker, hostname: str, place: str) -> None:
+    """AMQP 2.7.1 and 5.3.3.2: the hostname is for the broker to make sense of."""
+    await collect(broker, "sales", "only-here")
+    names = {"sasl_hostname": hostname} if place == "sasl-init" else {"hostname": hostname}
+    client = Amqp(broker, **names)
+    assert await client.connect("", "") == OK
+    assert await client.bind("only-here") == OK
+    await client.leave()
+
+
+@ANONYMOUS
+async def test_a_hostname_that_is_one_names_no_vpn(broker: RunningBroker) -> None:
+    await collect(broker, "default", "only-here")
+    client = Amqp(broker, sasl_hostname="sales", hostname="sales.example")
+    assert await client.connect("", "") == OK
+    assert await client.bind("only-here") == OK
+    await client.leave()
+
+
+@ACCOUNTS
+async def test_an_amqp_client_stays_in_the_vpn_it_signed_in_to(broker: RunningBroker) -> None:
+    """0176: users are of one VPN, so an open for another one is not allowed."""
+    client = Amqp(broker, hostname="vpn:sales")
+    assert await client.connect("ann", SECRET) == "amqp:not-allowed"
+    await client.leave()
+    assert denied(broker, "sales") == {VPN_UNKNOWN: 1}
+
+
+@ANONYMOUS
+@pytest.mark.parametrize(("name", "condition"), [("elsewhere", "amqp:not-found"), ("closed", "amqp:not-allowed")])
+async def test_an_open_for_a_vpn_that_will_not_have_it_is_closed(
+    broker: RunningBroker, name: str, condition: str
+) -> None:
+    client = Amqp(broker, hostname=f"vpn:{name}")
+    assert await client.connect("", "") == condition
+    await client.leave()
+
+
+@ANONYMOUS
+async def test_flow_clients_name_a_vpn_in_hello(broker: RunningBroker) -> None:
+    """Flow: sessions, the field message VPN."""
+    await collect(broker, "sales", "only-here")
+    async with FlowClient(broker.flow_port, vpn="sales") as client:
+        await client.binds("only-here")
+    stranger = FlowClient(broker.flow_port, vpn="elsewhere")
+    with pytest.raises(Refused) as refused:
+        await stranger.connect()
+    assert refused.value.error.code == codes.VPN_NOT_ALLOWED
+    await stranger.ended()
+
+
+@ANONYMOUS
+async def test_flow_clients_are_offered_what_their_vpn_takes(broker: RunningBroker) -> None:
+    client = FlowClient(broker.flow_port, vpn="closed")
+    assert "ANONYMOUS" not in (await client.connect()).mechanisms
+    client.cut()
+    await client.ended()
+
+
+@ANONYMOUS
+async def test_http_requests_of_one_connection_may_be_for_different_vpns(broker: RunningBroker) -> None:
+    """docs/http.md: Sluicegate-Message-VPN, as a proxy that shares connections sends it."""
+    for vpn in ("default", "sales"):
+        await collect(broker, vpn, "q", subscriptions=["t"])
+    async with http_client(broker) as client:
+        for name, status in (("sales", 200), ("", 200), ("sales", 200), ("elsewhere", 403), ("closed", 401)):
+            headers = {"Sluicegate-Message-VPN": name} if name else {}
+            assert (await client.post("/TOPIC/t", content=b"x", headers=headers)).status_code == status
+        assert len(broker.node.http.open_connections()) == 1
+    assert (await ready(broker, "sales", "q"), await ready(broker, "default", "q")) == (2, 1)
+    assert denied(broker, "closed") == {NOT_AUTHENTICATED: 1}
+
+
+# --- nothing leaks ---
+
+
+@ACCOUNTS
+@EVERY_PROTOCOL
+async def test_what_is_published_in_one_vpn_is_not_seen_in_another(broker: RunningBroker, protocol: str) -> None:
+    """Queues with the same name and subscription, in both; only the publisher's has it."""
+    for vpn in ("default", "sales"):
+        await collect(broker, vpn, "q", subscriptions=["t"])
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("ann@sales", OTHER_SECRET) == OK
+    assert await client.publish("t") == OK
+    await client.leave()
+    if protocol == "amqp":  # it has opened a link, and sent nothing
+        return
+    assert (await ready(broker, "sales", "q"), await ready(broker, "default", "q")) == (1, 0)
+
+
+@ACCOUNTS
+@pytest.mark.parametrize("protocol", ["mqtt", "amqp", "flow"])
+async def test_a_queue_of_another_vpn_is_not_there(broker: RunningBroker, protocol: str) -> None:
+    await collect(broker, "sales", "only-there")
+    client = PROTOCOLS[protocol](broker)
+    assert await client.connect("ann", SECRET) == OK
+    not_found: dict[str, Answer] = {"mqtt": 0x80, "amqp": "amqp:not-found", "flow": codes.NOT_FOUND}
+    assert await client.bind("only-there") == not_found[protocol]
+    await client.leave()
+
+
+@ANONYMOUS
+async def test_a_client_id_is_taken_in_its_own_vpn_only(broker: RunningBroker) -> None:
+    """[3.1.4-3] within a VPN: nobody is disconnected, and each has its session."""
+    here = await broker.connect_durable("device")
+    there = await broker.connect_durable("device", user_name="x@sales")
+    await here.subscribe("t", qos=1)
+    await there.subscribe("t", qos=1)
+    await here.publish("t", b"here", qos=1)
+    await there.publish("t", b"there", qos=1)
+    assert (await here.payloads(1), await there.payloads(1)) == ([b"here"], [b"there"])
+
+
+@ANONYMOUS
+async def test_retained_messages_and_shared_groups_are_of_one_vpn(broker: RunningBroker) -> None:
+    """Members of `$share/g/t` take turns with those of their own VPN only; so do readers of what is retained."""
+    here = await broker.connect("a", 5)
+    there = await broker.connect("a", 5, user_name="x@sales")
+    for client, payload in ((here, b"here"), (there, b"there")):
+        await client.subscribe("$share/g/t")
+        await client.publish("kept", payload, qos=1, retain=True)
+    for client, payload in ((here, b"here"), (there, b"there")):
+        for _ in range(3):
+            await client.publish("t", payload)
+        assert await client.payloads(3) == 3 * [payload]
+        await client.subscribe("kept")
+        assert await client.payloads(1) == [payload]
+
+
+# --- restarts and reloads ---
+
+
+@ANONYMOUS
+async def test_what_a_vpn_keeps_survives_a_restart(broker: RunningBroker) -> None:
+    """Queues, templates, sessions and retained messages, each in its own VPN; two have the same names."""
+    for vpn in ("default", "sales"):
+        await collect(broker, vpn, "q", subscriptions=["q/>"], max_ttl=3 if vpn == "sales" else 4)
+        client = await broker.connect_durable("device", user_name=f"x@{vpn}")
+        await client.subscribe("news", qos=1)
+        await client.publish("kept", vpn.encode(), qos=1, retain=True)
+        await client.publish("q/1", vpn.encode(), qos=1)
+        await client.leave()
+        sender = await broker.connect("sender", 5, user_name=f"x@{vpn}")
+        await sender.publish("news", vpn.encode(), qos=2)
+    await broker.restart()
+    for vpn in ("default", "sales"):
+        view = NodeView(broker.node, vpn)
+        assert {queue.name: queue.ready_count for queue in await view.list_queues()} == {"#mqtt/device": 1, "q": 1}
+        assert (await view.show_queue("q")).config.max_ttl == (3 if vpn == "sales" else 4)
+        client = await broker.connect_durable("device", user_name=f"x@{vpn}")
+        assert client.accepted.session_present
+        assert await client.payloads(1) == [vpn.encode()]
+        await client.subscribe("kept")
+        assert await client.payloads(1) == [vpn.encode()]
+
+
+@ANONYMOUS
+async def test_transactions_cursors_and_publishers_have_names_of_their_own_in_each_vpn(broker: RunningBroker) -> None:
+    """Staged under one name in both, committed in one; over a restart, after which the other goes on."""
+    for vpn in ("default", "sales"):
+        inside = InsideClient(broker, "q", vpn=vpn)
+        await inside.create(retention_time_s=3600)
+        await inside.publish(vpn.encode())
+        assert (await inside.bind(cursor="c", instance=vpn)).epoch == 1
+        assert (await inside.stage("t", 0, vpn.encode())).messages_count == 1
+        async with FlowClient(broker.flow_port, vpn=vpn, name=f"client-{vpn}") as client:
+            opened = await client.opens_publisher("p")
+            assert (opened.epoch, opened.stored_through) == (1, 0)
+            client.publishes(opened.flow_id, [7], topic="nowhere")
+            assert not await client.answered(opened.flow_id, 7)
+    assert (await InsideClient(broker, "q", vpn="sales").commit("t", (0, 0))).messages_count == 1
+    await broker.restart()
+    here, there = InsideClient(broker, "q"), InsideClient(broker, "q", vpn="sales")
+    assert ((await here.staging()).open_count, (await there.staging()).open_count) == (1, 0)
+    assert (await here.commit("t", (0, 0))).messages_count == 1
+    assert (await there.commit("t", (0, 0))).already
+    for inside, vpn in ((here, "default"), (there, "sales")):
+        consumer = await inside.consume_all()
+        assert consumer.payloads() == 2 * [vpn.encode()]
+        assert (await inside.bind(cursor="c", instance=vpn)).epoch == 2
+
+
+@ANONYMOUS
+async def test_a_reload_brings_a_vpn_and_shuts_one_down(broker: RunningBroker) -> None:
+    """docs/message-vpns.md: clients of one that is shut down are sent away; what it holds is kept."""
+    await collect(broker, "sales", "q", subscriptions=["t"])
+    client = await broker.connect("a", 5, user_name="x@sales")
+    other = await broker.connect("b", 5)
+    await client.publish("t", b"before", qos=1)
+    down = load(settings=(*broker.settings, "vpns.sales.enabled=false", "vpns.new.queues.declared=[{name: fresh}]"))
+    await broker.node.reload(down)
+    assert await client.ended_with() == 0x8B
+    await other.round_trip()
+    assert await answer_to(broker, "mqtt", "x@sales", "") == 0x88
+    assert await answer_to(broker, "mqtt", "x@new", "") == OK
+    assert await ready(broker, "new", "fresh") == 0
+    assert await ready(broker, "sales", "q") == 1
+    await broker.node.reload(broker.config)
+    assert await answer_to(broker, "mqtt", "x@sales", "") == OK
+    assert await answer_to(broker, "mqtt", "x@new", "") == 0x88  # it is configured no more
+
+
+@ANONYMOUS
+async def test_a_vpn_that_is_configured_no_more_keeps_what_it_has(broker: RunningBroker) -> None:
+    """Over a restart too: nobody comes in, nothing is deleted."""
+    await collect(broker, "sales", "q", subscriptions=["t"])
+    client = await broker.connect("a", 5, user_name="x@sales")
+    await client.publish("t", b"kept", qos=1)
+    with_it = broker.config
+    broker.config = load(settings=broker.settings[: -len(ANONYMOUS.args)])
+    await broker.restart()
+    assert await ready(broker, "sales", "q") == 1
+    assert await answer_to(broker, "mqtt", "x@sales", "") == 0x88
+    broker.config = with_it
+    await broker.restart()
+    assert await ready(broker, "sales", "q") == 1
+    assert await answer_to(broker, "mqtt", "x@sales", "") == OK
