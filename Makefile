@@ -11,7 +11,7 @@ PIP    := $(BIN)/pip --disable-pip-version-check
 ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
 SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
 # What is checked: the rooms that exist, and what is not installed.
-CHECKED  := $(wildcard $(ROOMS)) bench tests setup.py
+CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
 # Of `make simulate`.
@@ -33,6 +33,10 @@ help: ## list the targets
 .PHONY: run
 run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it on ./data
 	$(BIN)/sluicegate serve --data $(DATA)
+
+.PHONY: demo
+demo: $(STAMPS)/demo-needs $(STAMPS)/installed-$(MODE) ## devices, gateway, workers, Spark and an audit, on real data
+	$(BIN)/python -m demo
 
 .PHONY: test
 test: lint $(STAMPS)/test-needs ## all checks, then all tests over the installed package
@@ -94,6 +98,12 @@ $(STAMPS)/test-needs: scripts/test-needs
 	scripts/test-needs
 	mkdir -p $(STAMPS)
 	touch $@
+
+$(STAMPS)/demo-needs: $(STAMPS)/venv pyproject.toml scripts/java
+	scripts/java
+	$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
+	$(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
+	touch $@ $(STAMPS)/requirements
 
 # Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build.
 $(STAMPS)/installed-%: $(STAMPS)/requirements $(SOURCES)

@@ -16,7 +16,8 @@ hypothesis.settings.register_profile("desk", deadline=None, suppress_health_chec
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
-# bench/ is not installed, and its tests import it. At the end of the path, the folder cannot hide what is installed.
+# bench/ and demo/ are not installed, and their tests import them. At the end of the path, the folder cannot hide what
+# is installed.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 

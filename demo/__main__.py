@@ -1,0 +1,29 @@
+"""`python -m demo`: the command line of the demo."""
+
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from demo.failures import DemoFailed
+from demo.show import show
+from pipeline.failures import JobFailed
+
+
+def main(
+    folder: Annotated[Path, typer.Option(help="Where a folder for this run is made.")] = Path("build/demo"),
+    most: Annotated[int | None, typer.Option(min=1, help="At most so many readings of each sensor.")] = None,
+) -> None:
+    """Show the whole way: devices, gateway, workers, archive, audit. Ends with 1 when the audit found something."""
+    run = folder.resolve() / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+    try:
+        is_clean = show(run, Console(), most=most)
+    except (DemoFailed, JobFailed) as failed:
+        sys.exit(f"error: {failed}")
+    sys.exit(0 if is_clean else 1)
+
+
+typer.run(main)

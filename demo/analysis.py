@@ -1,0 +1,95 @@
+"""The demo's second half: jobs of Spark, from files that `sluicegate pipeline run` takes as well."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Final, final
+
+from pyspark.sql import SparkSession
+
+from demo.traffic import CURSOR, SOURCE, TARGET
+from pipeline.archive import archive
+from pipeline.attempt import Attempt
+from pipeline.audit.findings import AuditResult
+from pipeline.audit.job import AuditJob, audit
+from pipeline.configuration import ArchiveJob, load
+from pipeline.streaming_job import batch_count
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+
+ARCHIVE_IN: Final = """\
+# What came in, read beside the workers.
+checkpoint = "{folder}/checkpoints/in"
+[source]
+url = "{url}"
+queue = "{source}"
+cursor = "{cursor}"
+mode = "tap"
+[archive]
+path = "{folder}/archive"
+"""
+
+ARCHIVE_OUT: Final = """\
+# What the workers made of it, taken out of its queue.
+checkpoint = "{folder}/checkpoints/out"
+[source]
+url = "{url}"
+queue = "{target}"
+cursor = "{cursor}"
+mode = "consume"
+[archive]
+path = "{folder}/archive"
+"""
+
+AUDIT: Final = """\
+[audit]
+report = "{folder}/audit.html"
+identity = "correlation_id"
+[audit.ingress]
+path = "{folder}/archive"
+where = "queue = '{source}'"
+[audit.egress]
+path = "{folder}/archive"
+where = "queue = '{target}'"
+"""
+
+FILES: Final = {"archive-in": ARCHIVE_IN, "archive-out": ARCHIVE_OUT, "audit": AUDIT}
+
+
+@final
+@dataclass(frozen=True)
+class Analysis:
+    """The jobs, on one session: each alone would start a JVM of its own."""
+
+    spark: SparkSession
+    folder: Path
+
+    def write_files(self, url: str) -> None:
+        """Write the jobs' files."""
+        for name, text in FILES.items():
+            filled = text.format(folder=self.folder, url=url, source=SOURCE, target=TARGET, cursor=CURSOR)
+            self._file(name).write_text(filled)
+
+    def archive(self, name: str, told: Callable[[str], None]) -> None:
+        """Archive what is there; `told` gets the line of each batch. Raises JobFailed."""
+        config = load(self._file(name), ArchiveJob)
+        attempt = Attempt(
+            spark=self.spark,
+            name=name,
+            config=config,
+            start=lambda session, trigger: archive(session, config, trigger),
+            trigger=Trigger(None),
+            write=told,
+            stopping=Event(),
+        )
+        supervise(attempt.run, lambda: batch_count(config.checkpoint), attempt.stopping)
+
+    def audit(self) -> AuditResult:
+        """Compare what came in with what came out. Raises JobFailed."""
+        found = supervise(lambda: audit(self.spark, load(self._file("audit"), AuditJob)), lambda: 0, Event())
+        assert found is not None, "nobody asks it to stop"
+        return found
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.toml"
