@@ -69,3 +69,108 @@ def test_messages_go_both_ways_and_outcomes_have_their_effect(
 def _works(client: object, node: GatewayProcess, queue: str) -> bool:
     client.do_work()  # type: ignore[attr-defined]  # outcomes are sent while the client is at work
     return node.held_count(queue) == 0
+
+
+def named_receiver(*arguments: object, **options: object) -> object:
+    """Return a receiver whose link has the same name each time: uamqp's own client makes up a new one."""
+    return uamqp.receiver.MessageReceiver(*arguments, **{**options, "name": "subscription"})
+
+
+def next_message(client: object) -> object:
+    """Return the next message."""
+    found = client.receive_message_batch(max_batch_size=1, timeout=ANSWER_S * 1000)  # type: ignore[attr-defined]  # no types
+    assert found, "no message came"
+    return found[0]
+
+
+def body_of(message: object) -> bytes:
+    return b"".join(message.get_data())  # type: ignore[attr-defined]  # no types
+
+
+def test_what_is_released_comes_again_with_its_count_as_it_was(
+    node: GatewayProcess, certificates: Certificates, queue: str
+) -> None:
+    """3.4.4 released."""
+    send(node, certificates, queue, uamqp.Message(b"one"))
+    client = uamqp.ReceiveClient(f"amqps://localhost/{queue}", auth=nobody(node, certificates), auto_complete=False)
+    try:
+        next_message(client).release()  # type: ignore[attr-defined]  # no types
+        again = next_message(client)
+        assert body_of(again) == b"one"
+        assert not (again.header and again.header.delivery_count)  # type: ignore[attr-defined]  # no types
+        again.accept()  # type: ignore[attr-defined]  # no types
+        wait_until(lambda: _works(client, node, queue), within_s=ANSWER_S, what="the queue to be empty")
+    finally:
+        client.close()
+
+
+def test_draining_gives_the_credit_back(node: GatewayProcess, certificates: Certificates, queue: str) -> None:
+    """2.6.7: what comes after the drain waits until there is credit again."""
+    send(node, certificates, queue, uamqp.Message(b"before"))
+    client = uamqp.ReceiveClient(
+        f"amqps://localhost/{queue}", auth=nobody(node, certificates), auto_complete=False, prefetch=5
+    )
+
+    def has_window(wanted: int) -> bool:
+        client.do_work()
+        flows = node.queue(queue)["flows"]
+        assert isinstance(flows, list)
+        return [each["window"] for each in flows] == [wanted]
+
+    try:
+        next_message(client).accept()  # type: ignore[attr-defined]  # no types
+        client.message_handler.reset_link_credit(5, drain=True)
+        wait_until(lambda: has_window(0), within_s=ANSWER_S, what="the credit to be given back")
+        send(node, certificates, queue, uamqp.Message(b"after"))
+        assert has_window(0)
+        assert node.queue(queue)["ready_count"] == 1
+        client.message_handler.reset_link_credit(50)  # counted from where it was: it passes over our delivery-count
+        assert body_of(next_message(client)) == b"after"
+    finally:
+        client.close()
+
+
+def test_browsing_takes_nothing(node: GatewayProcess, certificates: Certificates, queue: str) -> None:
+    """3.5.3 distribution-mode copy."""
+    send(node, certificates, queue, *[uamqp.Message(b"%d" % number) for number in range(3)])
+    source = uamqp.address.Source(f"amqps://localhost/{queue}")
+    source.distribution_mode = b"copy"
+    for _ in range(2):
+        client = uamqp.ReceiveClient(source, auth=nobody(node, certificates), auto_complete=False)
+        try:
+            assert [body_of(next_message(client)) for _ in range(3)] == [b"0", b"1", b"2"]
+        finally:
+            client.close()
+    assert node.held_count(queue) == 3
+
+
+def test_a_durable_subscription_outlives_the_gateway(
+    node: GatewayProcess, certificates: Certificates, topic: str
+) -> None:
+    """3.5.3, test case 68: known by container and link, it collects what was published before and after a kill."""
+    source = uamqp.address.Source(f"amqps://localhost/topic://{topic}")
+    source.durable = 2
+    source.expiry_policy = b"never"
+
+    def subscribed() -> object:
+        client = uamqp.ReceiveClient(
+            source, auth=nobody(node, certificates), client_name="uamqp-subscriber", auto_complete=False, prefetch=1
+        )
+        client.receiver_type = named_receiver
+        client.open()
+        wait_until(client.client_ready, within_s=ANSWER_S, what="the subscription")
+        return client
+
+    client = subscribed()
+    send(node, certificates, f"topic://{topic}", uamqp.Message(b"one"), uamqp.Message(b"two"))
+    first = next_message(client)
+    assert body_of(first) == b"one"
+    node.kill9()
+    client.close()  # type: ignore[attr-defined]  # no types
+    node.start()
+    send(node, certificates, f"topic://{topic}", uamqp.Message(b"three"))
+    client = subscribed()
+    try:
+        assert [body_of(next_message(client)) for _ in range(3)] == [b"one", b"two", b"three"]
+    finally:
+        client.close()  # type: ignore[attr-defined]  # no types
