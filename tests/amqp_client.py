@@ -1,92 +1,61 @@
 """An AMQP client on a raw socket, for whole-broker tests: it sends the frames a test tells it, and shows what comes.
 
+So it does what no client library does: transactions that end badly, links that resume, settlements of every kind.
 Frames are written and read with the gateway's own codec, which tests with proton hold to the standard. Nothing is
 granted, settled or answered unless the test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
-from protocols.amqp.decoding import read_fields
-from protocols.amqp.dispositions import Disposition, disposition_bytes, read_disposition
+from amqp_heard import Ended, Heard, Kind, Received, understood
+from protocols.amqp.dispositions import Disposition, disposition_bytes
+from protocols.amqp.encoding import encode
 from protocols.amqp.frames import frame
-from protocols.amqp.outcomes import ACCEPTED_STATE, AmqpError, DeliveryState
+from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
 from protocols.amqp.performatives import (
-    ATTACH,
-    BEGIN,
     CLOSE,
-    DETACH,
-    DISPOSITION,
     END,
-    FLOW,
-    OPEN,
-    TRANSFER,
+    SENDER_MIXED,
+    SENDER_SETTLED,
+    SENDER_UNSETTLED,
     Attach,
     Begin,
     Detach,
     Flow,
     Open,
     encode_ending,
-    read_attach,
-    read_begin,
-    read_detach,
-    read_ending,
-    read_flow,
-    read_open,
 )
-from protocols.amqp.termini import Source, Target
-from protocols.amqp.transfers import first_transfer, handle_bytes, read_transfer, transfer_lead
-from protocols.amqp.values import AmqpMap, AmqpValue
+from protocols.amqp.termini import Coordinator, Source, Target
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, uint, ulong
+from running_broker import RunningBroker
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 INCOMING_WINDOW: Final = 100_000
-LEAD: Final = transfer_lead(0)
 
 
-class Received:
-    """A delivery, whole: the test's messages fit into a frame."""
-
-    def __init__(self, handle: int, delivery_id: int, tag: bytes, settled: bool, message: bytes) -> None:
-        self.handle = handle
-        self.delivery_id = delivery_id
-        self.tag = tag
-        self.settled = settled
-        self.message = message
-
-    @property
-    def payload(self) -> bytes:
-        """The body, of a message whose body is one short data section at its end."""
-        return self.message[self.message.rindex(b"\x00\x53\x75\xa0") + 5 :]
-
-    def __repr__(self) -> str:
-        return f"Received({self.handle}, id={self.delivery_id}, {self.message[-20:]!r})"
+def body(value: AmqpValue) -> bytes:
+    """Return a message with nothing but an amqp-value."""
+    return encode(Described(ulong(0x77), value))
 
 
-class Ended:
-    """An end or a close."""
-
-    def __init__(self, code: int, error: AmqpError | None) -> None:
-        self.code = code
-        self.error = error
-
-
-Heard = Open | Begin | Attach | Flow | Received | Disposition | Detach | Ended
-Kind = TypeVar("Kind", Open, Begin, Attach, Flow, Received, Disposition, Detach, Ended)
+def in_transaction(txn_id: bytes, outcome: DeliveryState | None = ACCEPTED_STATE) -> DeliveryState:
+    """Return a transactional state."""
+    return DeliveryState(TRANSACTIONAL, txn_id=txn_id, outcome=outcome)
 
 
 class AmqpClient:
-    """One client's socket, with one session on channel 0."""
+    """One client's socket. Channel 0 has a session from the beginning."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._heard: deque[Heard] = deque()
-        self._received_count = 0
+        self._heard: list[tuple[int, Heard]] = []  # with its channel
+        self._received_counts: dict[int, int] = {}  # by channel: transfers
+        self._sent_counts: dict[int, int] = {}
         self._unconfirmed: set[int] = set()
-        self.sent_count = 0
 
     @classmethod
     async def open(
@@ -100,11 +69,22 @@ class AmqpClient:
         assert await asyncio.wait_for(client._reader.readexactly(8), DEADLINE_S) == AMQP_HEADER
         return client
 
-    # --- saying ---
+    # --- saying: sessions and links ---
 
-    def send(self, performative: bytes) -> None:
+    def send(self, performative: bytes, channel: int = 0) -> None:
         """Write a frame."""
-        self._writer.write(frame(0, performative))
+        self._writer.write(frame(channel, performative))
+
+    async def begin(self, channel: int) -> None:
+        """Begin one more session."""
+        self.send(Begin(next_outgoing_id=0, incoming_window=INCOMING_WINDOW, outgoing_window=1000).encode(), channel)
+        self._received_counts[channel] = self._sent_counts[channel] = 0
+        await self.awaited(Begin, channel=channel)
+
+    async def attach(self, asked: Attach, *, channel: int = 0) -> Attach:
+        """Attach a link; return the broker's attach."""
+        self.send(asked.encode(), channel)
+        return await self.awaited(Attach, channel=channel)
 
     async def receiver(
         self,
@@ -115,39 +95,53 @@ class AmqpClient:
         credit: int = 0,
         settled: bool = False,
         rcv_second: bool = False,
+        unsettled: AmqpMap | None = None,
+        incomplete: bool = False,
         desired: list[str] | None = None,
         properties: AmqpMap | None = None,
+        channel: int = 0,
     ) -> Attach:
         """Attach a link to receive on; return the broker's attach."""
         asked = Attach(
             name,
             handle=handle,
             is_receiver=True,
-            sender_settle_mode=1 if settled else 0,
+            sender_settle_mode=SENDER_SETTLED if settled else SENDER_UNSETTLED,
             receiver_settle_mode=1 if rcv_second else 0,
             source=Source(source) if isinstance(source, str) else source,
             target=Target("here"),
+            unsettled=unsettled,
+            incomplete_unsettled=incomplete,
             desired=desired,
             properties=properties,
         )
-        self.send(asked.encode())
-        answer = await self.awaited(Attach)
+        answer = await self.attach(asked, channel=channel)
         if credit:
-            self.flow(handle, credit)
+            self.flow(handle, credit, channel=channel)
         return answer
 
-    async def sender(self, name: str, target: Target | str, *, handle: int = 9) -> Attach:
+    async def sender(
+        self,
+        name: str,
+        target: Target | Coordinator | str,
+        *,
+        handle: int = 9,
+        outcomes: list[str] | None = None,
+        unsettled: AmqpMap | None = None,
+        channel: int = 0,
+    ) -> Attach:
         """Attach a link to send on; return the broker's attach."""
         asked = Attach(
             name,
             handle=handle,
             is_receiver=False,
-            source=Source("here"),
+            sender_settle_mode=SENDER_MIXED,
+            source=Source("here", outcomes=outcomes),
             target=Target(target) if isinstance(target, str) else target,
+            unsettled=unsettled,
             initial_delivery_count=0,
         )
-        self.send(asked.encode())
-        return await self.awaited(Attach)
+        return await self.attach(asked, channel=channel)
 
     def flow(
         self,
@@ -158,46 +152,38 @@ class AmqpClient:
         drain: bool = False,
         echo: bool = False,
         window: int = INCOMING_WINDOW,
+        properties: AmqpMap | None = None,
+        channel: int = 0,
     ) -> None:
         """Grant credit on a link."""
-        said = Flow(
-            next_incoming_id=self._received_count,
+        said = self._session_flow(channel, window)
+        said.handle, said.link_credit, said.delivery_count = handle, credit, delivery_count
+        said.drain, said.echo, said.properties = drain, echo, properties
+        self.send(said.encode(), channel)
+
+    def _session_flow(self, channel: int, window: int = INCOMING_WINDOW) -> Flow:
+        return Flow(
+            next_incoming_id=self._received_counts.get(channel, 0),
             incoming_window=window,
-            next_outgoing_id=self.sent_count,
+            next_outgoing_id=self._sent_counts.get(channel, 0),
             outgoing_window=1000,
-            handle=handle,
-            delivery_count=delivery_count,
-            link_credit=credit,
-            drain=drain,
-            echo=echo,
         )
-        self.send(said.encode())
 
-    def transfer(self, handle: int, message: bytes, *, settled: bool = False) -> int:
-        """Send a message; return its delivery id."""
-        delivery_id = self.sent_count
-        self.sent_count += 1
-        tag = delivery_id.to_bytes(4, "big")
-        head = first_transfer(
-            LEAD, handle_bytes(handle), delivery_id, tag, 0, settled=settled, more=False, room=len(message)
-        )
-        self._writer.write(head + message)
-        if not settled:
-            self._unconfirmed.add(delivery_id)
-        return delivery_id
+    def detach(self, handle: int, *, closed: bool = True, channel: int = 0) -> None:
+        self.send(Detach(handle, closed=closed).encode(), channel)
 
-    def settle(
-        self, first: int, last: int | None = None, state: DeliveryState | None = ACCEPTED_STATE, *, settled: bool = True
-    ) -> None:
-        """Say what became of deliveries."""
-        last = first if last is None else last
-        self.send(disposition_bytes(is_receiver=True, first=first, last=last, settled=settled, state=state))
+    async def detached(self, handle: int, *, closed: bool, channel: int = 0) -> None:
+        """Detach a link, and wait for the broker's detach."""
+        self.detach(handle, closed=closed, channel=channel)
+        await self.awaited(Detach, channel=channel)
 
-    def detach(self, handle: int, *, closed: bool = True) -> None:
-        self.send(Detach(handle, closed=closed).encode())
+    def end_session(self, channel: int = 0) -> None:
+        self.send(encode_ending(END, None), channel)
 
-    def end_session(self) -> None:
-        self.send(encode_ending(END, None))
+    async def ended(self, channel: int) -> None:
+        """End a session, and wait for the broker's end."""
+        self.end_session(channel)
+        await self.awaited(Ended, channel=channel)
 
     async def close(self) -> None:
         """Close the connection in good order."""
@@ -210,27 +196,89 @@ class AmqpClient:
         """Be gone without a word."""
         self._writer.transport.abort()
 
+    # --- saying: messages ---
+
+    @property
+    def sent_count(self) -> int:
+        """Messages sent on channel 0."""
+        return self._sent_counts.get(0, 0)
+
+    def transfer(
+        self,
+        handle: int,
+        message: bytes,
+        *,
+        settled: bool = False,
+        state: DeliveryState | None = None,
+        tag: bytes | None = None,
+        resume: bool = False,
+        channel: int = 0,
+    ) -> int:
+        """Send a message; return its delivery id."""
+        delivery_id = self._sent_counts.get(channel, 0)
+        self._sent_counts[channel] = delivery_id + 1
+        tag = delivery_id.to_bytes(4, "big") if tag is None else tag
+        fields: list[AmqpValue] = [uint(handle), uint(delivery_id), tag, uint(0), settled, False, None]
+        described = b"\x40" if state is None else state.encode()
+        encoded = b"".join([encode(each) for each in fields]) + described + encode(resume)
+        head = b"\x00\x53\x14\xd0" + (len(encoded) + 4).to_bytes(4, "big") + (9).to_bytes(4, "big")
+        self.send(head + encoded + message, channel)
+        if not settled and channel == 0:
+            self._unconfirmed.add(delivery_id)
+        return delivery_id
+
+    def settle(
+        self,
+        first: int,
+        last: int | None = None,
+        state: DeliveryState | None = ACCEPTED_STATE,
+        *,
+        settled: bool = True,
+        channel: int = 0,
+    ) -> None:
+        """Say what became of deliveries."""
+        last = first if last is None else last
+        said = disposition_bytes(is_receiver=True, first=first, last=last, settled=settled, state=state)
+        self.send(said, channel)
+
+    # --- saying: transactions ---
+
+    async def coordinator(self, handle: int, *, outcomes: list[str] | None = None, channel: int = 0) -> Attach:
+        """Attach to the coordinator."""
+        return await self.sender("coordinator", Coordinator([]), handle=handle, outcomes=outcomes, channel=channel)
+
+    async def declare(self, handle: int, *, channel: int = 0) -> bytes:
+        """Declare a transaction; return its id."""
+        delivery_id = self.transfer(handle, body(Described(ulong(0x31), [])), channel=channel)
+        state = await self.outcome(delivery_id, channel=channel)
+        assert state.txn_id, state
+        return state.txn_id
+
+    def ask_discharge(self, handle: int, txn_id: bytes, *, fail: bool = False, channel: int = 0) -> int:
+        """Discharge a transaction; return the delivery id of the request."""
+        return self.transfer(handle, body(Described(ulong(0x32), [txn_id, fail])), channel=channel)
+
+    async def discharge(self, handle: int, txn_id: bytes, *, fail: bool = False, channel: int = 0) -> DeliveryState:
+        """Discharge a transaction; return the outcome."""
+        return await self.outcome(self.ask_discharge(handle, txn_id, fail=fail, channel=channel), channel=channel)
+
     # --- hearing ---
 
-    async def awaited(self, kind: type[Kind]) -> Kind:
+    async def awaited(self, kind: type[Kind], *, channel: int | None = None) -> Kind:
         """Return the oldest frame of a kind, those of other kinds are kept."""
-        for each in self._heard:
-            if isinstance(each, kind):
-                self._heard.remove(each)
-                return each
-        while True:
-            heard = await self._read()
-            if isinstance(heard, kind):
-                return heard
-            self._heard.append(heard)
+        return await self._first(kind, lambda at, _: channel in (None, at))
 
     async def heard(self) -> Heard:
         """Return the next frame, of whatever kind."""
-        return self._heard.popleft() if self._heard else await self._read()
+        return (self._heard.pop(0) if self._heard else await self._read())[1]
+
+    async def delivery(self, *, channel: int = 0) -> Received:
+        """Return the next delivery on a channel."""
+        return await self.awaited(Received, channel=channel)
 
     async def deliveries(self, count: int) -> list[Received]:
         """Return the next deliveries."""
-        return [await self.awaited(Received) for _ in range(count)]
+        return [await self.delivery() for _ in range(count)]
 
     async def confirmed(self) -> None:
         """Wait until every message sent on here has its outcome."""
@@ -238,57 +286,100 @@ class AmqpClient:
             answer = await self.awaited(Disposition)
             self._unconfirmed -= set(range(answer.first, answer.last + 1))
 
+    async def outcome(self, delivery_id: int, *, channel: int = 0) -> DeliveryState:
+        """Return the outcome of what was sent: that of its disposition, whose other ids wait for their own reader."""
+        found = await self._first(
+            Disposition,
+            lambda at, said: at == channel and said.is_receiver and said.first <= delivery_id <= said.last,
+            keeps=True,
+        )
+        assert found.settled, "an outcome of the broker is settled"
+        assert found.state is not None
+        self._unconfirmed.discard(delivery_id)
+        return found.state
+
+    async def said_of(self, delivery_id: int) -> tuple[DeliveryState, bool]:
+        """Return what the broker says of a delivery to the client: its state, and whether it is settled."""
+        found = await self._first(
+            Disposition, lambda _, said: not said.is_receiver and said.first <= delivery_id <= said.last
+        )
+        assert found.state is not None
+        return found.state, found.settled
+
+    async def is_detached(self, condition: str) -> None:
+        """The broker detaches a link for this reason; it is answered."""
+        found = await self.awaited(Detach)
+        assert found.error is not None
+        assert found.error.condition == condition, found.error
+        self.detach(found.handle)
+
     async def until_flow(self, handle: int, *, drain: bool = True) -> tuple[list[Received], Flow]:
         """Return everything delivered before the broker's next flow on a link that gives credit back, and the flow."""
         before: list[Received] = []
         while True:
-            heard = self._heard.popleft() if self._heard else await self._read()
+            heard = await self.heard()
             if isinstance(heard, Received):
                 before.append(heard)
             elif isinstance(heard, Flow) and heard.handle == handle and heard.drain == drain:
                 return before, heard
 
+    async def round_trip(self, *, channel: int = 0, window: int = INCOMING_WINDOW) -> None:
+        """Wait until the broker has read everything said so far."""
+        said = self._session_flow(channel, window)
+        said.echo = True
+        self.send(said.encode(), channel)
+        await self._first(Flow, lambda at, flow: at == channel and flow.handle < 0)
+
     async def is_quiet(self, window: int = INCOMING_WINDOW) -> None:
         """Check that nothing has come, over a few round trips: what was under way has had its turn."""
-        said = Flow(
-            next_incoming_id=self._received_count,
-            incoming_window=window,
-            next_outgoing_id=self.sent_count,
-            outgoing_window=1000,
-            echo=True,
-        )
         for _ in range(3):
-            self.send(said.encode())
-            await self.awaited(Flow)
-        assert not [each for each in self._heard if not isinstance(each, (Flow, Open, Begin))]
+            await self.round_trip(window=window)
+        assert not [each for _, each in self._heard if not isinstance(each, (Flow, Open, Begin))]
 
-    async def _read(self) -> Heard:
+    def nothing_waits(self, kind: type[Heard]) -> bool:
+        """Return whether no frame of a kind has come that nobody asked for."""
+        return not any(isinstance(each, kind) for _, each in self._heard)
+
+    async def _first(self, kind: type[Kind], fits: Callable[[int, Kind], bool], *, keeps: bool = False) -> Kind:
+        """Return the oldest frame of a kind that fits, by its channel and itself; what comes before it waits."""
+        index = 0
+        while True:
+            if index == len(self._heard):
+                self._heard.append(await self._read())
+            channel, heard = self._heard[index]
+            if isinstance(heard, kind) and fits(channel, heard):
+                if not keeps:
+                    del self._heard[index]
+                return heard
+            index += 1
+
+    async def _read(self) -> tuple[int, Heard]:
         async with asyncio.timeout(DEADLINE_S):
             while True:
-                size = int.from_bytes(await self._reader.readexactly(4), "big")
-                body = (await self._reader.readexactly(size - 4))[4:]
-                if body:  # else a heartbeat
-                    return self._understood(body)
+                head = await self._reader.readexactly(8)
+                said = await self._reader.readexactly(int.from_bytes(head[:4], "big") - 8)
+                if said:  # else a heartbeat
+                    break
+        channel, heard = int.from_bytes(head[6:], "big"), understood(said)
+        if isinstance(heard, Received):
+            self._received_counts[channel] = self._received_counts.get(channel, 0) + 1
+        return channel, heard
 
-    def _understood(self, body: bytes) -> Heard:
-        assert body[:2] == b"\x00\x53"
-        code = body[2]
-        if code == TRANSFER:
-            self._received_count += 1
-            transfer = read_transfer(body, 3, len(body))
-            assert not transfer.more
-            tag = transfer.tag or b""
-            return Received(transfer.handle, transfer.delivery_id, tag, transfer.settled, body[transfer.payload_at :])
-        if code == DISPOSITION:
-            return read_disposition(body, 3, len(body))
-        items = read_fields(body, 3, len(body))
-        if code in (END, CLOSE):
-            return Ended(code, read_ending(items))
-        readers: dict[int, Callable[[list[AmqpValue]], Heard]] = {
-            OPEN: read_open,
-            BEGIN: read_begin,
-            ATTACH: read_attach,
-            FLOW: read_flow,
-            DETACH: read_detach,
-        }
-        return readers[code](items)
+
+class AmqpClients:
+    """The AMQP clients of one broker."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self._broker = broker
+        self._clients: list[AmqpClient] = []
+
+    async def connect(self, container: str = "client") -> AmqpClient:
+        """Return a client whose connection is open."""
+        client = await AmqpClient.open(self._broker.amqp_port, container)
+        self._clients.append(client)
+        return client
+
+    async def all_vanish(self) -> None:
+        """Abort every connection that is still open."""
+        for client in self._clients:
+            client.vanish()

@@ -10,7 +10,8 @@ from typing import Final, Protocol
 import httpx
 
 import mqtt_packets as mqtt
-from amqp_client import AMQP_HEADER, AmqpClient, Ended
+from amqp_client import AMQP_HEADER, AmqpClient
+from amqp_heard import Ended
 from flow_client import FlowClient, Refused
 from protocols.amqp.encoding import encode_composite
 from protocols.amqp.frames import frame, sasl_frame

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import uvloop
 
-pytest.register_assert_rewrite("raw_client", "raw_amqp")
+pytest.register_assert_rewrite("raw_client", "amqp_client")
 
 # They import modules whose assertions are to explain themselves.
-from raw_amqp import AmqpClients  # noqa: E402
+from amqp_client import AmqpClients  # noqa: E402
 from running_broker import RunningBroker  # noqa: E402
 
 

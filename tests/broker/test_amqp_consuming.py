@@ -2,14 +2,14 @@
 
 import pytest
 
+from amqp_client import AmqpClient, AmqpClients, body
+from amqp_heard import Ended, Received
 from named_queues import create, shows
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, DeliveryState, read_error
-from protocols.amqp.performatives import CLOSE, TRANSFER
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, DeliveryState
 from protocols.amqp.termini import Source
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
-from raw_amqp import AmqpClients, Message, RawAmqp, body
 from running_broker import RunningBroker
 
 IN, OUT = 1, 0
@@ -17,23 +17,23 @@ FAILED = DeliveryState(MODIFIED, delivery_failed=True)
 ACCEPT = DeliveryState(ACCEPTED)
 
 
-async def client(amqp: AmqpClients, container: str = "client", *, credit: int = 100) -> RawAmqp:
+async def client(amqp: AmqpClients, container: str = "client", *, credit: int = 100) -> AmqpClient:
     """Return a client with a sender to the queue `q` on handle 0 and a receiver from it on handle 1."""
     opened = await amqp.connect(container)
-    await opened.sender("out", OUT, "q")
-    await opened.receiver("in", IN, "q", credit=credit)
+    await opened.sender("out", "q", handle=OUT)
+    await opened.receiver("in", "q", handle=IN, credit=credit)
     return opened
 
 
-async def send(peer: RawAmqp, *values: AmqpValue) -> None:
+async def send(peer: AmqpClient, *values: AmqpValue) -> None:
     """Send messages, and wait until they are accepted."""
-    for delivery_id in [peer.send(OUT, body(value)) for value in values]:
+    for delivery_id in [peer.transfer(OUT, body(value)) for value in values]:
         assert (await peer.outcome(delivery_id)).code == ACCEPTED
 
 
-def header_of(message: Message) -> dict[str, AmqpValue]:
+def header_of(message: Received) -> dict[str, AmqpValue]:
     """Return the header section of a message by the names of its fields."""
-    value, _ = decode(message.transfer.payload, 0, len(message.transfer.payload))
+    value, _ = decode(message.message, 0, len(message.message))
     assert isinstance(value, Described)
     assert isinstance(value.value, list)
     return dict(zip(("durable", "priority", "ttl", "first-acquirer", "delivery-count"), value.value, strict=False))
@@ -49,9 +49,9 @@ async def test_a_range_settles_what_is_known_of_it(broker: RunningBroker, amqp: 
     await create(broker)
     peer = await client(amqp)
     await send(peer, *range(5))
-    messages = await peer.messages(5)
-    peer.dispose(messages[2].delivery_id, messages[2].delivery_id, ACCEPT)
-    peer.dispose(messages[0].delivery_id, messages[4].delivery_id + 100, ACCEPT)
+    messages = await peer.deliveries(5)
+    peer.settle(messages[2].delivery_id, messages[2].delivery_id, ACCEPT)
+    peer.settle(messages[0].delivery_id, messages[4].delivery_id + 100, ACCEPT)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 
@@ -60,8 +60,8 @@ async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBrok
     await create(broker)
     peer = await client(amqp)
     await send(peer, "x")
-    message = await peer.message()
-    peer.dispose(message.delivery_id, message.delivery_id, ACCEPT, settled=False)
+    message = await peer.delivery()
+    peer.settle(message.delivery_id, message.delivery_id, ACCEPT, settled=False)
     state, is_settled = await peer.said_of(message.delivery_id)
     assert (state.code, is_settled) == (ACCEPTED, True)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
@@ -71,37 +71,36 @@ async def test_settled_without_an_outcome_means_the_default_outcome(broker: Runn
     """Case 52, 3.5.3: as the source named it; released when it named none."""
     await create(broker)
     peer = await amqp.connect()
-    await peer.sender("out", OUT, "q")
-    await peer.attach("failing", IN, source=Source("q", default_outcome=FAILED), is_receiver=True)
-    peer.credit(IN, 1)
+    await peer.sender("out", "q", handle=OUT)
+    await peer.receiver("failing", Source("q", default_outcome=FAILED), handle=IN, credit=1)
     await send(peer, "x")
-    message = await peer.message()
-    peer.dispose(message.delivery_id, message.delivery_id, None)
-    peer.credit(IN, 1, count=1)
-    again = await peer.message()
+    message = await peer.delivery()
+    peer.settle(message.delivery_id, message.delivery_id, None)
+    peer.flow(IN, 1, delivery_count=1)
+    again = await peer.delivery()
     assert again.delivery_count == 1
-    peer.dispose(again.delivery_id, again.delivery_id, None)
-    await peer.detach(IN, closed=True)
-    await peer.receiver("plain", IN, "q", credit=10)
-    third = await peer.message()
+    peer.settle(again.delivery_id, again.delivery_id, None)
+    await peer.detached(IN, closed=True)
+    await peer.receiver("plain", "q", handle=IN, credit=10)
+    third = await peer.delivery()
     assert third.delivery_count == 2
-    peer.dispose(third.delivery_id, third.delivery_id, None)
-    assert (await peer.message()).delivery_count == 2, "released: its count stays"
+    peer.settle(third.delivery_id, third.delivery_id, None)
+    assert (await peer.delivery()).delivery_count == 2, "released: its count stays"
 
 
 async def test_what_an_ended_session_held_comes_again_in_order(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 31, 2.5.4: links go with their session, and their messages go back to their places."""
     await create(broker, access_type="non-exclusive")
     peer = await amqp.connect()
-    await peer.sender("out", OUT, "q")
+    await peer.sender("out", "q", handle=OUT)
     await peer.begin(1)
-    await peer.receiver("a", 0, "q", credit=3, channel=1)
+    await peer.receiver("a", "q", handle=0, credit=3, channel=1)
     await send(peer, *range(6))
-    held = [await peer.message(channel=1) for _ in range(3)]
+    held = [await peer.delivery(channel=1) for _ in range(3)]
     assert [message.body for message in held] == [0, 1, 2]
-    await peer.end(1)
-    await peer.receiver("b", IN, "q", credit=10)
-    arrived = await peer.messages(6)
+    await peer.ended(1)
+    await peer.receiver("b", "q", handle=IN, credit=10)
+    arrived = await peer.deliveries(6)
     assert [message.body for message in arrived] == [0, 1, 2, 3, 4, 5]
     assert [message.delivery_count for message in arrived] == [1, 1, 1, 0, 0, 0]
 
@@ -111,29 +110,29 @@ async def test_a_slow_consumer_does_not_hold_back_a_fast_one(broker: RunningBrok
     await create(broker, access_type="non-exclusive")
     slow = await client(amqp, "slow", credit=1)
     await send(slow, "first")
-    assert (await slow.message()).body == "first"
+    assert (await slow.delivery()).body == "first"
     fast = await client(amqp, "fast")
     await send(fast, *range(20))
-    assert [message.body for message in await fast.messages(20)] == list(range(20))
+    assert [message.body for message in await fast.deliveries(20)] == list(range(20))
 
 
 async def test_the_time_to_live_is_what_is_left_of_it(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 83, 3.2.1: a message that waited two seconds of five has at most three left; one that waited six is gone."""
     await create(broker, respect_ttl_enabled=True)
     peer = await amqp.connect()
-    await peer.sender("out", OUT, "q")
+    await peer.sender("out", "q", handle=OUT)
     for ttl_ms, text in ((600_000, "long"), (5_000, "short")):
-        delivery_id = peer.send(OUT, with_sections(0x70, [True, None, uint(ttl_ms)], text))
+        delivery_id = peer.transfer(OUT, with_sections(0x70, [True, None, uint(ttl_ms)], text))
         assert (await peer.outcome(delivery_id)).code == ACCEPTED
     broker.forward(30)
-    await peer.receiver("in", IN, "q")
-    message = await peer.message()
+    await peer.receiver("in", "q", handle=IN, credit=100)
+    message = await peer.delivery()
     assert message.body == "long"
     ttl = header_of(message)["ttl"]
     assert isinstance(ttl, Scalar)
     assert isinstance(ttl.value, int)
     assert 0 < ttl.value <= 570_000
-    peer.dispose(message.delivery_id, message.delivery_id, ACCEPT)
+    peer.settle(message.delivery_id, message.delivery_id, ACCEPT)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
 
 
@@ -145,11 +144,11 @@ async def test_a_delayed_message_lets_others_pass(broker: RunningBroker, amqp: A
     hour_ms = 3_600_000
     value = hour_ms + (broker.clock.wall_ms() if annotation.endswith("time") else 0)
     delayed = with_sections(0x72, AmqpMap([(Symbol(annotation), value)]), "late")
-    assert (await peer.outcome(peer.send(OUT, delayed))).code == ACCEPTED
+    assert (await peer.outcome(peer.transfer(OUT, delayed))).code == ACCEPTED
     await send(peer, "soon")
-    assert (await peer.message()).body == "soon"
+    assert (await peer.delivery()).body == "soon"
     await peer.round_trip()
-    assert peer.nothing_waits(TRANSFER)
+    assert peer.nothing_waits(Received)
 
 
 async def test_a_priority_beyond_nine_is_nine_and_nonsense_is_rejected(
@@ -158,12 +157,12 @@ async def test_a_priority_beyond_nine_is_nine_and_nonsense_is_rejected(
     """Case 86 and 3.2: what is no message of AMQP costs that message, and its link goes on."""
     await create(broker)
     peer = await client(amqp)
-    assert (await peer.outcome(peer.send(OUT, with_sections(0x70, [None, ubyte(200)])))).code == ACCEPTED
-    assert header_of(await peer.message())["priority"] == ubyte(9)
+    assert (await peer.outcome(peer.transfer(OUT, with_sections(0x70, [None, ubyte(200)])))).code == ACCEPTED
+    assert header_of(await peer.delivery())["priority"] == ubyte(9)
     nested = AmqpMap([("map", AmqpMap([("a", 1)]))])
-    assert (await peer.outcome(peer.send(OUT, with_sections(0x74, nested)))).code == ACCEPTED, "kept as it is"
+    assert (await peer.outcome(peer.transfer(OUT, with_sections(0x74, nested)))).code == ACCEPTED, "kept as it is"
     for broken in (b"\x00\x53\x77", body("x") + body("y"), with_sections(0x74, AmqpMap([(1, 2)])), b"plain"):
-        outcome = await peer.outcome(peer.send(OUT, broken))
+        outcome = await peer.outcome(peer.transfer(OUT, broken))
         assert outcome.code == REJECTED
         assert outcome.error is not None
         assert outcome.error.condition == "amqp:decode-error"
@@ -175,7 +174,7 @@ async def test_an_attach_is_answered_with_what_is_in_force(broker: RunningBroker
     await create(broker)
     peer = await amqp.connect()
     asked = Source("q", durable=2, filters=AmqpMap([(Symbol("x"), Described(Symbol("nobody:knows"), "y"))]))
-    answer = await peer.attach("in", IN, source=asked, is_receiver=True)
+    answer = await peer.receiver("in", asked, handle=IN)
     assert isinstance(answer.source, Source)
     assert (answer.source.durable, answer.source.filters) == (0, None)
     assert answer.receiver_settle_mode == 0
@@ -188,12 +187,11 @@ async def test_a_node_that_stops_says_so_and_keeps_what_consumers_held(
     await create(broker)
     peer = await client(amqp)
     await send(peer, "x")
-    await peer.message()
+    await peer.delivery()
     await broker.stop()
-    close = await peer.awaited(CLOSE)
-    error = read_error(close.fields[0])
-    assert error is not None
-    assert error.condition == "amqp:connection:forced"
+    close = await peer.awaited(Ended)
+    assert close.error is not None
+    assert close.error.condition == "amqp:connection:forced"
     await broker.start()
     again = await client(amqp, "next")
-    assert (await again.message()).delivery_count == 1
+    assert (await again.delivery()).delivery_count == 1

@@ -1,6 +1,7 @@
 """AMQP consumers among others: credit that is taken back, slow ones, and what becomes of what a lost one held."""
 
-from amqp_client import AmqpClient, Ended, Received
+from amqp_client import AmqpClient
+from amqp_heard import Ended, Received
 from inside_client import InsideClient, until
 from protocols.amqp.decoding import decode_list
 from protocols.amqp.fields import Fields

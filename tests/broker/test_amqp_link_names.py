@@ -1,6 +1,7 @@
 """AMQP containers and the names of their links: who is the same, and what happens when it comes again."""
 
-from amqp_client import AmqpClient, Ended
+from amqp_client import AmqpClient
+from amqp_heard import Ended
 from inside_client import InsideClient
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
 from protocols.amqp.performatives import Detach, Open

@@ -2,12 +2,12 @@
 
 import pytest
 
+from amqp_client import AmqpClient, AmqpClients, body
 from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, REJECTED, DeliveryState, read_state
 from protocols.amqp.performatives import Attach
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
 from protocols.amqp.values import AmqpMap
-from raw_amqp import AmqpClients, RawAmqp, body
 from running_broker import RunningBroker
 
 OUT = 0
@@ -20,7 +20,7 @@ async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient
 
 
 async def attach(
-    peer: RawAmqp,
+    peer: AmqpClient,
     *unsure: bytes,
     policy: str = NEVER,
     timeout_s: int = 0,
@@ -31,7 +31,7 @@ async def attach(
     """Attach the sender `out` with these deliveries unsettled."""
     target = Target(address, expiry_policy=policy, timeout_s=timeout_s)
     unsettled = AmqpMap([(tag, None) for tag in unsure]) if unsure else None
-    return await peer.attach("out", handle, target=target, unsettled=unsettled, channel=channel)
+    return await peer.sender("out", target, handle=handle, unsettled=unsettled, channel=channel)
 
 
 def known_in(answer: Attach) -> dict[bytes, DeliveryState]:
@@ -57,17 +57,17 @@ async def test_a_sender_that_comes_back_learns_what_arrived_and_sends_again_what
     orders = await orders_of(broker)
     peer = await amqp.connect()
     await attach(peer)
-    sent = [peer.send(OUT, body(tag), tag=tag.encode()) for tag in ("a", "b", "c")]
+    sent = [peer.transfer(OUT, body(tag), tag=tag.encode()) for tag in ("a", "b", "c")]
     for delivery_id in sent:
         await peer.outcome(delivery_id)
-    await peer.vanish()
+    peer.vanish()
 
     peer = await amqp.connect()
     known = known_in(await attach(peer, b"b", b"c", b"d"))
     assert {tag: state.code for tag, state in known.items()} == {b"b": ACCEPTED, b"c": ACCEPTED}
-    peer.send(OUT, b"", tag=b"b", resume=True, settled=True, state=DeliveryState(ACCEPTED))
-    again = peer.send(OUT, body("c"), tag=b"c", resume=True)
-    lost = peer.send(OUT, body("d"), tag=b"d", resume=True)
+    peer.transfer(OUT, b"", tag=b"b", resume=True, settled=True, state=DeliveryState(ACCEPTED))
+    again = peer.transfer(OUT, body("c"), tag=b"c", resume=True)
+    lost = peer.transfer(OUT, body("d"), tag=b"d", resume=True)
     assert (await peer.outcome(again)).code == ACCEPTED
     assert (await peer.outcome(lost)).code == ACCEPTED
     assert await stored(orders) == [b"a", b"b", b"c", b"d"]
@@ -81,10 +81,10 @@ async def test_what_is_not_stored_yet_when_the_connection_is_lost_is_known_when_
     orders = await orders_of(broker)
     peer = await amqp.connect()
     await attach(peer)
-    await peer.outcome(peer.send(OUT, body("a"), tag=b"a"))
-    peer.send(OUT, body("b"), tag=b"b")
+    await peer.outcome(peer.transfer(OUT, body("a"), tag=b"a"))
+    peer.transfer(OUT, body("b"), tag=b"b")
     await peer.round_trip()
-    await peer.vanish()
+    peer.vanish()
 
     peer = await amqp.connect()
     assert known_in(await attach(peer, b"b"))[b"b"].code == ACCEPTED
@@ -96,14 +96,14 @@ async def test_a_rejected_delivery_is_told_as_such(broker: RunningBroker, amqp: 
     await orders_of(broker, max_msg_size=100)
     peer = await amqp.connect()
     await attach(peer)
-    assert (await peer.outcome(peer.send(OUT, body("x" * 200), tag=b"large"))).code == REJECTED
-    await peer.vanish()
+    assert (await peer.outcome(peer.transfer(OUT, body("x" * 200), tag=b"large"))).code == REJECTED
+    peer.vanish()
 
     peer = await amqp.connect()
     state = known_in(await attach(peer, b"large"))[b"large"]
     assert state.error is not None
     assert state.error.condition == "amqp:link:message-size-exceeded"
-    delivery_id = peer.send(OUT, body("x" * 200), tag=b"large", resume=True)
+    delivery_id = peer.transfer(OUT, body("x" * 200), tag=b"large", resume=True)
     assert (await peer.outcome(delivery_id)).code == REJECTED
 
 
@@ -113,11 +113,11 @@ async def test_what_the_client_is_sure_of_is_forgotten(broker: RunningBroker, am
     peer = await amqp.connect()
     await attach(peer)
     for tag in (b"a", b"b"):
-        await peer.outcome(peer.send(OUT, body("x"), tag=tag))
-    await peer.vanish()
+        await peer.outcome(peer.transfer(OUT, body("x"), tag=tag))
+    peer.vanish()
     peer = await amqp.connect()
     await attach(peer, b"b")
-    await peer.vanish()
+    peer.vanish()
     peer = await amqp.connect()
     assert set(known_in(await attach(peer, b"a", b"b"))) == {b"b"}
 
@@ -129,11 +129,11 @@ async def test_a_link_that_does_not_ask_for_it_is_not_remembered(broker: Running
     answer = await attach(peer, policy=SESSION_END)
     assert isinstance(answer.target, Target)
     assert (answer.target.expiry_policy, answer.target.timeout_s) == (SESSION_END, 0)
-    await peer.outcome(peer.send(OUT, body("a"), tag=b"a"))
-    await peer.vanish()
+    await peer.outcome(peer.transfer(OUT, body("a"), tag=b"a"))
+    peer.vanish()
     peer = await amqp.connect()
     assert (await attach(peer, b"a", policy=SESSION_END)).unsettled is None
-    peer.send(OUT, body("a"), tag=b"a", resume=True)
+    peer.transfer(OUT, body("a"), tag=b"a", resume=True)
     await peer.is_detached("amqp:not-implemented")
 
 
@@ -149,11 +149,11 @@ async def test_the_time_of_a_link_begins_when_its_policy_says(
     await attach(peer, policy=policy, timeout_s=10, channel=1)
     for away_s, ended in [*[(2, each) for each in ends], *[(20, each) for each in ends]]:
         if ended == LINK_DETACH:
-            await peer.detach(OUT, closed=False, channel=1)
+            await peer.detached(OUT, closed=False, channel=1)
         elif ended == SESSION_END:
-            await peer.end(1)
+            await peer.ended(1)
         else:
-            await peer.vanish()
+            peer.vanish()
             await until(lambda: not broker.node.amqp.open_connections(), "the end of the connection")
         broker.clock.forward(away_s)
         if ended == CONNECTION_CLOSE:
@@ -172,7 +172,7 @@ async def test_a_link_that_is_closed_is_forgotten(broker: RunningBroker, amqp: A
     await orders_of(broker)
     peer = await amqp.connect()
     await attach(peer)
-    await peer.detach(OUT, closed=True)
+    await peer.detached(OUT, closed=True)
     assert (await attach(peer, b"a")).unsettled is None
 
 
@@ -182,8 +182,8 @@ async def test_a_link_is_known_by_container_name_and_address(broker: RunningBrok
     await InsideClient(broker, "other").create()
     peer = await amqp.connect("one")
     await attach(peer)
-    await peer.outcome(peer.send(OUT, body("a"), tag=b"a"))
-    await peer.vanish()
+    await peer.outcome(peer.transfer(OUT, body("a"), tag=b"a"))
+    peer.vanish()
     assert (await attach(await amqp.connect("two"), b"a")).unsettled is None
     peer = await amqp.connect("one")
     assert (await attach(peer, b"a", address="other")).unsettled is None
@@ -196,12 +196,12 @@ async def test_a_link_that_comes_back_before_its_old_connection_is_seen_to_be_go
     orders = await orders_of(broker)
     old = await amqp.connect()
     await attach(old)
-    await old.outcome(old.send(OUT, body("a"), tag=b"a"))
+    await old.outcome(old.transfer(OUT, body("a"), tag=b"a"))
     peer = await amqp.connect()
     assert set(known_in(await attach(peer, b"a"))) == {b"a"}
-    await old.vanish()
-    await peer.outcome(peer.send(OUT, body("b"), tag=b"b"))
-    await peer.vanish()
+    old.vanish()
+    await peer.outcome(peer.transfer(OUT, body("b"), tag=b"b"))
+    peer.vanish()
     peer = await amqp.connect()
     assert set(known_in(await attach(peer, b"a", b"b"))) == {b"a", b"b"}
     assert await stored(orders) == [b"a", b"b"]

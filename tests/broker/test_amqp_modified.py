@@ -1,6 +1,7 @@
 """AMQP's outcome modified: what a consumer notes on a message that it gives back."""
 
-from amqp_client import AmqpClient, Received
+from amqp_client import AmqpClient
+from amqp_heard import Received
 from inside_client import InsideClient
 from messaging.remarks import REMARK_BYTES_MAX
 from protocols.amqp.decoding import decode

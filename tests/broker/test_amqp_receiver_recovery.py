@@ -5,13 +5,14 @@ import random
 import pytest
 
 from actors.directory_messages import DeleteQueue
+from amqp_client import AmqpClient, AmqpClients
+from amqp_heard import Received
 from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
-from protocols.amqp.performatives import DETACH, TRANSFER, Attach
+from protocols.amqp.performatives import Attach, Detach
 from protocols.amqp.resuming import AWAY_S_MAX
 from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
-from raw_amqp import AmqpClients, Message, RawAmqp
 from running_broker import RunningBroker
 
 IN = 1
@@ -27,7 +28,7 @@ async def queue(broker: RunningBroker, *payloads: bytes, **attributes: object) -
 
 
 async def attach(
-    peer: RawAmqp,
+    peer: AmqpClient,
     states: dict[bytes, AmqpValue] | None = None,
     *,
     credit: int = 10,
@@ -38,25 +39,22 @@ async def attach(
     address: str = "orders",
 ) -> Attach:
     """Attach the receiver `in`, with what it says of deliveries."""
-    answer = await peer.attach(
+    return await peer.receiver(
         "in",
-        IN,
-        source=Source(address, expiry_policy=policy, timeout_s=timeout_s),
-        is_receiver=True,
+        Source(address, expiry_policy=policy, timeout_s=timeout_s),
+        handle=IN,
+        credit=credit,
         unsettled=AmqpMap(list(states.items())) if states else None,
         incomplete=incomplete,
         rcv_second=rcv_second,
     )
-    if credit:
-        peer.credit(IN, credit)
-    return answer
 
 
 def tags_in(answer: Attach) -> set[AmqpValue]:
     return set() if answer.unsettled is None else {tag for tag, _ in answer.unsettled.pairs}
 
 
-def shown(messages: list[Message]) -> list[tuple[AmqpValue, bool, int]]:
+def shown(messages: list[Received]) -> list[tuple[AmqpValue, bool, int]]:
     return [(each.body, each.is_resumed, each.delivery_count) for each in messages]
 
 
@@ -68,9 +66,9 @@ async def none_waits(orders: InsideClient) -> bool:
     return await count_in(orders) == 0
 
 
-async def lost(broker: RunningBroker, peer: RawAmqp) -> None:
+async def lost(broker: RunningBroker, peer: AmqpClient) -> None:
     """Lose the connection, and have the broker see it."""
-    await peer.vanish()
+    peer.vanish()
     await until(lambda: not broker.node.amqp.open_connections(), "the end of the connection")
 
 
@@ -79,19 +77,19 @@ async def test_outcomes_take_effect_and_what_has_none_is_resumed(broker: Running
     orders = await queue(broker, b"a", b"b", b"c", b"d")
     peer = await amqp.connect()
     await attach(peer)
-    first, second, third, fourth = await peer.messages(4)
+    first, second, third, fourth = await peer.deliveries(4)
     await lost(broker, peer)
 
     peer = await amqp.connect()
     received = Described(ulong(RECEIVED), [Scalar(0x70, 0), ulong(0)])
     answer = await attach(peer, {first.tag: DONE.described(), second.tag: None, third.tag: received})
     assert tags_in(answer) == {second.tag, third.tag}
-    again = await peer.messages(3)
+    again = await peer.deliveries(3)
     assert sorted(shown(again)) == [(b"b", True, 0), (b"c", True, 0), (b"d", False, 1)]
     assert {each.tag for each in again if each.is_resumed} == {second.tag, third.tag}
     assert fourth.tag not in [each.tag for each in again]
     assert await count_in(orders) == 3
-    peer.dispose(0, 2, DONE)
+    peer.settle(0, 2, DONE)
     await until(lambda: none_waits(orders), "an empty queue")
     assert broker.node.credit.used == 0
 
@@ -101,12 +99,12 @@ async def test_every_outcome_in_the_map_has_its_effect(broker: RunningBroker, am
     await queue(broker, b"a")
     peer = await amqp.connect()
     await attach(peer)
-    message = await peer.message()
+    message = await peer.delivery()
     await lost(broker, peer)
     peer = await amqp.connect()
     failed = DeliveryState(MODIFIED, delivery_failed=True)
     assert tags_in(await attach(peer, {message.tag: failed.described()})) == set()
-    assert shown([await peer.message()]) == [(b"a", False, 1)]
+    assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
 async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_over(
@@ -118,17 +116,17 @@ async def test_nobody_else_gets_what_an_absent_client_holds_until_its_time_is_ov
     answer = await attach(peer, policy=SESSION_END, timeout_s=20)
     assert isinstance(answer.source, Source)
     assert (answer.source.expiry_policy, answer.source.timeout_s) == (LINK_DETACH, 20)
-    await peer.messages(2)
+    await peer.deliveries(2)
     await lost(broker, peer)
     other = await amqp.connect("other")
-    await other.receiver("in", IN, "orders")
+    await other.receiver("in", "orders", handle=IN, credit=100)
     await orders.publish(b"c")
-    assert (await other.message()).body == b"c"
+    assert (await other.delivery()).body == b"c"
     broker.forward(19)
     await other.round_trip()
-    assert other.nothing_waits(TRANSFER)
+    assert other.nothing_waits(Received)
     broker.forward(2)
-    assert shown(await other.messages(2)) == [(b"a", False, 1), (b"b", False, 1)]
+    assert shown(await other.deliveries(2)) == [(b"a", False, 1), (b"b", False, 1)]
     assert tags_in(await attach(await amqp.connect())) == set()
 
 
@@ -139,11 +137,11 @@ async def test_a_link_that_does_not_ask_for_it_holds_nothing(broker: RunningBrok
     answer = await attach(peer, policy=SESSION_END)
     assert isinstance(answer.source, Source)
     assert (answer.source.expiry_policy, answer.source.timeout_s) == (SESSION_END, 0)
-    message = await peer.message()
-    await peer.vanish()
+    message = await peer.delivery()
+    peer.vanish()
     peer = await amqp.connect()
     assert tags_in(await attach(peer, {message.tag: None}, policy=SESSION_END)) == set()
-    assert shown([await peer.message()]) == [(b"a", False, 1)]
+    assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
 async def test_the_time_that_is_granted_has_a_bound(broker: RunningBroker, amqp: AmqpClients) -> None:
@@ -162,13 +160,13 @@ async def test_a_link_that_is_closed_lets_go_and_one_that_is_detached_does_not(
     await queue(broker, b"a")
     peer = await amqp.connect()
     await attach(peer)
-    message = await peer.message()
-    await peer.detach(IN, closed=False)
+    message = await peer.delivery()
+    await peer.detached(IN, closed=False)
     assert tags_in(await attach(peer, {message.tag: None})) == {message.tag}
-    assert (await peer.message()).is_resumed
-    await peer.detach(IN, closed=True)
+    assert (await peer.delivery()).is_resumed
+    await peer.detached(IN, closed=True)
     assert tags_in(await attach(peer, {message.tag: None})) == set()
-    assert shown([await peer.message()]) == [(b"a", False, 1)]
+    assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
 async def test_a_client_that_is_back_before_it_is_seen_to_be_gone_has_what_it_held(
@@ -178,13 +176,13 @@ async def test_a_client_that_is_back_before_it_is_seen_to_be_gone_has_what_it_he
     orders = await queue(broker, b"a", b"b")
     old = await amqp.connect()
     await attach(old)
-    first, second = await old.messages(2)
+    first, second = await old.deliveries(2)
     peer = await amqp.connect()
     assert tags_in(await attach(peer, {first.tag: None, second.tag: None})) == {first.tag, second.tag}
     await old.is_detached("amqp:link:stolen")
-    old.dispose(0, 1, DONE)
+    old.settle(0, 1, DONE)
     await old.round_trip()
-    assert [each.is_resumed for each in await peer.messages(2)] == [True, True]
+    assert [each.is_resumed for each in await peer.deliveries(2)] == [True, True]
     assert await count_in(orders) == 2
 
 
@@ -194,13 +192,13 @@ async def test_another_queue_under_the_same_name_is_another_link(broker: Running
     await InsideClient(broker, "other").create()
     peer = await amqp.connect()
     await attach(peer)
-    message = await peer.message()
+    message = await peer.delivery()
     await lost(broker, peer)
     peer = await amqp.connect()
     assert tags_in(await attach(peer, {message.tag: None}, address="other")) == set()
     worker = await amqp.connect("worker")
-    await worker.receiver("in", IN, "orders")
-    assert shown([await worker.message()]) == [(b"a", False, 1)]
+    await worker.receiver("in", "orders", handle=IN, credit=100)
+    assert shown([await worker.delivery()]) == [(b"a", False, 1)]
 
 
 async def test_a_map_that_is_incomplete_resumes_nothing_and_nothing_new_comes(
@@ -210,17 +208,17 @@ async def test_a_map_that_is_incomplete_resumes_nothing_and_nothing_new_comes(
     orders = await queue(broker, b"a", b"b", b"c", access_type="exclusive")
     peer = await amqp.connect()
     await attach(peer)
-    first, second, third = await peer.messages(3)
+    first, second, third = await peer.deliveries(3)
     await lost(broker, peer)
     await orders.publish(b"d")
     peer = await amqp.connect()
     answer = await attach(peer, {first.tag: DONE.described(), second.tag: None}, incomplete=True)
     assert tags_in(answer) == {third.tag}
     await peer.round_trip()
-    assert peer.nothing_waits(TRANSFER)
-    await peer.detach(IN, closed=False)
+    assert peer.nothing_waits(Received)
+    await peer.detached(IN, closed=False)
     assert tags_in(await attach(peer, {third.tag: None})) == {third.tag}
-    assert sorted(shown(await peer.messages(3))) == [(b"b", False, 1), (b"c", True, 0), (b"d", False, 0)]
+    assert sorted(shown(await peer.deliveries(3))) == [(b"b", False, 1), (b"c", True, 0), (b"d", False, 0)]
 
 
 @pytest.mark.settings("spool.commit_interval_ms=1000")
@@ -231,8 +229,8 @@ async def test_an_outcome_that_is_not_stored_yet_when_the_connection_is_lost_is_
     orders = await queue(broker, b"a", b"b")
     peer = await amqp.connect()
     await attach(peer, rcv_second=True)
-    first, second = await peer.messages(2)
-    peer.dispose(first.delivery_id, first.delivery_id, DONE, settled=False)
+    first, second = await peer.deliveries(2)
+    peer.settle(first.delivery_id, first.delivery_id, DONE, settled=False)
     await peer.round_trip()
     await lost(broker, peer)
     peer = await amqp.connect()
@@ -247,24 +245,24 @@ async def test_resumed_deliveries_use_credit_and_can_be_resumed_again(broker: Ru
     orders = await queue(broker, *[b"%d" % number for number in range(6)])
     peer = await amqp.connect()
     await attach(peer, credit=6)
-    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.messages(6)}
+    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.deliveries(6)}
     for credit in (0, 2, 4):
         await lost(broker, peer)
         peer = await amqp.connect()
         assert tags_in(await attach(peer, states, credit=credit)) == states.keys()
-        again = await peer.messages(credit)
+        again = await peer.deliveries(credit)
         assert [each.is_resumed for each in again] == [True] * credit
         await peer.round_trip()
-        assert peer.nothing_waits(TRANSFER)
+        assert peer.nothing_waits(Received)
     await lost(broker, peer)
     peer = await amqp.connect()
     await attach(peer, states, credit=7)
-    again = await peer.messages(6)
+    again = await peer.deliveries(6)
     assert [(each.body, each.tag) for each in again] == [(b"%d" % row, tag) for row, tag in enumerate(states)]
-    peer.dispose(0, 5, DONE)
+    peer.settle(0, 5, DONE)
     await until(lambda: none_waits(orders), "an empty queue")
     await orders.publish(b"new")
-    assert shown([await peer.message()]) == [(b"new", False, 0)]
+    assert shown([await peer.delivery()]) == [(b"new", False, 0)]
     assert broker.node.credit.used == 1
 
 
@@ -275,13 +273,13 @@ async def test_a_queue_that_is_deleted_meanwhile_takes_everything_along(
     await queue(broker, b"a")
     peer = await amqp.connect()
     await attach(peer)
-    message = await peer.message()
+    message = await peer.delivery()
     await lost(broker, peer)
     await broker.node.default.queues.ask(DeleteQueue("orders"))
     await queue(broker, b"b")
     peer = await amqp.connect()
     assert tags_in(await attach(peer, {message.tag: DONE.described()})) == set()
-    assert shown([await peer.message()]) == [(b"b", False, 0)]
+    assert shown([await peer.delivery()]) == [(b"b", False, 0)]
 
 
 async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: RunningBroker, amqp: AmqpClients) -> None:
@@ -290,12 +288,12 @@ async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: Runnin
     peer = await amqp.connect()
     await peer.coordinator(9)
     await attach(peer)
-    message = await peer.message()
+    message = await peer.delivery()
     txn = await peer.declare(9)
-    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(0x34, txn_id=txn, outcome=DONE))
-    await peer.detach(IN, closed=False)
+    peer.settle(message.delivery_id, message.delivery_id, DeliveryState(0x34, txn_id=txn, outcome=DONE))
+    await peer.detached(IN, closed=False)
     assert tags_in(await attach(peer, {message.tag: None})) == set()
-    assert (await peer.message()).body == b"a"
+    assert (await peer.delivery()).body == b"a"
     assert (await peer.discharge(9, txn)).error is not None
 
 
@@ -306,12 +304,12 @@ async def test_a_partitioned_queue_keeps_the_order_of_each_key(broker: RunningBr
     await orders.publish(*[b"%d" % number for number in range(30)], keys=keys)
     peer = await amqp.connect()
     await attach(peer, credit=15)
-    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.messages(15)}
+    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.deliveries(15)}
     await lost(broker, peer)
     peer = await amqp.connect()
     await attach(peer, states, credit=30)
     seen: dict[int, list[int]] = {}
-    for message in await peer.messages(30):
+    for message in await peer.deliveries(30):
         assert isinstance(message.body, bytes)
         seen.setdefault(int(message.body) % 5, []).append(int(message.body))
     assert seen == {key: list(range(key, 30, 5)) for key in range(5)}
@@ -335,13 +333,13 @@ async def test_a_receiver_that_settles_second_does_everything_once(broker: Runni
         for _ in range(0 if round_number % 7 == 0 else rng.randint(1, 6)):
             if len(done) + left_open == COUNT:
                 break
-            message = await peer.message()
+            message = await peer.delivery()
             assert message.is_resumed == (message.tag in held)
             if message.tag not in outcomes and rng.random() < 0.8:
                 done.append(message.body)
                 outcomes[message.tag] = DONE
                 if rng.random() < 0.7:
-                    peer.dispose(message.delivery_id, message.delivery_id, DONE, settled=False)
+                    peer.settle(message.delivery_id, message.delivery_id, DONE, settled=False)
             else:
                 left_open += 1
             held[message.tag] = message.body
@@ -350,15 +348,15 @@ async def test_a_receiver_that_settles_second_does_everything_once(broker: Runni
         if rng.random() < 0.5:
             await lost(broker, peer)
         else:
-            await peer.vanish()
+            peer.vanish()
     peer = await amqp.connect()
     states = {tag: outcomes[tag].described() if tag in outcomes else None for tag in held}
     await attach(peer, states, credit=300, rcv_second=True)
     while len(done) < COUNT:
-        message = await peer.message()
+        message = await peer.delivery()
         done.append(message.body)
-        peer.dispose(message.delivery_id, message.delivery_id, DONE)
+        peer.settle(message.delivery_id, message.delivery_id, DONE)
     assert sorted(done, key=str) == sorted([b"%d" % number for number in range(COUNT)], key=str)
     await until(lambda: none_waits(orders), "an empty queue")
-    assert peer.nothing_waits(DETACH)
+    assert peer.nothing_waits(Detach)
     assert broker.node.credit.used == 0

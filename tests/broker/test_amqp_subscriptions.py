@@ -4,7 +4,8 @@ import pytest
 
 import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues, QueueHandle
-from amqp_client import AmqpClient, Received
+from amqp_client import AmqpClient
+from amqp_heard import Received
 from inside_client import until
 from named_queues import shows
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of

@@ -2,14 +2,14 @@
 
 import pytest
 
+from amqp_client import AmqpClient, AmqpClients, body, in_transaction
+from amqp_heard import Received
 from inside_client import InsideClient, until
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, AmqpError, DeliveryState
-from protocols.amqp.performatives import TRANSFER
 from protocols.amqp.termini import Coordinator
 from protocols.amqp.values import AmqpMap, Described, Scalar, Symbol, uint, ulong
-from raw_amqp import AmqpClients, RawAmqp, body, in_transaction
 from running_broker import RunningBroker
 
 CONTROL = 9  # the handle of the coordinator
@@ -24,11 +24,11 @@ async def queue(broker: RunningBroker, name: str = "orders", **attributes: objec
     return inside
 
 
-async def client(amqp: AmqpClients, container: str = "client") -> RawAmqp:
+async def client(amqp: AmqpClients, container: str = "client") -> AmqpClient:
     """Return a client with a coordinator on handle 9 and a sender to `orders` on handle 0."""
     opened = await amqp.connect(container)
     await opened.coordinator(CONTROL)
-    await opened.sender("out", OUT, "orders")
+    await opened.sender("out", "orders", handle=OUT)
     return opened
 
 
@@ -63,8 +63,8 @@ async def test_each_declare_gets_an_id_of_its_own_and_transactions_do_not_mix(
     first, second = await peer.declare(CONTROL), await peer.declare(CONTROL)
     assert first != second
     assert max(len(first), len(second)) <= 32
-    peer.send(OUT, body("of the first"), state=in_transaction(first, None))
-    peer.send(OUT, body("of the second"), state=in_transaction(second, None))
+    peer.transfer(OUT, body("of the first"), state=in_transaction(first, None))
+    peer.transfer(OUT, body("of the second"), state=in_transaction(second, None))
     assert (await peer.discharge(CONTROL, first, fail=True)).code == ACCEPTED
     assert (await peer.discharge(CONTROL, second)).code == ACCEPTED
     assert await bodies_in(broker) == [b"of the second"]
@@ -78,7 +78,7 @@ async def test_what_is_published_is_seen_with_the_commit_and_not_before(
     orders = await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    sent = [peer.send(OUT, body(f"m{number}"), state=in_transaction(txn, None)) for number in range(3)]
+    sent = [peer.transfer(OUT, body(f"m{number}"), state=in_transaction(txn, None)) for number in range(3)]
     for delivery_id in sent:
         assert await peer.outcome(delivery_id) == in_transaction(txn)
     assert await count_in(orders) == 0
@@ -93,7 +93,7 @@ async def test_what_is_published_and_rolled_back_was_never_there(broker: Running
     orders = await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    delivery_id = peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    delivery_id = peer.transfer(OUT, body("m"), state=in_transaction(txn, None))
     assert await peer.outcome(delivery_id) == in_transaction(txn)
     assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
     assert (await peer.discharge(CONTROL, txn)).code == REJECTED, "it is over"
@@ -108,11 +108,11 @@ async def test_publishes_of_one_transaction_reach_several_queues_and_partitions_
     await queue(broker, access_type="non-exclusive", partition_count=4)
     await queue(broker, "audit", subscriptions=["events/>"])
     peer = await client(amqp)
-    await peer.sender("topic", 3, "topic://events/done")
+    await peer.sender("topic", "topic://events/done", handle=3)
     txn = await peer.declare(CONTROL)
     for number in range(40):
-        peer.send(OUT, body(f"o{number}"), state=in_transaction(txn, None))
-    peer.send(3, body("done"), state=in_transaction(txn, None))
+        peer.transfer(OUT, body(f"o{number}"), state=in_transaction(txn, None))
+    peer.transfer(3, body("done"), state=in_transaction(txn, None))
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
     await broker.crash()
     orders = InsideClient(broker, "orders")
@@ -126,11 +126,11 @@ async def test_what_is_settled_and_committed_is_gone(broker: RunningBroker, amqp
     orders = await queue(broker)
     await orders.publish(b"settled by the client", b"not yet")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders")
-    first, second = await peer.messages(2)
+    await peer.receiver("in", "orders", handle=IN, credit=100)
+    first, second = await peer.deliveries(2)
     txn = await peer.declare(CONTROL)
-    peer.dispose(first.delivery_id, first.delivery_id, in_transaction(txn), settled=True)
-    peer.dispose(second.delivery_id, second.delivery_id, in_transaction(txn), settled=False)
+    peer.settle(first.delivery_id, first.delivery_id, in_transaction(txn), settled=True)
+    peer.settle(second.delivery_id, second.delivery_id, in_transaction(txn), settled=False)
     assert await peer.said_of(second.delivery_id) == (in_transaction(txn), False)
     assert await count_in(orders) == 2, "nothing is settled before the commit"
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
@@ -152,13 +152,13 @@ async def test_what_is_settled_and_rolled_back_comes_again_with_a_higher_count(
     orders = await queue(broker)
     await orders.publish(b"m")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders", credit=1)
-    message = await peer.message()
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL)
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn))
     assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
-    peer.credit(IN, 1, count=1)
-    again = await peer.message()
+    peer.flow(IN, 1, delivery_count=1)
+    again = await peer.delivery()
     assert (again.body, again.delivery_count) == (message.body, 1)
 
 
@@ -169,14 +169,14 @@ async def test_what_a_client_has_not_settled_stays_with_it_after_a_rollback(
     orders = await queue(broker)
     await orders.publish(b"m")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders")
-    message = await peer.message()
+    await peer.receiver("in", "orders", handle=IN, credit=100)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL)
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
     assert (await peer.discharge(CONTROL, txn, fail=True)).code == ACCEPTED
-    assert peer.nothing_waits(TRANSFER)
+    assert peer.nothing_waits(Received)
     assert await count_in(orders) == 1
-    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
+    peer.settle(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
     await until(lambda: _is_empty(orders), "an empty queue")
 
 
@@ -185,8 +185,8 @@ async def test_every_outcome_takes_effect_with_the_commit(broker: RunningBroker,
     orders = await queue(broker)
     await orders.publish(b"0", b"1", b"2", b"3")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders", credit=4)
-    messages = await peer.messages(4)
+    await peer.receiver("in", "orders", handle=IN, credit=4)
+    messages = await peer.deliveries(4)
     txn = await peer.declare(CONTROL)
     outcomes = [
         DeliveryState(ACCEPTED),
@@ -195,10 +195,10 @@ async def test_every_outcome_takes_effect_with_the_commit(broker: RunningBroker,
         DeliveryState(REJECTED),
     ]
     for message, outcome in zip(messages, outcomes, strict=True):
-        peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
+        peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
-    peer.credit(IN, 4, count=4)
-    again = await peer.messages(2)
+    peer.flow(IN, 4, delivery_count=4)
+    again = await peer.deliveries(2)
     assert [(each.body, each.delivery_count) for each in again] == [(b"1", 0), (b"2", 1)]
     assert await count_in(orders) == 2
 
@@ -211,22 +211,22 @@ async def test_what_is_said_with_an_outcome_takes_effect_with_the_commit(
     await queue(broker, DMQ)
     await orders.publish(b"0", b"1", b"2")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders", credit=3)
+    await peer.receiver("in", "orders", handle=IN, credit=3)
     txn = await peer.declare(CONTROL)
     outcomes = [
         DeliveryState(REJECTED, error=AmqpError("shop:broken", "no such pump")),
         DeliveryState(REJECTED, error=AmqpError("shop:lost")),
         DeliveryState(MODIFIED, delivery_failed=True, annotations=AmqpMap([(Symbol("x-why"), "too hot")])),
     ]
-    for message, outcome in zip(await peer.messages(3), outcomes, strict=True):
-        peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
+    for message, outcome in zip(await peer.deliveries(3), outcomes, strict=True):
+        peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn, outcome))
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
-    peer.credit(IN, 1, count=3)
-    assert b"too hot" in (await peer.message()).transfer.payload
-    await peer.receiver("dead", 3, DMQ, credit=2)
-    first, second = await peer.messages(2)
-    assert b"shop:broken: no such pump" in first.transfer.payload
-    assert b"shop:lost" in second.transfer.payload
+    peer.flow(IN, 1, delivery_count=3)
+    assert b"too hot" in (await peer.delivery()).message
+    await peer.receiver("dead", DMQ, handle=3, credit=2)
+    first, second = await peer.deliveries(2)
+    assert b"shop:broken: no such pump" in first.message
+    assert b"shop:lost" in second.message
 
 
 async def test_a_queues_time_to_live_begins_with_the_commit(broker: RunningBroker, amqp: AmqpClients) -> None:
@@ -234,13 +234,13 @@ async def test_a_queues_time_to_live_begins_with_the_commit(broker: RunningBroke
     await queue(broker, respect_ttl_enabled=True, max_ttl=20)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OUT, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     broker.clock.forward(15)
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
     broker.clock.forward(15)
-    await peer.receiver("in", IN, "orders", credit=1)
-    assert (await peer.message()).body == "m"
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    assert (await peer.delivery()).body == "m"
 
 
 async def test_a_publishers_time_to_live_begins_when_the_message_comes(
@@ -252,14 +252,14 @@ async def test_a_publishers_time_to_live_begins_when_the_message_comes(
     txn = await peer.declare(CONTROL)
     for ttl_ms in (20_000, 60_000):
         header = encode(Described(ulong(0x70), [True, None, uint(ttl_ms)]))
-        peer.send(OUT, header + body(f"{ttl_ms}"), state=in_transaction(txn, None))
+        peer.transfer(OUT, header + body(f"{ttl_ms}"), state=in_transaction(txn, None))
     await peer.round_trip()
     broker.clock.forward(30)
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
-    await peer.receiver("in", IN, "orders", credit=2)
-    message = await peer.message()
+    await peer.receiver("in", "orders", handle=IN, credit=2)
+    message = await peer.delivery()
     assert message.body == "60000"
-    header_fields, _ = decode(message.transfer.payload, 0, len(message.transfer.payload))
+    header_fields, _ = decode(message.message, 0, len(message.message))
     assert isinstance(header_fields, Described)
     assert isinstance(header_fields.value, list)
     ttl = header_fields.value[2]
@@ -276,12 +276,12 @@ async def test_consuming_and_publishing_in_one_transaction_survives_a_crash_as_o
     done = await queue(broker, "done")
     await orders.publish(b"work")
     peer = await client(amqp)
-    await peer.sender("to done", 3, "done")
-    await peer.receiver("in", IN, "orders")
-    message = await peer.message()
+    await peer.sender("to done", "done", handle=3)
+    await peer.receiver("in", "orders", handle=IN, credit=100)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL)
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
-    peer.send(3, body("result"), state=in_transaction(txn, None))
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn))
+    peer.transfer(3, body("result"), state=in_transaction(txn, None))
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
     await broker.crash()
     assert (await count_in(orders), await count_in(done)) == (0, 1)
@@ -297,24 +297,24 @@ async def test_what_is_not_discharged_is_rolled_back_with_its_coordinator(
     peer = await amqp.connect()
     await peer.begin(1)
     await peer.coordinator(CONTROL, channel=1)
-    await peer.sender("out", OUT, "orders")
-    await peer.receiver("in", IN, "orders", credit=1)
-    message = await peer.message()
+    await peer.sender("out", "orders", handle=OUT)
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL, channel=1)
-    peer.send(OUT, body("never seen"), state=in_transaction(txn, None))
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn))
+    peer.transfer(OUT, body("never seen"), state=in_transaction(txn, None))
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn))
     await peer.round_trip()
     if ending == "connection":
-        await peer.vanish()
+        peer.vanish()
         peer = await client(amqp)
-        await peer.receiver("in", IN, "orders", credit=1)
+        await peer.receiver("in", "orders", handle=IN, credit=1)
     elif ending == "session":
-        await peer.end(1)
-        peer.credit(IN, 1, count=1)
+        await peer.ended(1)
+        peer.flow(IN, 1, delivery_count=1)
     else:
-        await peer.detach(CONTROL, closed=True, channel=1)
-        peer.credit(IN, 1, count=1)
-    again = await peer.message()
+        await peer.detached(CONTROL, closed=True, channel=1)
+        peer.flow(IN, 1, delivery_count=1)
+    again = await peer.delivery()
     assert again.delivery_count == 1
     assert await count_in(orders) == 1
     assert broker.node.amqp.transactions.rolled_back_counts == {"lost": 1}
@@ -328,14 +328,14 @@ async def test_an_id_that_was_never_declared_is_unknown(broker: RunningBroker, a
     state = await peer.discharge(CONTROL, b"nobody's")
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:unknown-id"
-    state = await peer.outcome(peer.send(OUT, body("x"), state=in_transaction(b"nobody's", None)))
+    state = await peer.outcome(peer.transfer(OUT, body("x"), state=in_transaction(b"nobody's", None)))
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:unknown-id"
-    await peer.receiver("in", IN, "orders", credit=1)
-    message = await peer.message()
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(b"nobody's"))
-    peer.credit(IN, 1, count=1)
-    assert (await peer.message()).delivery_count == 1
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    message = await peer.delivery()
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(b"nobody's"))
+    peer.flow(IN, 1, delivery_count=1)
+    assert (await peer.delivery()).delivery_count == 1
     assert await count_in(orders) == 1
 
 
@@ -355,13 +355,13 @@ async def test_a_commit_that_a_queue_refuses_is_rolled_back_whole(broker: Runnin
     audit = await queue(broker, "audit")
     await audit.publish(b"m")
     peer = await client(amqp)
-    await peer.sender("to audit", 3, "audit")
-    await peer.receiver("in", IN, "audit", credit=1)
-    message = await peer.message()
+    await peer.sender("to audit", "audit", handle=3)
+    await peer.receiver("in", "audit", handle=IN, credit=1)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL)
-    peer.send(3, body("goes with the others"), state=in_transaction(txn, None))
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
-    peer.send(OUT, body("x" * 2000), state=in_transaction(txn, None))
+    peer.transfer(3, body("goes with the others"), state=in_transaction(txn, None))
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    peer.transfer(OUT, body("x" * 2000), state=in_transaction(txn, None))
     state = await peer.discharge(CONTROL, txn)
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
@@ -369,7 +369,7 @@ async def test_a_commit_that_a_queue_refuses_is_rolled_back_whole(broker: Runnin
     assert (await count_in(orders), await count_in(audit)) == (0, 1)
     overview = await orders.overview()
     assert sum(overview.refusals.values()) == 1
-    peer.dispose(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
+    peer.settle(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
     await until(lambda: _is_empty(audit), "an empty queue: the message had stayed with its consumer")
 
 
@@ -378,8 +378,8 @@ async def test_a_rejected_publish_spoils_its_transaction(broker: RunningBroker, 
     orders = await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("good"), state=in_transaction(txn, None))
-    broken = peer.send(OUT, b"\x00\x53\x70", state=in_transaction(txn, None))
+    peer.transfer(OUT, body("good"), state=in_transaction(txn, None))
+    broken = peer.transfer(OUT, b"\x00\x53\x70", state=in_transaction(txn, None))
     state = await peer.outcome(broken)
     assert state.error is not None
     assert state.error.condition == "amqp:decode-error"
@@ -396,12 +396,12 @@ async def test_a_message_that_was_taken_away_meanwhile_cannot_be_settled(
     orders = await queue(broker)
     await orders.publish(b"m")
     peer = await client(amqp)
-    await peer.receiver("in", IN, "orders", credit=1)
-    message = await peer.message()
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    message = await peer.delivery()
     txn = await peer.declare(CONTROL)
-    peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
-    peer.send(OUT, body("result"), state=in_transaction(txn, None))
-    await peer.detach(IN, closed=True)
+    peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=False)
+    peer.transfer(OUT, body("result"), state=in_transaction(txn, None))
+    await peer.detached(IN, closed=True)
     state = await peer.discharge(CONTROL, txn)
     assert state.error is not None
     assert state.error.condition == "amqp:transaction:rollback"
@@ -414,7 +414,7 @@ async def test_a_transaction_in_which_nothing_is_done_is_rolled_back(broker: Run
     orders = await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OUT, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     broker.clock.forward(3)
     broker.node.amqp.look_at_the_clock()
@@ -430,7 +430,7 @@ async def test_a_connection_has_so_many_transactions(broker: RunningBroker, amqp
     txn = await peer.declare(CONTROL)
     await peer.declare(CONTROL)
     declare = body(Described(ulong(0x31), []))
-    state = await peer.outcome(peer.send(CONTROL, declare))
+    state = await peer.outcome(peer.transfer(CONTROL, declare))
     assert state.error is not None
     assert state.error.condition == "amqp:resource-limit-exceeded"
     await peer.discharge(CONTROL, txn, fail=True)
@@ -444,7 +444,7 @@ async def test_a_transaction_has_a_size(broker: RunningBroker, amqp: AmqpClients
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
     payload = body("m") if what == "messages" else body("x" * 60_000)
-    sent = [peer.send(OUT, payload, state=in_transaction(txn, None)) for _ in range(4 if what == "messages" else 2)]
+    sent = [peer.transfer(OUT, payload, state=in_transaction(txn, None)) for _ in range(4 if what == "messages" else 2)]
     state = await peer.outcome(sent[-1])
     assert state.error is not None
     assert state.error.condition == "amqp:resource-limit-exceeded"
@@ -474,10 +474,10 @@ async def test_what_is_no_request_is_rejected(broker: RunningBroker, amqp: AmqpC
         (body(Described(ulong(0x32), [])), "amqp:decode-error"),
         (body(Described(ulong(0x31), ["global"])), "amqp:not-implemented"),
     ]:
-        state = await peer.outcome(peer.send(CONTROL, payload))
+        state = await peer.outcome(peer.transfer(CONTROL, payload))
         assert state.error is not None
         assert state.error.condition == condition
-    peer.send(CONTROL, body(Described(ulong(0x31), [])), settled=True)
+    peer.transfer(CONTROL, body(Described(ulong(0x31), [])), settled=True)
     await peer.is_detached("amqp:precondition-failed")
 
 
@@ -486,8 +486,8 @@ async def test_acquiring_in_a_transaction_is_not_implemented(broker: RunningBrok
     await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    await peer.receiver("in", IN, "orders", credit=0)
-    peer.credit(IN, 1, properties=AmqpMap([(Symbol("txn-id"), txn)]))
+    await peer.receiver("in", "orders", handle=IN, credit=0)
+    peer.flow(IN, 1, properties=AmqpMap([(Symbol("txn-id"), txn)]))
     await peer.is_detached("amqp:not-implemented")
 
 
@@ -496,10 +496,10 @@ async def test_a_transaction_spans_sessions(broker: RunningBroker, amqp: AmqpCli
     await queue(broker)
     peer = await client(amqp)
     await peer.begin(1)
-    await peer.sender("other", OUT, "orders", channel=1)
+    await peer.sender("other", "orders", handle=OUT, channel=1)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("a"), state=in_transaction(txn, None))
-    delivery_id = peer.send(OUT, body("b"), state=in_transaction(txn, None), channel=1)
+    peer.transfer(OUT, body("a"), state=in_transaction(txn, None))
+    delivery_id = peer.transfer(OUT, body("b"), state=in_transaction(txn, None), channel=1)
     await peer.outcome(delivery_id, channel=1)
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
     assert await bodies_in(broker) == [b"a", b"b"]
@@ -512,8 +512,8 @@ async def test_neighbours_outside_of_the_transaction_do_not_wait_for_it(
     await queue(broker)
     peer = await client(amqp)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("inside"), state=in_transaction(txn, None))
-    assert (await peer.outcome(peer.send(OUT, body("outside")))).code == ACCEPTED
+    peer.transfer(OUT, body("inside"), state=in_transaction(txn, None))
+    assert (await peer.outcome(peer.transfer(OUT, body("outside")))).code == ACCEPTED
     assert await bodies_in(broker) == [b"outside"]
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
     assert await bodies_in(broker) == [b"outside", b"inside"]
@@ -526,7 +526,7 @@ async def test_discharge_and_declare_may_be_sent_without_waiting(broker: Running
     txn = await peer.declare(CONTROL)
     requests: list[int] = []
     for number in range(5):
-        peer.send(OUT, body(f"m{number}"), state=in_transaction(txn, None))
+        peer.transfer(OUT, body(f"m{number}"), state=in_transaction(txn, None))
         requests.append(peer.ask_discharge(CONTROL, txn))
         txn = await peer.declare(CONTROL)
     for request in requests:

@@ -3,10 +3,10 @@
 import pytest
 
 from actors.directory_messages import DeleteQueue
+from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
 from protocols.amqp.outcomes import ACCEPTED, DeliveryState
-from raw_amqp import AmqpClients, RawAmqp, body, in_transaction
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
 from storage.interface import CommitJob
@@ -15,22 +15,22 @@ CONTROL, OUT, IN = 9, 0, 1
 MESSAGES = 20
 
 
-async def filled(broker: RunningBroker, amqp: AmqpClients, **attributes: object) -> RawAmqp:
+async def filled(broker: RunningBroker, amqp: AmqpClients, **attributes: object) -> AmqpClient:
     """Return a client with all messages of the queue `q`, a sender to it, and a coordinator."""
     await create(broker, "q", subscriptions=["q/>"], **attributes)
     await InsideClient(broker, "q").publish(*[b"old"] * MESSAGES, keys=[f"k{number}" for number in range(MESSAGES)])
     peer = await amqp.connect()
     await peer.coordinator(CONTROL)
-    await peer.sender("out", OUT, "q")
-    await peer.receiver("in", IN, "q", credit=MESSAGES)
+    await peer.sender("out", "q", handle=OUT)
+    await peer.receiver("in", "q", handle=IN, credit=MESSAGES)
     return peer
 
 
-async def settle_all(peer: RawAmqp, txn: bytes) -> None:
+async def settle_all(peer: AmqpClient, txn: bytes) -> None:
     """Settle everything in a transaction, every other message without the client having settled it."""
-    for message in await peer.messages(MESSAGES):
+    for message in await peer.deliveries(MESSAGES):
         by_client = message.delivery_id % 2 == 0
-        peer.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
+        peer.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
 
 
 async def count_in(broker: RunningBroker, name: str = "q") -> int:
@@ -46,25 +46,25 @@ async def test_a_transaction_outlives_a_change_of_the_number_of_partitions(
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)
     for _ in range(MESSAGES):
-        peer.send(OUT, body("new"), state=in_transaction(txn, None))
+        peer.transfer(OUT, body("new"), state=in_transaction(txn, None))
     await peer.round_trip()
     await change(broker, partition_count=count)
     assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
 
     view = await shows(broker, lambda view: view.scale_status == "ready" and view.partition_operational_count == count)
     assert view.ready_count + view.unacked_count == MESSAGES
-    peer.credit(IN, MESSAGES, count=MESSAGES)
-    assert [each.body for each in await peer.messages(MESSAGES)] == ["new"] * MESSAGES
+    peer.flow(IN, MESSAGES, delivery_count=MESSAGES)
+    assert [each.body for each in await peer.deliveries(MESSAGES)] == ["new"] * MESSAGES
 
 
 async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Reference 18: a commit that cannot be made undoes everything."""
     peer = await filled(broker, amqp)
     await create(broker, "other")
-    await peer.sender("to other", 3, "other")
+    await peer.sender("to other", "other", handle=3)
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)
-    peer.send(3, body("m"), state=in_transaction(txn, None))
+    peer.transfer(3, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     await broker.node.default.queues.ask(DeleteQueue("q"))
     state = await peer.discharge(CONTROL, txn)
@@ -79,10 +79,10 @@ async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(
     """Case 79: the commit is refused whole, and says which queue it was for."""
     peer = await filled(broker, amqp)
     await create(broker, "other")
-    await peer.sender("to other", 3, "other")
+    await peer.sender("to other", "other", handle=3)
     txn = await peer.declare(CONTROL)
-    peer.send(OUT, body("new"), state=in_transaction(txn, None))
-    peer.send(3, body("m"), state=in_transaction(txn, None))
+    peer.transfer(OUT, body("new"), state=in_transaction(txn, None))
+    peer.transfer(3, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     await broker.node.default.queues.ask(DeleteQueue("other"))
     state = await peer.discharge(CONTROL, txn)
@@ -98,7 +98,7 @@ async def test_what_the_store_refuses_is_rolled_back_and_stays_with_its_consumer
     peer = await filled(broker, amqp)
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)
-    peer.send(OUT, body("new"), state=in_transaction(txn, None))
+    peer.transfer(OUT, body("new"), state=in_transaction(txn, None))
     store = broker.node.store
     commit = store.commit
     refused: list[CommitJob] = []
@@ -118,10 +118,10 @@ async def test_what_the_store_refuses_is_rolled_back_and_stays_with_its_consumer
         return await count_in(broker) == MESSAGES
 
     await until(only_the_old_ones, "the withdrawal of what was published")
-    peer.credit(IN, MESSAGES // 2, count=MESSAGES)
-    again = await peer.messages(MESSAGES // 2)
+    peer.flow(IN, MESSAGES // 2, delivery_count=MESSAGES)
+    again = await peer.deliveries(MESSAGES // 2)
     assert [(each.body, each.delivery_count) for each in again] == [(b"old", 1)] * (MESSAGES // 2)
-    peer.dispose(0, MESSAGES + MESSAGES // 2 - 1, DeliveryState(ACCEPTED))
+    peer.settle(0, MESSAGES + MESSAGES // 2 - 1, DeliveryState(ACCEPTED))
 
     async def is_empty() -> bool:
         return await count_in(broker) == 0

@@ -1,10 +1,10 @@
 """The list of connected clients on a whole node, whatever they speak."""
 
+from amqp_client import AmqpClients
 from gateway.client_views import ClientQuestion
 from gateway.node_port import NodeView
 from inside_client import until
 from named_queues import create
-from raw_amqp import AmqpClients
 from running_broker import RunningBroker
 
 

@@ -6,8 +6,8 @@ topics only.
 
 import pytest
 
+from amqp_client import AmqpClient, AmqpClients, body
 from named_queues import create
-from raw_amqp import AmqpClients, RawAmqp, body
 from running_broker import RunningBroker
 from virtual_clients import consumer, depth, marks, publish, redefine, subscriber
 
@@ -19,16 +19,16 @@ TEST_ONLY = "selector: \"testid LIKE 'test%'\""
 TEN = [b"%d" % number for number in range(10)]
 
 
-async def sender(amqp: AmqpClients, *addresses: str) -> RawAmqp:
+async def sender(amqp: AmqpClients, *addresses: str) -> AmqpClient:
     client = await amqp.connect()
     for handle, address in enumerate(addresses):
-        await client.sender(f"out-{handle}", handle, address)
+        await client.sender(f"out-{handle}", address, handle=handle)
     return client
 
 
-async def send(client: RawAmqp, payload: str, handle: int = 0) -> int:
+async def send(client: AmqpClient, payload: str, handle: int = 0) -> int:
     """Send a message; return the code of its outcome."""
-    return (await client.outcome(client.send(handle, body(payload)))).code
+    return (await client.outcome(client.transfer(handle, body(payload)))).code
 
 
 ACCEPTED = 0x24
@@ -46,8 +46,8 @@ async def test_a_composite_queue_forwards_to_a_queue_and_a_topic(broker: Running
     assert {tuple(marks(message).values()) for message in got} == {("queue://MY.QUEUE",)}
     assert await depth(broker, "FOO") == 10
     await own.is_quiet()
-    await client.receiver("in", 9, "FOO")
-    assert [(await client.message()).body for _ in range(10)] == [str(number) for number in range(10)]
+    await client.receiver("in", "FOO", handle=9, credit=100)
+    assert [(await client.delivery()).body for _ in range(10)] == [str(number) for number in range(10)]
 
 
 @pytest.mark.settings(f"{TOPICS}[{{name: MY.TOPIC, {TO_FOO_AND_BAR}}}]")

@@ -7,9 +7,9 @@ import asyncio
 
 import pytest
 
+from amqp_client import AmqpClients, body, in_transaction
 from gateway.node_port import NodeView
 from named_queues import change, create, shows
-from raw_amqp import AmqpClients, body, in_transaction
 from running_broker import RunningBroker
 from virtual_clients import consumer, depth, publish, redefine, subscriber
 
@@ -31,8 +31,8 @@ async def full_and_free(broker: RunningBroker) -> None:
 async def refusal(amqp: AmqpClients, address: str = f"topic://{TOPIC}", payload: str = "m") -> str:
     """Send a message that is refused; return what is said of it."""
     client = await amqp.connect()
-    await client.sender("out", 0, address)
-    outcome = await client.outcome(client.send(0, body(payload)))
+    await client.sender("out", address, handle=0)
+    outcome = await client.outcome(client.transfer(0, body(payload)))
     assert outcome.code == REJECTED
     assert outcome.error is not None
     return outcome.error.description
@@ -125,10 +125,10 @@ async def test_a_transaction_fills_all_queues_or_none(broker: RunningBroker, amq
         await create(broker, queue(name))
     client = await amqp.connect()
     await client.coordinator(0)
-    await client.sender("out", 1, f"topic://{TOPIC}")
+    await client.sender("out", f"topic://{TOPIC}", handle=1)
     for fail, count in ((True, 0), (False, 1)):
         txn = await client.declare(0)
-        client.send(1, body("m"), state=in_transaction(txn, None))
+        client.transfer(1, body("m"), state=in_transaction(txn, None))
         await client.discharge(0, txn, fail=fail)
         assert [await depth(broker, queue(name)) for name in ("A", "B")] == [count, count]
 
@@ -175,9 +175,9 @@ async def test_a_composite_mirrors_a_queue(broker: RunningBroker, amqp: AmqpClie
     tap = await consumer(broker, "Consumer.X.VirtualTopic.Mirror.My.Queue")
     plain = await subscriber(broker, "VirtualTopic.Mirror.My.Queue")
     client = await amqp.connect()
-    await client.sender("out", 0, "My.Queue")
+    await client.sender("out", "My.Queue", handle=0)
     for _ in range(10):
-        assert (await client.outcome(client.send(0, body("m")))).code == ACCEPTED
+        assert (await client.outcome(client.transfer(0, body("m")))).code == ACCEPTED
     assert len(await tap.messages(10)) == 10
     assert len(await plain.messages(10)) == 10
     assert await depth(broker, "My.Queue") == 10

@@ -2,7 +2,8 @@
 
 import pytest
 
-from amqp_client import AmqpClient, Received
+from amqp_client import AmqpClient
+from amqp_heard import Received
 from broker.test_amqp_subscriptions import refused_with
 from broker.test_explain import explained
 from broker.test_flow_subscriptions import subscribes

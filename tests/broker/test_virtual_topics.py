@@ -8,12 +8,12 @@ import asyncio
 import pytest
 
 import mqtt_packets as mqtt
+from amqp_client import AmqpClients, body
 from flow_client import FlowClient
 from gateway.node_port import NodeView
 from http_client import http_client, poll
 from messaging.queue_template import template_from_dict
 from named_queues import create, shows
-from raw_amqp import ACCEPT, AmqpClients, body
 from running_broker import RunningBroker
 from virtual_clients import consumer, depth, marks, publish, subscriber
 
@@ -99,29 +99,29 @@ async def test_a_copy_names_the_queue_and_says_where_it_was_published(broker: Ru
     """VD-08: destination, originalDestination, and the message id as it was, for MQTT and AMQP."""
     a = await consumer(broker, A)
     client = await amqp.connect()
-    await client.receiver("in", 0, f"queue://{B}")
+    await client.receiver("in", f"queue://{B}", handle=0, credit=100)
     await publish(broker, TOPIC, b"m", message_id="17")
 
     [message] = await a.messages(1)
     assert message.topic == f"$queue/{A}"
     assert marks(message) == {"x-opt-original-destination": "topic://VirtualTopic.O"}
     assert ("message-id", "17") in message.values(38)
-    got = await client.message()
-    assert b"x-opt-original-destination" in got.transfer.payload
-    assert b"topic://VirtualTopic.O" in got.transfer.payload
+    got = await client.delivery()
+    assert b"x-opt-original-destination" in got.message
+    assert b"topic://VirtualTopic.O" in got.message
 
 
 @pytest.mark.settings("virtual_destinations.virtual_topics=[{set_original_destination: true}]")
 async def test_a_copy_of_an_amqp_message_is_marked_in_its_own_form(broker: RunningBroker, amqp: AmqpClients) -> None:
     """VD-08 and AMQP 3.2.3: an annotation is added, the bare message stays as it was."""
     client = await amqp.connect()
-    await client.receiver("in", 0, f"queue://{B}")
-    await client.sender("out", 1, f"topic://{TOPIC}")
-    client.send(1, body("as it was"))
-    got = await client.message()
+    await client.receiver("in", f"queue://{B}", handle=0, credit=100)
+    await client.sender("out", f"topic://{TOPIC}", handle=1)
+    client.transfer(1, body("as it was"))
+    got = await client.delivery()
     assert got.body == "as it was"
-    assert b"x-opt-original-destination" in got.transfer.payload
-    client.dispose(got.delivery_id, got.delivery_id, ACCEPT)
+    assert b"x-opt-original-destination" in got.message
+    client.settle(got.delivery_id)
 
 
 @pytest.mark.settings("virtual_destinations.virtual_topics=[{name: '>', prefix: 'q.private.vt.*.'}]")
@@ -180,10 +180,10 @@ async def test_a_name_with_wildcards_is_a_subscription_pattern(broker: RunningBr
 async def test_what_is_sent_to_the_queue_itself_comes_too(broker: RunningBroker, amqp: AmqpClients) -> None:
     """VD-16: queues are ordinary."""
     client = await amqp.connect()
-    await client.receiver("in", 0, "queue://Consumer.a.VirtualTopic.test.>")
-    await client.sender("out", 1, "queue://Consumer.a.VirtualTopic.test.>")
-    client.send(1, body("m"))
-    assert (await client.message()).body == "m"
+    await client.receiver("in", "queue://Consumer.a.VirtualTopic.test.>", handle=0, credit=100)
+    await client.sender("out", "queue://Consumer.a.VirtualTopic.test.>", handle=1)
+    client.transfer(1, body("m"))
+    assert (await client.delivery()).body == "m"
 
 
 @pytest.mark.settings("virtual_destinations.virtual_topics=[{name: '>'}]")
@@ -207,9 +207,9 @@ async def test_direct_messages_are_kept_for_consumers_too(broker: RunningBroker)
 async def test_an_amqp_consumer_gets_its_queue_made(broker: RunningBroker, amqp: AmqpClients) -> None:
     """A consumer that attaches creates the queue (activemq.md 2.3); a sender does not."""
     client = await amqp.connect()
-    await client.receiver("in", 0, A)
+    await client.receiver("in", A, handle=0, credit=100)
     await publish(broker, TOPIC, b"m")
-    assert (await client.message()).body == b"m"
+    assert (await client.delivery()).body == b"m"
 
 
 async def test_consumers_of_the_flow_protocol_and_over_http_get_theirs_made_too(broker: RunningBroker) -> None:

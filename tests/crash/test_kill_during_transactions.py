@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from amqp_client import AmqpClient, body, in_transaction
 from gateway_process import GatewayProcess, wait_until
-from raw_amqp import RawAmqp, body, in_transaction
 
 MESSAGES = 300
 ROUNDS = 3
@@ -48,12 +48,12 @@ class Answered:
 
 async def put_work(port: int) -> None:
     """Publish everything, in one transaction."""
-    client = await RawAmqp.connect(port, "publisher")
+    client = await AmqpClient.open(port, "publisher")
     await client.coordinator(CONTROL)
-    await client.sender("work", TO_DONE, "work")
+    await client.sender("work", "work", handle=TO_DONE)
     txn = await client.declare(CONTROL)
     for number in range(MESSAGES):
-        client.send(TO_DONE, body(str(number)), state=in_transaction(txn, None))
+        client.transfer(TO_DONE, body(str(number)), state=in_transaction(txn, None))
     assert (await client.discharge(CONTROL, txn)).error is None
     await client.close()
 
@@ -65,27 +65,27 @@ def work(port: int, worker: int, answered: Answered) -> None:
 
 
 async def _work(port: int, worker: int, answered: Answered) -> None:
-    client = await RawAmqp.connect(port, f"worker-{worker}")
+    client = await AmqpClient.open(port, f"worker-{worker}")
     try:
         await client.coordinator(CONTROL)
-        await client.sender("done", TO_DONE, "done")
-        await client.sender("copy", TO_COPY, "copy")
-        await client.receiver("work", FROM_WORK, "work", credit=MESSAGES)
+        await client.sender("done", "done", handle=TO_DONE)
+        await client.sender("copy", "copy", handle=TO_COPY)
+        await client.receiver("work", "work", handle=FROM_WORK, credit=MESSAGES)
         while len(answered.all()) < MESSAGES:
             try:
-                message = await client.message()
+                message = await client.delivery()
             except AssertionError:
                 return  # nothing waits for this worker any more
             number = str(message.body)
             txn = await client.declare(CONTROL)
-            client.send(TO_DONE, body(number), state=in_transaction(txn, None))
+            client.transfer(TO_DONE, body(number), state=in_transaction(txn, None))
             by_client = message.delivery_id % 2 == 0
-            client.dispose(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
-            client.send(TO_COPY, body(number), state=in_transaction(txn, None))
+            client.settle(message.delivery_id, message.delivery_id, in_transaction(txn), settled=by_client)
+            client.transfer(TO_COPY, body(number), state=in_transaction(txn, None))
             if (await client.discharge(CONTROL, txn)).error is None:
                 answered.add(number)  # else its partition went to the other worker meanwhile
     finally:
-        await client.vanish()
+        client.vanish()
 
 
 def found(gateway: GatewayProcess, queue: str) -> Counter[str]:
