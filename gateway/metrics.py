@@ -97,6 +97,23 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_cursor_lag_messages", GAUGE, "Sequences a durable cursor is behind", ("queue", "cursor")),
     Metric("sluicegate_cursor_lag_bytes", GAUGE, "Payload a durable cursor is behind", ("queue", "cursor")),
     Metric("sluicegate_cursor_exceeded", GAUGE, "Whether a cursor lagged too much and was let go", ("queue", "cursor")),
+    Metric("sluicegate_reader_batches_total", COUNTER, "Batches that jobs told of", ("queue", "cursor", "job")),
+    Metric("sluicegate_reader_rows_total", COUNTER, "Messages in these batches", ("queue", "cursor", "job")),
+    Metric(
+        "sluicegate_reader_undecodable_rows_total",
+        COUNTER,
+        "Messages in these batches that could not be decoded",
+        ("queue", "cursor", "job"),
+    ),
+    Metric(
+        "sluicegate_reader_batch_seconds_total", COUNTER, "Time that these batches took", ("queue", "cursor", "job")
+    ),
+    Metric(
+        "sluicegate_reader_last_batch_seconds",
+        GAUGE,
+        "Time of the last batch told of, Unix time",
+        ("queue", "cursor", "job"),
+    ),
     Metric("sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted"),
     Metric("sluicegate_transactions_ended_total", COUNTER, "Staged transactions that ended", ("outcome",)),
     Metric("sluicegate_staged_bytes", GAUGE, "Payload staged and not published"),

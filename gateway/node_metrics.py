@@ -40,6 +40,7 @@ def samples_of(
         *_queues(queues),
         *_losses(node, queues),
         *_cursors(cursors),
+        *node.default.reader_batches.samples(),
         *_transactions(staging),
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),

@@ -43,6 +43,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
+from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView, point_view
@@ -197,6 +198,14 @@ class NodeView(NodePort):
                 raise CursorNotFound(name, cursor) from None
             raise Refused(str(refusal)) from None
 
+    async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
+        """Count what a reader says of a batch."""
+        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(None))
+        if not any((each.queue, each.name) == (name, cursor) for each in overviews):
+            raise CursorNotFound(name, cursor)
+        self._vpn.reader_batches.keep_only(overviews)
+        self._vpn.reader_batches.add(name, cursor, batch, now_ms=self._node.clock.wall_ms())
+
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors."""
         return await selector_views(self._vpn)
@@ -286,6 +295,7 @@ class NodeView(NodePort):
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         overviews = [(handle, await self._describe(handle)) for handle in handles]
         cursors: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(None))
+        self._vpn.reader_batches.keep_only(cursors)
         staging: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
         return samples_of(self._node, overviews, cursors, staging)
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
@@ -160,6 +161,9 @@ class NodePort(Protocol):
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor, its position, and what is kept for it. Raises CursorNotFound, Refused."""
+
+    async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
+        """Count what the reader behind a durable cursor says of a batch. Raises CursorNotFound."""
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors of selector-aware virtual topics, by queue and subscriber."""

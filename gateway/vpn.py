@@ -22,6 +22,7 @@ from actors.supervision import VITAL
 from gateway.accounts import configure_roster, make_authenticator, make_roster
 from gateway.declared_queues import declare_queues
 from gateway.queue_kinds import group_queue
+from gateway.reader_batches import ReaderBatches
 from gateway.recovery import bring_back_retained
 from gateway.rest_points import RestPoints
 from gateway.tree import SupervisorActor
@@ -70,6 +71,7 @@ class MessageVpn:
         self.router = self._spawn_router(stored)
         self.queues = self._spawn_queues(stored)
         self.cursors = self._spawn_cursors()
+        self.reader_batches = ReaderBatches()
         self.staging = self._spawn_staging(stored)
         self.sessions = self._spawn_sessions()
         self.publishers = self._spawn_publishers()

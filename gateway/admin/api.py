@@ -35,6 +35,7 @@ from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
+from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.rest_views import RestDeliveryPointsView
@@ -245,6 +246,12 @@ class AdminApi:
     async def delete_cursor(self, request: Request) -> Response:
         """Forget a durable cursor."""
         await self._node.delete_cursor(_name(request), _name(request, "cursor"))
+        return Response(status_code=204)
+
+    async def add_batch(self, request: Request) -> Response:
+        """Count what a reader in bulk says of a batch."""
+        batch = ReaderBatch.of_json(await _json_object(request))
+        await self._node.add_batch(_name(request), _name(request, "cursor"), batch)
         return Response(status_code=204)
 
     async def show_spool(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
 from gateway.rest_views import RestDeliveryPointsView
@@ -51,6 +52,7 @@ VIEWS: Final = (
     SmrpSubscriptionsView,
     DurableSelectorView,
     ReloadView,
+    ReaderBatch,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}

@@ -304,6 +304,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (Answer(204, "It is gone"), Answer(404, "No such queue or cursor", "Problem"), REFUSED),
     ),
     Operation(
+        "add_batch",
+        "PUT",
+        "/queues/{name}/cursors/{cursor}/batch",
+        "Tell of the last batch of the reader behind a cursor, for the metrics; the same one counts once",
+        (Answer(204, "It is counted"), Answer(404, "No such queue or cursor", "Problem"), *BAD_BODY),
+        body="ReaderBatch",
+    ),
+    Operation(
         "list_selectors",
         "GET",
         "/durable-selectors",

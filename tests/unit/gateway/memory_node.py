@@ -15,6 +15,7 @@ from gateway.ports import (
     TemplateAlreadyExists,
     TemplateNotFound,
 )
+from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
@@ -54,6 +55,7 @@ class MemoryNode:
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
     cursors: Sequence[CursorView] = ()  # of the queue `q`
+    batches: list[ReaderBatch] = field(default_factory=list)
     selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
     reloads: list[ReloadView] = field(default_factory=list)  # what reloads come to, the last one first
     replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
@@ -228,6 +230,11 @@ class MemoryNode:
         if name not in self.definitions or len(kept) == len(self.cursors):
             raise CursorNotFound(name, cursor)
         self.cursors = kept
+
+    async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
+        if not any(view.name == cursor for view in await self.list_cursors(name)):
+            raise CursorNotFound(name, cursor)
+        self.batches.append(batch)
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         return [

@@ -161,6 +161,18 @@ def test_durable_cursors_are_listed_and_forgotten(admin: RunningAdmin, node: Mem
     assert admin.ask("GET", "/queues/other/cursors").status == 404
 
 
+def test_a_reader_in_bulk_tells_of_its_batch(admin: RunningAdmin, node: MemoryNode) -> None:
+    admin.ask("POST", "/queues", {"name": "q"})
+    node.cursors = [cursor_view_of("a/b")]
+    batch = {"job": "archive", "reference": "q/7", "rows_count": 5, "undecodable_count": 1, "duration_ms": 20}
+    assert admin.ask("PUT", "/queues/q/cursors/a%2Fb/batch", batch).status == 204
+    assert [(each.reference, each.rows_count) for each in node.batches] == [("q/7", 5)]
+    assert admin.ask("PUT", "/queues/q/cursors/c/batch", batch).status == 404
+    wrong = admin.ask("PUT", "/queues/q/cursors/a%2Fb/batch", {**batch, "rows_count": -1})
+    assert (wrong.status, wrong.json()["field"]) == (422, "rows_count")
+    assert admin.ask("PUT", "/queues/q/cursors/a%2Fb/batch", {**batch, "colour": 1}).json()["field"] == "colour"
+
+
 def test_the_spool_shows_its_incarnation(admin: RunningAdmin) -> None:
     """Sequences mean something within one incarnation only, so whoever stores some has to know it."""
     assert admin.ask("GET", "/spool").json()["incarnation"] == "00000000000000ff"
