@@ -1,37 +1,59 @@
-"""`archive`: what comes into a queue, as Parquet files.
+"""`archive`: what comes into a queue, as Parquet files or a Delta table.
 
-A batch has directories of its own, and writing it again replaces them; so each message is there once for any reader of
-the files, whatever crashed. Spark's own file sink keeps that promise to Spark alone, through a log beside the files.
-The directories are named after the query as well as the batch: a lost checkpoint counts from 0 again. Between them is
-an underscore, with which no name is taken for a number: `1234567e-5` would be.
+The batch is the unit: `directories` says how one is written so that it counts once, `delta` how a table takes it. With
+a decode stage, what is undecodable goes into directories of its own, in the same way.
 """
-
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.configuration import ArchiveJob
+from pipeline.configuration import DELTA, ArchiveJob
+from pipeline.decode.stage import DECODE_ERROR, VALUE, decoded, decoder_for
+from pipeline.directories import batch_name, with_day, write_batch
+from pipeline.progress import UNDECODABLE
 from pipeline.trigger import Trigger
 from pyspark_sluicegate.checkpoint import query_id
 
-LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries that ever write to one archive
-
 
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:
-    """Start the query: `PATH/queue=Q/dt=DAY/batch=LINEAGE_N/*.parquet`, with the day in UTC of `received`."""
+    """Start the query: `PATH/queue=Q/dt=DAY/batch=LINEAGE_N/*.parquet`, with the day in UTC of `received`.
 
-    def write(rows: DataFrame, batch: int) -> None:
-        lineage = query_id(config.checkpoint)[:LINEAGE_CHARACTERS]
-        placed = rows.withColumns({"dt": fn.to_date("received"), "batch": fn.lit(f"{lineage}_{batch}")})
-        (
-            placed.write.mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
-            .partitionBy("queue", "dt", "batch")
-            .parquet(config.archive.path)
-        )
+    Raises SchemaError, and TableMismatch where a table is there that is another one.
+    """
+    rows = with_day(spark.readStream.format("sluicegate").options(**config.source_options).load())
+    decoder = decoder_for(config.decode)
+    if decoder is not None:
+        rows = decoded(rows, decoder).observe(UNDECODABLE, fn.count(DECODE_ERROR).alias(UNDECODABLE))
+    if config.archive.format == DELTA:
+        from pipeline.delta import ensure_table
 
-    rows = spark.readStream.format("sluicegate").options(**config.source_options).load()
+        ensure_table(config.archive.path, rows.drop(DECODE_ERROR).schema)
+
+    def write(batch: DataFrame, number: int) -> None:
+        query = query_id(config.checkpoint)
+        if config.decode.undecodable is None:
+            _keep(batch, config, query, number)
+            return
+        batch.persist()  # it is gone through twice, and read from the gateway once
+        try:
+            undecodable = batch.where(fn.col(DECODE_ERROR).isNotNull()).drop(VALUE)
+            write_batch(undecodable, config.decode.undecodable, batch_name(query, number))
+            _keep(batch.where(fn.col(DECODE_ERROR).isNull()).drop(DECODE_ERROR), config, query, number)
+        finally:
+            batch.unpersist()
+
     writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", config.checkpoint)
     return trigger.set_on(writer).start()
+
+
+def _keep(rows: DataFrame, config: ArchiveJob, query: str, number: int) -> None:
+    path, name = config.archive.path, batch_name(query, number)
+    if config.archive.format != DELTA:
+        write_batch(rows, path, name)
+        return
+    from pipeline.delta import enter_batch, has_batch
+
+    if not has_batch(path, query, number):
+        write_batch(rows, path, name)
+        enter_batch(path, name, rows.schema, query, number)

@@ -7,13 +7,34 @@ code.
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TypeVar, final
+from typing import Annotated, Final, Literal, Self, TypeVar, final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
 
+from pipeline.directories import PLACING_COLUMNS
 from pyspark_sluicegate.options import SourceOptions
 
-PLACING_COLUMNS = ("queue", "received")  # an archive's directories are made of them
+PAYLOAD: Final = "payload"  # the column that is decoded
+RAW: Final = "raw"
+JSON: Final = "json"
+CSV: Final = "csv"
+AVRO: Final = "avro"
+PROTOBUF: Final = "protobuf"
+
+# Which keys each format needs, beside `undecodable`; of two in one set exactly one.
+NEEDED: Final[dict[str, tuple[frozenset[str], ...]]] = {
+    RAW: (),
+    JSON: (frozenset({"columns", "schema_file"}),),
+    CSV: (frozenset({"columns", "schema_file"}),),
+    AVRO: (frozenset({"schema_file"}),),
+    PROTOBUF: (frozenset({"schema_file"}), frozenset({"message"})),
+}
+OPTIONAL: Final = {CSV: frozenset({"delimiter"})}
+
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+OFFSET_COLUMNS: Final = ("partition", "sequence")  # by which an undecodable message is found again
 
 
 class ConfigError(ValueError):
@@ -59,10 +80,38 @@ class StreamJob(JobFile):
 
 
 @final
+class DecodeTable(Section):
+    """What a job's file says of payloads. `raw`: they stay as they are."""
+
+    format: Literal["raw", "json", "csv", "avro", "protobuf"] = RAW
+    columns: Annotated[str, Field(min_length=1)] | None = (
+        None  # json, csv: as Spark writes schemas, `t double, at timestamp`
+    )
+    schema_file: Path | None = None  # json, csv: the same in a file; avro: .avsc; protobuf: a descriptor set
+    message: Annotated[str, Field(min_length=1)] | None = None  # protobuf: its full name
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","  # csv
+    undecodable: Annotated[str, Field(min_length=1)] | None = None  # where payloads go that the schema does not fit
+
+    @model_validator(mode="after")
+    def _check_keys_of_the_format(self) -> Self:
+        needed = NEEDED[self.format] if self.format == RAW else (*NEEDED[self.format], frozenset({"undecodable"}))
+        given = self.model_fields_set - {"format"}
+        for choice in needed:
+            if len(choice & given) != 1:
+                wanted = " or ".join(sorted(choice))
+                raise ValueError(f"the format {self.format} needs {wanted}{', and one of them' * (len(choice) > 1)}")
+        foreign = given - frozenset().union(*needed) - OPTIONAL.get(self.format, frozenset())
+        if foreign:
+            raise ValueError(f"the format {self.format} has no {', '.join(sorted(foreign))}")
+        return self
+
+
+@final
 class ArchiveTable(Section):
     """`[archive]`: where the rows go."""
 
     path: Annotated[str, Field(min_length=1)]
+    format: Literal["parquet", "delta"] = PARQUET
 
 
 @final
@@ -70,15 +119,16 @@ class ArchiveJob(StreamJob):
     """The file of `archive`."""
 
     archive: ArchiveTable
+    decode: DecodeTable = DecodeTable()
 
-    @field_validator("source")
-    @classmethod
-    def _check_columns(cls, source: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
-        columns = SourceOptions.of(as_options(source)).columns
-        missing = [each for each in PLACING_COLUMNS if columns and each not in columns]
+    @model_validator(mode="after")
+    def _check_columns(self) -> Self:
+        columns = SourceOptions.of(self.source_options).columns
+        wanted = PLACING_COLUMNS if self.decode.format == RAW else (*PLACING_COLUMNS, *OFFSET_COLUMNS, PAYLOAD)
+        missing = [each for each in wanted if columns and each not in columns]
         if missing:
-            raise ValueError(f"columns lacks {', '.join(missing)}, of which the archive's directories are made")
-        return source
+            raise ValueError(f"source.columns lacks {', '.join(missing)}, which the archive needs")
+        return self
 
 
 File = TypeVar("File", bound=JobFile)
@@ -101,10 +151,16 @@ def load(path: Path, kind: type[File], *, master: str | None = None, checkpoint:
         return kind.model_validate(found)
     except ValidationError as error:
         lines = [
-            f"{path}: {'.'.join(str(each) for each in mistake['loc'])}: {mistake['msg'].removeprefix('Value error, ')}"
+            ": ".join(
+                part for part in (str(path), ".".join(str(each) for each in mistake["loc"]), _said(mistake)) if part
+            )
             for mistake in error.errors()
         ]
         raise ConfigError("\n".join(lines)) from None
+
+
+def _said(mistake: ErrorDetails) -> str:
+    return mistake["msg"].removeprefix("Value error, ")
 
 
 def as_options(table: Mapping[str, bool | int | str]) -> dict[str, str]:

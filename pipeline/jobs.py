@@ -23,6 +23,6 @@ class Job(Protocol):
 
 
 JOBS: Final[Mapping[str, Job]] = {
-    "archive": StreamingJob("what comes into a queue, as Parquet files", ArchiveJob, archive),
+    "archive": StreamingJob("what comes into a queue, as Parquet files or a Delta table", ArchiveJob, archive),
     "audit": BatchJob("what came in against what came out: lost, duplicated, out of order", AuditJob, audit),
 }

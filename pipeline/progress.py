@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark_sluicegate.checkpoint import ours_among
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE
 
+UNDECODABLE: Final = "undecodable"  # what the decode stage observes: how many rows of a batch had no value
 EVENTS_WITHIN_S: Final = 30.0  # Spark tells listeners from a thread of its own, after the query has ended
 
 
@@ -50,6 +51,8 @@ class ProgressLines(StreamingQueryListener):
             ),
             "duration_ms": progress.durationMs,
         }
+        if UNDECODABLE in progress.observedMetrics:
+            line[UNDECODABLE] = progress.observedMetrics[UNDECODABLE][UNDECODABLE]
         self._write(json.dumps(line))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name

@@ -33,6 +33,8 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", folder)
+            # Spark's default, INT96, is what other readers of Parquet gave up.
+            .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
             .getOrCreate()
         )
         try:

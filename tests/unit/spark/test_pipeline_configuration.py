@@ -48,7 +48,7 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
         ('mode = "consume"', 'mode = "take"', "source: mode is 'take'; allowed are tap, consume"),
         ('queue = "orders"', "", "source: the option queue is missing"),
         ('mode = "consume"', 'colour = "red"', "source: there is no option colour; there are"),
-        ('mode = "consume"', 'columns = "payload,queue"', "source: columns lacks received"),
+        ('mode = "consume"', 'columns = "payload,queue"', "source.columns lacks received"),
         ("[archive]", "[session]\nmemory = '1 GB'\n[archive]", "session.memory: String should match"),
         ("[source]", "[source", "(at line 3"),
     ],

@@ -1,0 +1,177 @@
+"""Whether a value of JSON, or a cell of CSV, is what a column wants.
+
+Arrow itself would cut 1.5 to 1, take `true` for 1.0, and a number for microseconds since 1970.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from pipeline.decode.decoder import ArrowType, SchemaError, Undecodable
+
+Fit: TypeAlias = Callable[[Any, str], Any]  # the value, and where it stands; raises Undecodable
+SHOWN_CHARACTERS_MAX: Final = 60  # of a value that does not fit
+
+INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
+NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+def fit_for(kind: ArrowType) -> Fit:
+    """Return what makes values fit a type: nothing is guessed, null fits all. Raises SchemaError."""
+    if pa.types.is_struct(kind):
+        return _struct(kind)
+    if pa.types.is_list(kind):
+        return _list(kind)
+    if pa.types.is_map(kind):
+        return _map(kind)
+    for matches, make in _SCALARS:
+        if matches(kind):
+            return make(kind)
+    raise SchemaError(
+        f"the type {kind} is not for texts; allowed are string, boolean, tinyint, smallint, int, bigint, float, double,"
+        " timestamp, date, and array, map and struct of these"
+    )
+
+
+def value_in(cell: str, kind: ArrowType, place: str) -> Any:
+    """Return what a cell of CSV says, for `fit_for` to look at. Raises Undecodable."""
+    if pa.types.is_integer(kind):
+        return int(cell) if INTEGER.fullmatch(cell) else _unfit("a whole number", cell, place)
+    if pa.types.is_floating(kind):
+        return float(cell) if NUMBER.fullmatch(cell) else _unfit("a number", cell, place)
+    if pa.types.is_boolean(kind):
+        return _BOOLEANS[cell.lower()] if cell.lower() in _BOOLEANS else _unfit("true or false", cell, place)
+    return cell
+
+
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+def _unfit(wanted: str, value: Any, place: str) -> Any:
+    shown = repr(value)
+    if len(shown) > SHOWN_CHARACTERS_MAX:
+        shown = f"{shown[:SHOWN_CHARACTERS_MAX]}..."
+    raise Undecodable(f"{place} is {shown}, and {wanted} is wanted")
+
+
+def _text(kind: ArrowType) -> Fit:
+    def fit(value: Any, place: str) -> Any:
+        return value if value is None or isinstance(value, str) else _unfit("a text", value, place)
+
+    return fit
+
+
+def _boolean(kind: ArrowType) -> Fit:
+    def fit(value: Any, place: str) -> Any:
+        return value if value is None or isinstance(value, bool) else _unfit("true or false", value, place)
+
+    return fit
+
+
+def _whole(kind: ArrowType) -> Fit:
+    bound = 1 << (kind.bit_width - 1)
+
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # JSON has one kind of numbers: 3.0 is 3
+        if not isinstance(value, int) or isinstance(value, bool) or not -bound <= value < bound:
+            return _unfit(f"a whole number of {kind.bit_width} bits", value, place)
+        return value
+
+    return fit
+
+
+def _floating(kind: ArrowType) -> Fit:
+    def fit(value: Any, place: str) -> Any:
+        if value is None or isinstance(value, float):
+            return value
+        return float(value) if isinstance(value, int) and not isinstance(value, bool) else _number(value, place)
+
+    return fit
+
+
+def _number(value: Any, place: str) -> Any:
+    return _unfit("a number", value, place)
+
+
+def _timestamp(kind: ArrowType) -> Fit:
+    """A time without its zone is in UTC."""
+
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        try:
+            found = datetime.fromisoformat(value)
+        except (TypeError, ValueError):
+            return _unfit("a time such as 2026-03-04T05:06:07.890Z", value, place)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+    return fit
+
+
+def _date(kind: ArrowType) -> Fit:
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        try:
+            return date.fromisoformat(value)
+        except (TypeError, ValueError):
+            return _unfit("a day such as 2026-03-04", value, place)
+
+    return fit
+
+
+def _struct(kind: ArrowType) -> Fit:
+    fits = [(field.name, fit_for(field.type)) for field in kind]
+
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            return _unfit("an object", value, place)
+        return {name: each(value.get(name), f"{place}.{name}" if place else name) for name, each in fits}
+
+    return fit
+
+
+def _list(kind: ArrowType) -> Fit:
+    each = fit_for(kind.value_type)
+
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            return _unfit("an array", value, place)
+        return [each(item, f"{place}[{at}]") for at, item in enumerate(value)]
+
+    return fit
+
+
+def _map(kind: ArrowType) -> Fit:
+    if not pa.types.is_string(kind.key_type):
+        raise SchemaError(f"a map has texts for keys, not {kind.key_type}")
+    each = fit_for(kind.item_type)
+
+    def fit(value: Any, place: str) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            return _unfit("an object", value, place)
+        return [(key, each(item, f"{place}.{key}")) for key, item in value.items()]
+
+    return fit
+
+
+_SCALARS: Final[tuple[tuple[Callable[[ArrowType], bool], Callable[[ArrowType], Fit]], ...]] = (
+    (pa.types.is_string, _text),
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, _floating),
+    (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_date, _date),
+)

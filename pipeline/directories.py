@@ -1,0 +1,61 @@
+"""Batches of a stream as directories of Parquet files: `PATH/queue=Q/dt=DAY/batch=NAME/*.parquet`.
+
+A batch has directories of its own, and writing it again replaces them; so each message is there once for any reader of
+the files, whatever crashed. Spark's own file sink keeps that promise to Spark alone, through a log beside the files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+from urllib.parse import unquote
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as fn
+
+PLACING_COLUMNS: Final = ("queue", "received")  # directories are made of them
+DAY: Final = "dt"
+BATCH: Final = "batch"
+PARTITIONED_BY: Final = ("queue", DAY)
+LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries that ever write to one place
+
+
+def batch_name(query_id: str, batch: int) -> str:
+    """Return what a batch is called: after its query too, for a lost checkpoint counts from 0 again.
+
+    Between the two is an underscore, with which no name is taken for a number: `1234567e-5` would be.
+    """
+    return f"{query_id[:LINEAGE_CHARACTERS]}_{batch}"
+
+
+def with_day(rows: DataFrame) -> DataFrame:
+    """Return the rows with their day: that of `received`, in UTC."""
+    return rows.withColumn(DAY, fn.to_date("received"))
+
+
+def write_batch(rows: DataFrame, path: str, name: str) -> None:
+    """Write rows that have their day, in place of what the batch wrote before."""
+    (
+        rows.withColumn(BATCH, fn.lit(name))
+        .write.mode("overwrite")
+        .option("partitionOverwriteMode", "dynamic")
+        .partitionBy(*PARTITIONED_BY, BATCH)
+        .parquet(path)
+    )
+
+
+@final
+@dataclass(frozen=True)
+class BatchFile:
+    """A file that a batch wrote."""
+
+    path: Path
+    queue: str
+    day: str
+
+
+def files_of(path: Path, name: str) -> Iterator[BatchFile]:
+    """Yield the files of a batch, in a folder of this host."""
+    for file in sorted(path.glob(f"queue=*/{DAY}=*/{BATCH}={name}/*.parquet")):
+        queue, day = (unquote(part.partition("=")[2]) for part in file.relative_to(path).parts[:2])
+        yield BatchFile(file, queue, day)

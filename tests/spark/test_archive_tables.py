@@ -1,0 +1,122 @@
+"""The job `archive` with a decode stage, and into Delta tables, over a real gateway."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from gateway_process import GatewayProcess
+from pipeline.archive import archive
+from pipeline.attempt import Attempt
+from pipeline.configuration import DELTA, ArchiveJob, ArchiveTable, DecodeTable
+from pipeline.decode.decoder import SchemaError
+from pipeline.delta import TableMismatch
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+from sluicegate import BlockingClient, Message
+
+COLUMNS = "device string, t double, at timestamp"
+
+
+def url(broker: GatewayProcess) -> str:
+    return f"flow://127.0.0.1:{broker.ports['flow']}"
+
+
+def fill(broker: GatewayProcess, queue: str, payloads: Iterable[bytes]) -> None:
+    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+        publisher.send_all(Message(payload, queue=queue, key=f"k{at % 3}") for at, payload in enumerate(payloads))
+
+
+def readings(first: int, end: int) -> list[bytes]:
+    return [f'{{"device": "d{n % 5}", "t": {n}, "at": "2026-03-04T05:06:07Z"}}'.encode() for n in range(first, end)]
+
+
+def job(broker: GatewayProcess, queue: str, folder: Path, decode: DecodeTable, **archived: Any) -> ArchiveJob:
+    return ArchiveJob(
+        source={"url": url(broker), "queue": queue, "maxRowsPerTrigger": 100},
+        checkpoint=str(folder / "checkpoint"),
+        archive=ArchiveTable(path=str(folder / "archive"), **archived),
+        decode=decode,
+    )
+
+
+def run(spark: SparkSession, config: ArchiveJob) -> list[dict[str, Any]]:
+    """Archive what is there now; return what is told of each batch."""
+    lines: list[str] = []
+    attempt = Attempt(
+        spark=spark,
+        name="archive",
+        config=config,
+        start=lambda session, trigger: archive(session, config, trigger),
+        trigger=Trigger(None),
+        write=lines.append,
+        stopping=Event(),
+    )
+    supervise(attempt.run, lambda: 0, Event())
+    return [json.loads(each) for each in lines]
+
+
+def forget_the_last_commit(config: ArchiveJob) -> None:
+    """A crash between what the batch wrote and Spark's own commit: its log loses the last entry."""
+    commits = Path(config.checkpoint) / "commits"
+    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+
+
+def test_payloads_become_columns_and_what_is_undecodable_is_kept_with_reason_and_offset(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    broker.create_queue("json", access_type="non-exclusive", partition_count=2)
+    fill(broker, "json", [*readings(0, 150), b"no json", b'{"t": "warm"}'])
+    decode = DecodeTable(format="json", columns=COLUMNS, undecodable=str(tmp_path / "undecodable"))
+    told = run(spark, job(broker, "json", tmp_path, decode))
+    rows = spark.read.parquet(str(tmp_path / "archive"))
+    assert sorted(row.t for row in rows.select("value.t").collect()) == list(range(150))
+    first: Any = rows.where("value.t = 0").select("value.device", "value.at", "payload").first()
+    assert (first.device, bytes(first.payload)) == ("d0", readings(0, 1)[0])
+    aside = {
+        bytes(row.payload): (row.decode_error, row.partition, row.sequence)
+        for row in spark.read.parquet(str(tmp_path / "undecodable")).collect()
+    }
+    assert aside.keys() == {b"no json", b'{"t": "warm"}'}
+    assert aside[b'{"t": "warm"}'][0] == "t is 'warm', and a number is wanted"
+    assert all(sequence > 0 for _reason, _partition, sequence in aside.values())
+    assert sum(each.get("undecodable", 0) for each in told) == 2
+    assert sum(each["rows"] for each in told) == 152
+
+
+def test_a_schema_that_is_none_ends_the_job_before_it_begins(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    broker.create_queue("none")
+    for columns in ("device strin", "double", "a int, a string"):
+        decode = DecodeTable(format="csv", columns=columns, undecodable=str(tmp_path / "undecodable"))
+        with pytest.raises(SchemaError, match=columns):
+            archive(spark, job(broker, "none", tmp_path, decode), Trigger(None))
+
+
+def test_a_delta_table_has_each_message_once_though_a_batch_runs_again(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    """The name of the queue is one that directories and the table's log write differently."""
+    queue = "plant/7 b"
+    broker.create_queue(queue)
+    fill(broker, queue, readings(0, 250))
+    decode = DecodeTable(format="json", columns=COLUMNS, undecodable=str(tmp_path / "undecodable"))
+    config = job(broker, queue, tmp_path, decode, format=DELTA)
+    archive(spark, config, Trigger(None)).awaitTermination()
+    forget_the_last_commit(config)
+    fill(broker, queue, readings(250, 300))
+    run(spark, config)
+    table = DeltaTable(config.archive.path)
+    rows = table.to_pyarrow_table().to_pylist()
+    assert sorted(row["value"]["t"] for row in rows) == list(range(300))
+    assert {row["queue"] for row in rows} == {queue}
+    with pytest.raises(TableMismatch, match="Give it another path"):
+        archive(spark, job(broker, queue, tmp_path, DecodeTable(), format=DELTA), Trigger(None))
