@@ -10,9 +10,11 @@ from threading import Event
 from typing import Final, TypeAlias, final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.configuration import StreamJob
+from pipeline.figures import BatchFigures
 from pipeline.progress import ProgressLines
 from pipeline.trigger import Trigger
 from pyspark_sluicegate.acknowledging import Acknowledger, sweep
@@ -41,7 +43,11 @@ class Attempt:
         connect = SourceOptions.of(self.config.source_options).connect
         sweep(connect, self.config.checkpoint)
         lines = ProgressLines(self.name, self.write)
-        listeners = (Acknowledger(connect), lines)  # in this order: what a line tells of was acknowledged
+        # In this order: what is told of was acknowledged.
+        listeners: list[StreamingQueryListener] = [Acknowledger(connect)]
+        if self.config.admin_url is not None:
+            listeners.append(BatchFigures(self.name, self.config.admin_url))
+        listeners.append(lines)
         for each in listeners:
             self.spark.streams.addListener(each)
         try:

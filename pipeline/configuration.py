@@ -66,6 +66,7 @@ class StreamJob(JobFile):
 
     source: dict[str, bool | int | str]
     checkpoint: Annotated[str, Field(min_length=1)]
+    admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
 
     @property
     def source_options(self) -> dict[str, str]:

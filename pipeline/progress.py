@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import (
     QueryStartedEvent,
     QueryTerminatedEvent,
     StreamingQueryListener,
+    StreamingQueryProgress,
 )
 
 from pyspark_sluicegate.checkpoint import ours_among
@@ -52,7 +53,7 @@ class ProgressLines(StreamingQueryListener):
             "duration_ms": progress.durationMs,
         }
         if UNDECODABLE in progress.observedMetrics:
-            line[UNDECODABLE] = progress.observedMetrics[UNDECODABLE][UNDECODABLE]
+            line[UNDECODABLE] = undecodable_count(progress)
         self._write(json.dumps(line))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
@@ -61,6 +62,12 @@ class ProgressLines(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
         """No line comes any more: Spark tells listeners in order."""
         self._ended.set()
+
+
+def undecodable_count(progress: StreamingQueryProgress) -> int:
+    """Return how many rows of a batch had no value; 0 without a decode stage."""
+    observed = progress.observedMetrics.get(UNDECODABLE)
+    return 0 if observed is None else int(observed[UNDECODABLE])
 
 
 def lag_by_partition(ends: list[str], latest: list[str]) -> dict[str, int]:

@@ -61,6 +61,10 @@ def run(spark: SparkSession, config: ArchiveJob) -> list[dict[str, Any]]:
     return [json.loads(each) for each in lines]
 
 
+def archived_unacknowledged(spark: SparkSession, config: ArchiveJob) -> None:
+    archive(spark, config, Trigger(None)).awaitTermination()
+
+
 def forget_the_last_commit(config: ArchiveJob) -> None:
     """A crash between what the batch wrote and Spark's own commit: its log loses the last entry."""
     commits = Path(config.checkpoint) / "commits"
@@ -110,7 +114,7 @@ def test_a_delta_table_has_each_message_once_though_a_batch_runs_again(
     fill(broker, queue, readings(0, 250))
     decode = DecodeTable(format="json", columns=COLUMNS, undecodable=str(tmp_path / "undecodable"))
     config = job(broker, queue, tmp_path, decode, format=DELTA)
-    archive(spark, config, Trigger(None)).awaitTermination()
+    supervise(lambda: archived_unacknowledged(spark, config), lambda: 0, Event())
     forget_the_last_commit(config)
     fill(broker, queue, readings(250, 300))
     run(spark, config)

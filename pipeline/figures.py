@@ -1,0 +1,73 @@
+"""Telling the gateway of a job's batches, for its metrics: over the admin port, at the job's cursor.
+
+A batch of which the gateway hears nothing is missing from its sums and nowhere else, so a failure is logged and the job
+goes on.
+"""
+
+import json
+import logging
+from typing import Final
+from urllib.error import URLError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from pipeline.progress import undecodable_count
+from pyspark_sluicegate.checkpoint import ours_among
+from pyspark_sluicegate.offsets import Offset
+
+ANSWER_WITHIN_S: Final = 5.0
+BATCH_MS: Final = "triggerExecution"  # what Spark calls the time of a batch as a whole
+
+_log: Final = logging.getLogger("pipeline")
+
+
+class BatchFigures(StreamingQueryListener):
+    """Tells of each batch that had rows."""
+
+    def __init__(self, job: str, admin_url: str) -> None:
+        self._job = job
+        self._admin_url = admin_url.rstrip("/")
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
+        """There is no batch yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
+        """Tell of the batch, at each cursor that it read with."""
+        progress = event.progress
+        if progress.numInputRows == 0:
+            return
+        for source in progress.sources:
+            for offset in ours_among([source.endOffset or ""]):
+                figures = {
+                    "job": self._job,
+                    "reference": f"{progress.id}/{progress.batchId}",
+                    "rows_count": source.numInputRows,
+                    "undecodable_count": undecodable_count(progress),
+                    "duration_ms": progress.durationMs.get(BATCH_MS, 0),
+                }
+                self._put(offset, figures)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
+        """There was no batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
+        """The last batch was told of."""
+
+    def _put(self, offset: Offset, figures: dict[str, object]) -> None:
+        path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch"
+        body = json.dumps(figures).encode()
+        headers = {"Content-Type": "application/json"}
+        request = Request(self._admin_url + path, body, headers, method="PUT")
+        try:
+            with urlopen(request, timeout=ANSWER_WITHIN_S):
+                pass
+        except (URLError, OSError) as error:
+            _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
