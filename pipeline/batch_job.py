@@ -42,9 +42,13 @@ class BatchJob(Generic[Config]):
     config: type[Config]
     work: Callable[[SparkSession, Config], Result]
 
+    def read(self, asked: Invocation) -> Config:
+        """Return what the file says. Raises ConfigError."""
+        return load(asked.file, self.config, master=asked.master)
+
     def run(self, name: str, asked: Invocation) -> int:
         """Do the work and tell of it; return the exit code. Raises ConfigError, JobFailed."""
-        config = load(asked.file, self.config, master=asked.master)
+        config = self.read(asked)
         with spark_session(name, config.session) as spark:
             result = supervise(lambda: self.work(spark, config), lambda: 0, Event())
         assert result is not None, "nobody asks it to stop"

@@ -4,25 +4,39 @@ Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, and what the job look
 command line or the file is wrong; 3 the job failed, and another try would fail as well.
 """
 
+import json
 import logging
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from pipeline.batch_job import BatchJob
-from pipeline.configuration import ConfigError
+from pipeline.configuration import ConfigError, load
 from pipeline.failures import JobFailed
 from pipeline.invocation import Invocation
 from pipeline.jobs import JOBS
+from pipeline.places import StreamPlace, place_of
+from pipeline.plan import plan_of
 from pipeline.trigger import Trigger
+from pyspark_sluicegate.acknowledging import sweep
 from pyspark_sluicegate.checkpoint import CheckpointError
+from pyspark_sluicegate.offsets import OffsetError
+from pyspark_sluicegate.options import OptionError, SourceOptions
+from sluicegate import FlowClientError
 
 USAGE: Final = 2
 FATAL: Final = 3
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")]
+ConfigOption = Annotated[Path, typer.Option(metavar="FILE", help="What the job is to do, in TOML.")]
+MasterOption = Annotated[str | None, typer.Option(metavar="URL", help="Where Spark runs; before the file's.")]
+CheckpointOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where the job keeps its place.")]
 
 app = typer.Typer(
     name="sluicegate pipeline",
@@ -42,10 +56,10 @@ def list_jobs() -> None:
 
 @app.command("run")
 def run(
-    name: Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")],
-    config: Annotated[Path, typer.Option(metavar="FILE", help="What the job is to do, in TOML.")],
-    master: Annotated[str | None, typer.Option(metavar="URL", help="Where Spark runs; before the file's.")] = None,
-    checkpoint: Annotated[str | None, typer.Option(metavar="DIR", help="Where the job keeps its place.")] = None,
+    name: JobArgument,
+    config: ConfigOption,
+    master: MasterOption = None,
+    checkpoint: CheckpointOption = None,
     once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is through.")] = False,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Make a batch every 500ms, 5s, 1m, 1h.")] = None,
 ) -> None:
@@ -61,15 +75,52 @@ def run(
         )
     trigger = Trigger(None if once else _interval_ms(every or "0ms"))
     asked = Invocation(file=config, master=master, checkpoint=checkpoint, trigger=trigger)
+    with _errors_told():
+        raise typer.Exit(job.run(name, asked))
+
+
+@app.command("plan")
+def plan(
+    name: JobArgument,
+    config: ConfigOption,
+    master: MasterOption = None,
+    checkpoint: CheckpointOption = None,
+) -> None:
+    """Print what a job would do, as JSON: its file with all defaults, its columns, the tasks of its next batch."""
+    if name not in JOBS:
+        raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
+    with _errors_told():
+        asked = Invocation(file=config, master=master, checkpoint=checkpoint, trigger=Trigger(None))
+        typer.echo(json.dumps({"job": name, **plan_of(JOBS[name].read(asked))}, indent=2))
+
+
+@app.command("status")
+def status(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
+    """Print where a job that reads a stream stands, as JSON: by its checkpoint, and by its cursor at the gateway."""
+    with _errors_told():
+        typer.echo(json.dumps(place_of(load(config, StreamPlace, checkpoint=checkpoint)).figures(), indent=2))
+
+
+@app.command("ack")
+def ack(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
+    """Acknowledge what the checkpoint of a job says is through. The job must not run."""
+    with _errors_told():
+        found = load(config, StreamPlace, checkpoint=checkpoint)
+        told_count = sweep(SourceOptions.of(found.source_options).connect, found.checkpoint)
+        typer.echo("acknowledged" if told_count else "nothing is left to acknowledge")
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    """Tell of what ends a command in one line, and end it with the code for that."""
     try:
-        code = job.run(name, asked)
+        yield
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE) from None
-    except (JobFailed, CheckpointError) as error:
+    except (JobFailed, CheckpointError, OffsetError, OptionError, FlowClientError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FATAL) from None
-    raise typer.Exit(code)
 
 
 def _interval_ms(text: str) -> int:

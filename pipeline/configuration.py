@@ -61,12 +61,10 @@ class JobFile(Section):
     session: SessionSettings = SessionSettings()
 
 
-class StreamJob(JobFile):
-    """What every job has that reads a queue as a stream."""
+class QueueJob(JobFile):
+    """What every job has that reads a queue."""
 
     source: dict[str, bool | int | str]
-    checkpoint: Annotated[str, Field(min_length=1)]
-    admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
 
     @property
     def source_options(self) -> dict[str, str]:
@@ -78,6 +76,13 @@ class StreamJob(JobFile):
     def _check_source(cls, source: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
         SourceOptions.of(as_options(source))
         return source
+
+
+class StreamJob(QueueJob):
+    """What every job has that reads a queue as a stream."""
+
+    checkpoint: Annotated[str, Field(min_length=1)]
+    admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
 
 
 @final

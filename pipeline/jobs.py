@@ -6,8 +6,12 @@ from typing import Final, Protocol
 from pipeline.archive import archive
 from pipeline.audit.job import AuditJob, audit
 from pipeline.batch_job import BatchJob
-from pipeline.configuration import ArchiveJob
+from pipeline.compact.job import CompactJob, compact
+from pipeline.configuration import ArchiveJob, JobFile
+from pipeline.dmq.job import DmqJob, dmq
 from pipeline.invocation import Invocation
+from pipeline.presence.job import PresenceJob, presence
+from pipeline.profile.job import ProfileJob, profile
 from pipeline.streaming_job import StreamingJob
 
 
@@ -18,11 +22,20 @@ class Job(Protocol):
     def does(self) -> str:
         """A line for people."""
 
+    def read(self, asked: Invocation) -> JobFile:
+        """Return what its file says. Raises ConfigError."""
+
     def run(self, name: str, asked: Invocation) -> int:
         """Run; return the exit code. Raises ConfigError, JobFailed, CheckpointError."""
 
 
 JOBS: Final[Mapping[str, Job]] = {
-    "archive": StreamingJob("what comes into a queue, as Parquet files or a Delta table", ArchiveJob, archive),
-    "audit": BatchJob("what came in against what came out: lost, duplicated, out of order", AuditJob, audit),
+    "archive": StreamingJob[ArchiveJob](
+        "what comes into a queue, as Parquet files or a Delta table", ArchiveJob, archive
+    ),
+    "audit": BatchJob[AuditJob]("what came in against what came out: lost, duplicated, out of order", AuditJob, audit),
+    "compact": BatchJob[CompactJob]("days of an archive that are over, as few large files", CompactJob, compact),
+    "dmq": BatchJob[DmqJob]("what lies in a dead message queue and why, and what to do about it", DmqJob, dmq),
+    "presence": BatchJob[PresenceJob]("who was connected when, by the gateway's events", PresenceJob, presence),
+    "profile": BatchJob[ProfileJob]("what payloads are like, topic by topic", ProfileJob, profile),
 }

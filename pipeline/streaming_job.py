@@ -31,9 +31,13 @@ class StreamingJob(Generic[Config]):
     config: type[Config]
     start: Callable[[SparkSession, Config, Trigger], StreamingQuery]
 
+    def read(self, asked: Invocation) -> Config:
+        """Return what the file says. Raises ConfigError."""
+        return load(asked.file, self.config, master=asked.master, checkpoint=asked.checkpoint)
+
     def run(self, name: str, asked: Invocation) -> int:
         """Run until the job is ended; return its exit code. Raises ConfigError, JobFailed, CheckpointError."""
-        config = load(asked.file, self.config, master=asked.master, checkpoint=asked.checkpoint)
+        config = self.read(asked)
         stopping = Event()
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -42,6 +42,7 @@ def job(broker: GatewayProcess, queue: str, folder: Path, decode: DecodeTable, *
         checkpoint=str(folder / "checkpoint"),
         archive=ArchiveTable(path=str(folder / "archive"), **archived),
         decode=decode,
+        admin_url=broker.admin_url,
     )
 
 
@@ -93,6 +94,8 @@ def test_payloads_become_columns_and_what_is_undecodable_is_kept_with_reason_and
     assert all(sequence > 0 for _reason, _partition, sequence in aside.values())
     assert sum(each.get("undecodable", 0) for each in told) == 2
     assert sum(each["rows"] for each in told) == 152
+    assert broker.metric("sluicegate_reader_rows_total", queue="json", job="archive") == 152
+    assert broker.metric("sluicegate_reader_undecodable_rows_total", queue="json", job="archive") == 2
 
 
 def test_a_schema_that_is_none_ends_the_job_before_it_begins(

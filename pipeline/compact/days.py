@@ -1,0 +1,153 @@
+"""Days of an archive of Parquet files, written anew: few large files, in order, and each message once.
+
+A day is exchanged in steps that can be taken up again after a crash, in a folder `_compact/NAME` of the archive, which
+readers of Parquet leave out as they do all names with an underscore:
+
+- `new/` is written. Without a manifest it counts for nothing, and the next run begins again;
+- `manifest.json` says which batches it replaces. From here on the exchange is carried through;
+- `new/` becomes a batch of the day, and then the batches that it replaces go to `old/`: for that moment, and after a
+  crash until the next run, a reader finds messages twice, but never misses one;
+- `done` says when that was. `old/` is kept for those who are still reading it, and then removed.
+
+What comes into the day meanwhile is a batch of its own, and waits for the next run. So does one that the job `archive`
+wrote again after a crash; its messages are dropped as repeats. The same message has the same sequence and was received
+at the same time: sequences alone begin again with another incarnation of the spool.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final, final
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from pipeline.directories import BATCH, DAY
+from pipeline.failures import JobFailed
+
+WORK: Final = "_compact"
+MANIFEST: Final = "manifest.json"
+NEW: Final = "new"
+OLD: Final = "old"
+DONE: Final = "done"
+COMPACTED: Final = "compact"  # how batches are called that this job made
+NAME_CHARACTERS: Final = 12  # of the hash that names an exchange
+SAME_MESSAGE: Final = ["partition", "sequence", "received"]  # of one queue
+ORDER: Final = ("partition", "sequence")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Compacted:
+    """What became of a day."""
+
+    files_before_count: int
+    files_after_count: int
+    repeats_count: int  # messages that were there more than once
+
+
+@contextmanager
+def alone_in(root: Path) -> Iterator[None]:
+    """Keep other compactions of the archive out. Raises JobFailed when one is under way."""
+    (root / WORK).mkdir(exist_ok=True)
+    with (root / WORK / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise JobFailed(f"another compaction of {root} is under way") from None
+        yield
+
+
+def carry_on(root: Path, *, remove_before_s: float) -> int:
+    """Carry through what an earlier run left, and remove what was replaced before a time; return of how many days."""
+    removed_count = 0
+    for work in sorted(each for each in (root / WORK).iterdir() if each.is_dir()):
+        if not (work / MANIFEST).exists():
+            shutil.rmtree(work)  # a write that a crash ended
+        elif not (work / DONE).exists():
+            _exchange(root, work)
+        elif (work / DONE).stat().st_mtime < remove_before_s:
+            shutil.rmtree(work)
+            removed_count += 1
+    return removed_count
+
+
+def closed_days(root: Path, before: date) -> list[Path]:
+    """Return the folders of days before one, of all queues."""
+    days = sorted(root.glob(f"queue=*/{DAY}=*"))
+    return [each for each in days if date.fromisoformat(each.name.partition("=")[2]) < before]
+
+
+def compact_day(spark: SparkSession, root: Path, day: Path, *, file_bytes: int) -> Compacted | None:
+    """Write a day anew; return None when there is nothing to gain. Raises JobFailed where columns are missing."""
+    batches = sorted(each.name for each in day.glob(f"{BATCH}=*"))
+    files = [file for each in batches for file in sorted((day / each).glob("*.parquet"))]
+    if len(files) < 2 or (len(batches) == 1 and batches[0].startswith(f"{BATCH}={COMPACTED}_")):
+        return None
+    work = root / WORK / _name_of(day.relative_to(root), batches)
+    file_count = -(-sum(each.stat().st_size for each in files) // file_bytes)
+    _write(spark, [str(day / each) for each in batches], work / NEW, file_count)
+    after = sorted((work / NEW).glob("*.parquet"))
+    done = Compacted(
+        files_before_count=len(files),
+        files_after_count=len(after),
+        repeats_count=_row_count(files) - _row_count(after),
+    )
+    manifest = {"day": str(day.relative_to(root)), "batches": batches}
+    _put_in_place(work / MANIFEST, json.dumps(manifest))
+    _exchange(root, work)
+    return done
+
+
+def _name_of(day: Path, batches: Sequence[str]) -> str:
+    told = "\n".join([str(day), *batches])
+    return f"{COMPACTED}_{hashlib.sha256(told.encode()).hexdigest()[:NAME_CHARACTERS]}"
+
+
+def _write(spark: SparkSession, batches: list[str], to: Path, file_count: int) -> None:
+    # Each batch's own folder, so that names of directories are no columns: they stay what they are.
+    rows = spark.read.option("mergeSchema", "true").parquet(*batches)
+    missing = [each for each in SAME_MESSAGE if each not in rows.columns]
+    if missing:
+        raise JobFailed(f"the archive lacks the columns {', '.join(missing)}, by which a message is known again")
+    (
+        rows.dropDuplicates(SAME_MESSAGE)
+        .repartitionByRange(file_count, *ORDER)
+        .sortWithinPartitions(*ORDER)
+        .write.mode("overwrite")
+        .parquet(str(to))
+    )
+
+
+def _exchange(root: Path, work: Path) -> None:
+    manifest = json.loads((work / MANIFEST).read_text(encoding="utf-8"))
+    day = root / manifest["day"]
+    if (work / NEW).exists():
+        (work / NEW).rename(day / f"{BATCH}={work.name}")
+    (work / OLD).mkdir(exist_ok=True)
+    for name in manifest["batches"]:
+        # One that is there and here was written again since: it waits for the next run.
+        if (day / name).exists() and not (work / OLD / name).exists():
+            (day / name).rename(work / OLD / name)
+    (work / DONE).touch()
+
+
+def _put_in_place(path: Path, text: str) -> None:
+    """Write a file that is there whole or not at all."""
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+
+
+def _row_count(files: Sequence[Path]) -> int:
+    return sum(int(pq.read_metadata(each).num_rows) for each in files)

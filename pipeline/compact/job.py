@@ -1,0 +1,111 @@
+"""The job `compact`: days of an archive that are over become few large files.
+
+How a day of Parquet files is exchanged is in `days`. A Delta table does that by itself, in its log,
+where no message is ever there twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Final, Literal, final
+
+from pydantic import Field
+from pyspark.sql import SparkSession
+
+from pipeline.compact.days import alone_in, carry_on, closed_days, compact_day
+from pipeline.configuration import DELTA, PARQUET, JobFile, Section
+from pipeline.directories import DAY
+from pipeline.failures import JobFailed
+
+MIB: Final = 1024 * 1024
+
+
+@final
+class CompactTable(Section):
+    """`[compact]`: which archive, and which of its days are over."""
+
+    path: Annotated[str, Field(pattern="^/")]  # a folder of this host
+    format: Literal["parquet", "delta"] = PARQUET
+    file_mb: Annotated[int, Field(ge=1, le=4096)] = 256
+    closed_after_h: Annotated[int, Field(ge=0)] = 24  # after the day's end in UTC: what is late is archived by then
+    replaced_kept_h: Annotated[int, Field(ge=1)] = 168  # for those who read the files that were replaced
+
+
+@final
+class CompactJob(JobFile):
+    """The file of `compact`."""
+
+    compact: CompactTable
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CompactResult:
+    """What was done."""
+
+    day_count: int
+    files_before_count: int
+    files_after_count: int
+    repeats_count: int
+    removed_count: int  # exchanged days whose old files are gone now; of a Delta table, files
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing can be wrong with an archive here."""
+        return True
+
+    def figures(self) -> Mapping[str, object]:
+        """Return the counts."""
+        return {
+            "days": self.day_count,
+            "files_before": self.files_before_count,
+            "files_after": self.files_after_count,
+            "repeats": self.repeats_count,
+            "removed": self.removed_count,
+        }
+
+
+def compact(spark: SparkSession, config: CompactJob) -> CompactResult:
+    """Compact the days that are over. Raises JobFailed, else what Spark and Delta do."""
+    table, now = config.compact, datetime.now(UTC)
+    if not Path(table.path).is_dir():
+        raise JobFailed(f"compact.path: there is no folder {table.path}")
+    return _compact_delta(table, now) if table.format == DELTA else _compact_directories(spark, table, now)
+
+
+def _compact_directories(spark: SparkSession, table: CompactTable, now: datetime) -> CompactResult:
+    root = Path(table.path)
+    remove_before = now - timedelta(hours=table.replaced_kept_h)
+    before = (now - timedelta(hours=table.closed_after_h)).date()
+    with alone_in(root):
+        removed_count = carry_on(root, remove_before_s=remove_before.timestamp())
+        done = [
+            found
+            for day in closed_days(root, before)
+            if (found := compact_day(spark, root, day, file_bytes=table.file_mb * MIB)) is not None
+        ]
+    return CompactResult(
+        day_count=len(done),
+        files_before_count=sum(each.files_before_count for each in done),
+        files_after_count=sum(each.files_after_count for each in done),
+        repeats_count=sum(each.repeats_count for each in done),
+        removed_count=removed_count,
+    )
+
+
+def _compact_delta(table: CompactTable, now: datetime) -> CompactResult:
+    from deltalake import DeltaTable
+
+    before = (now - timedelta(hours=table.closed_after_h)).date()
+    delta = DeltaTable(table.path)
+    found = delta.optimize.compact(partition_filters=[(DAY, "<", before.isoformat())], target_size=table.file_mb * MIB)
+    # What no version of the table names is removed too; a batch that `archive` is writing is younger than that.
+    removed = delta.vacuum(table.replaced_kept_h, dry_run=False, enforce_retention_duration=False)
+    return CompactResult(
+        day_count=found["partitionsOptimized"],
+        files_before_count=found["numFilesRemoved"],
+        files_after_count=found["numFilesAdded"],
+        repeats_count=0,
+        removed_count=len(removed),
+    )

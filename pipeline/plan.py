@@ -1,0 +1,41 @@
+"""What a job would do: its file with all defaults, what its rows look like, and the tasks of its next batch.
+
+Nothing is run: no session, and nothing bound or read at the gateway.
+"""
+
+from collections.abc import Mapping
+
+from pipeline.configuration import JobFile, QueueJob, StreamJob
+from pipeline.places import place_of
+from pyspark_sluicegate.columns import chosen_columns, schema_of
+from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.options import SourceOptions
+from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
+
+
+def plan_of(config: JobFile) -> Mapping[str, object]:
+    """Return the plan as JSON has it. Raises CheckpointError, OffsetError, FlowClientError."""
+    plan: dict[str, object] = {"configuration": config.model_dump(mode="json")}
+    if not isinstance(config, QueueJob):
+        return plan
+    options = SourceOptions.of(config.source_options)
+    plan["schema"] = schema_of(chosen_columns(options.columns))
+    tasks = group(cut(_next_ranges(config, options), options.split_rows), options.tasks)
+    plan["tasks"] = [
+        [{"partition": each.partition, "first": each.first, "end": each.end} for each in task] for task in tasks
+    ]
+    return plan
+
+
+def _next_ranges(config: QueueJob, options: SourceOptions) -> list[RangeToRead]:
+    """Return what a stream would read with its next batch, but for a limit by bytes; what a batch job reads."""
+    if isinstance(config, StreamJob):
+        places = place_of(config).partitions
+        firsts = {number: max(each.read, each.acknowledged) for number, each in places.items()}
+        ends = {number: each.end for number, each in places.items()}
+    else:
+        positions = bulk_for(options.connect).queue_status(options.queue).positions
+        firsts = {each.partition: each.low for each in positions}
+        ends = {each.partition: each.next_sequence for each in positions}
+    shares = share_rows({number: end - firsts[number] for number, end in ends.items()}, options.rows_max)
+    return [RangeToRead(number, firsts[number], firsts[number] + count) for number, count in sorted(shares.items())]

@@ -1,0 +1,1 @@
+"""The job `presence`: who was connected when, by the events of the gateway."""

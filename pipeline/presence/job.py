@@ -1,0 +1,84 @@
+"""The job `presence`: the table of who was connected when, and what is remarkable in it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, final
+
+from pydantic import Field
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+
+from pipeline.configuration import QueueJob, Section
+from pipeline.presence.connections import connections, events_in, presence_of
+
+RESTLESS_SHOWN_MAX: Final = 1_000
+
+
+@final
+class PresenceTable(Section):
+    """`[presence]`: where the table goes, and how many are told of."""
+
+    path: Annotated[str, Field(min_length=1)]
+    restless: Annotated[int, Field(ge=0, le=RESTLESS_SHOWN_MAX)] = 10  # clients that came and went most often
+
+
+@final
+class PresenceJob(QueueJob):
+    """The file of `presence`; its `source` names a queue that collects the events of clients."""
+
+    presence: PresenceTable
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PresenceResult:
+    """What the events tell."""
+
+    clients_count: int
+    present_count: int  # by the last event of each
+    connections_count: int
+    untold_count: int  # connections whose end no event tells
+    restless: Mapping[str, int]  # by client: how often it came
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is wrong with coming and going."""
+        return True
+
+    def figures(self) -> Mapping[str, object]:
+        """Return the counts."""
+        return {
+            "clients": self.clients_count,
+            "present": self.present_count,
+            "connections": self.connections_count,
+            "untold_ends": self.untold_count,
+            "restless": dict(self.restless),
+        }
+
+
+def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
+    """Write `PATH/*.parquet` anew: `client, began, ended`. Raises what Spark and the data source do."""
+    table = config.presence
+    rows = spark.read.format("sluicegate").options(**config.source_options).load()
+    found = connections(events_in(rows)).persist()
+    stays = presence_of(found).orderBy("client", "began").persist()
+    try:
+        stays.write.mode("overwrite").parquet(table.path)
+        totals: Any = found.agg(
+            fn.count("*").alias("connections"),
+            fn.count_if(fn.col("ended").isNotNull() & ~fn.col("is_told")).alias("untold"),
+        ).first()
+        clients: Any = stays.agg(
+            fn.count_distinct("client").alias("clients"), fn.count_if(fn.col("ended").isNull()).alias("present")
+        ).first()
+        often = stays.groupBy("client").count().orderBy(fn.desc("count"), "client").limit(table.restless).collect()
+    finally:
+        stays.unpersist()
+        found.unpersist()
+    return PresenceResult(
+        clients_count=clients.clients,
+        present_count=clients.present,
+        connections_count=totals.connections,
+        untold_count=totals.untold,
+        restless={row["client"]: row["count"] for row in often if row["count"] > 1},
+    )

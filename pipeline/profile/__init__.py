@@ -1,0 +1,1 @@
+"""The job `profile`: what payloads of a queue are like, topic by topic."""

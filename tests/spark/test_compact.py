@@ -1,0 +1,143 @@
+"""The job `compact`: days that are over, in files and in Delta tables."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
+from pipeline.compact.job import CompactJob, CompactResult, CompactTable, compact
+from pipeline.configuration import DELTA
+from pipeline.delta import ensure_table, enter_batch
+from pipeline.directories import with_day, write_batch
+from pipeline.failures import JobFailed
+
+DAY = datetime(2026, 3, 4, 5, tzinfo=UTC)
+QUEUE = "plant/007"
+SCHEMA = "queue string, partition int, sequence long, received timestamp, payload binary"
+
+
+def rows(spark: SparkSession, sequences: Sequence[int], at: datetime = DAY) -> DataFrame:
+    made = [(QUEUE, n % 2, n, at + timedelta(milliseconds=n), str(n).encode()) for n in sequences]
+    return with_day(spark.createDataFrame(made, SCHEMA)).coalesce(1)
+
+
+def compacted(spark: SparkSession, path: Path, **more: object) -> CompactResult:
+    return compact(spark, CompactJob(compact=CompactTable.model_validate({"path": str(path), **more})))
+
+
+def found(spark: SparkSession, path: Path) -> list[int]:
+    """What a reader of the folder finds."""
+    return sorted(int(bytes(row.payload)) for row in spark.read.parquet(str(path)).select("payload").collect())
+
+
+def files(path: Path) -> list[Path]:
+    return sorted(path.glob("queue=*/dt=*/batch=*/*.parquet"))
+
+
+@pytest.fixture
+def archive(written: Path, tmp_path: Path) -> Path:
+    """An archive of a test's own."""
+    return Path(shutil.copytree(written, tmp_path / "archive"))
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A day of three batches, of which the last was written after a lost checkpoint and repeats some; and today."""
+    folder = tmp_path_factory.mktemp("written")
+    for name, sequences in (("a_0", range(0, 20)), ("a_1", range(20, 40)), ("b_0", range(30, 50))):
+        write_batch(rows(spark, sequences), str(folder), name)
+    write_batch(rows(spark, [100, 101], datetime.now(UTC)), str(folder), "a_2")
+    write_batch(rows(spark, [102], datetime.now(UTC)), str(folder), "a_3")
+    return folder
+
+
+def test_a_day_that_is_over_becomes_one_file_in_order_with_each_message_once(
+    spark: SparkSession, archive: Path
+) -> None:
+    result = compacted(spark, archive)
+    assert (result.day_count, result.files_before_count, result.files_after_count) == (1, 3, 1)
+    assert result.repeats_count == 10
+    assert found(spark, archive) == [*range(50), 100, 101, 102]
+    (file,) = [each for each in files(archive) if "dt=2026-03-04" in str(each)]
+    places = [(row.partition, row.sequence) for row in spark.read.parquet(str(file)).collect()]
+    assert places == sorted(places)
+    again = compacted(spark, archive)
+    assert again.figures() == {"days": 0, "files_before": 0, "files_after": 0, "repeats": 0, "removed": 0}
+
+
+def test_what_comes_late_joins_its_day_with_the_next_run(spark: SparkSession, archive: Path) -> None:
+    compacted(spark, archive)
+    write_batch(rows(spark, range(50, 60)), str(archive), "a_4")
+    write_batch(rows(spark, range(0, 20)), str(archive), "a_0")  # again, for its query had crashed before it knew
+    assert compacted(spark, archive).repeats_count == 20
+    assert found(spark, archive) == [*range(60), 100, 101, 102]
+
+
+@pytest.mark.parametrize("ended_after", ["manifest", "new in place", "some of the old away"])
+def test_an_exchange_that_a_crash_ended_is_carried_through(
+    spark: SparkSession, archive: Path, ended_after: str
+) -> None:
+    compacted(spark, archive)
+    (work,) = [each for each in (archive / WORK).iterdir() if each.is_dir()]
+    day = next(archive.glob("queue=*/dt=2026-03-04"))
+    (work / DONE).unlink()
+    for name in ("batch=a_1", "batch=b_0"):
+        (work / OLD / name).rename(day / name)
+    if ended_after != "some of the old away":
+        (work / OLD / "batch=a_0").rename(day / "batch=a_0")
+    if ended_after == "manifest":
+        (day / f"batch={work.name}").rename(work / NEW)
+    compacted(spark, archive)
+    assert found(spark, archive) == [*range(50), 100, 101, 102]
+
+
+def test_a_write_that_a_crash_ended_counts_for_nothing(spark: SparkSession, archive: Path) -> None:
+    unfinished = archive / WORK / "compact_0" / NEW
+    shutil.copytree(next(archive.glob("queue=*/dt=2026-03-04/batch=a_0")), unfinished)
+    compacted(spark, archive)
+    assert not unfinished.exists()
+    assert found(spark, archive) == [*range(50), 100, 101, 102]
+
+
+def test_what_was_replaced_is_removed_when_its_time_is_over(spark: SparkSession, archive: Path) -> None:
+    compacted(spark, archive)
+    (work,) = [each for each in (archive / WORK).iterdir() if each.is_dir()]
+    long_ago = (datetime.now(UTC) - timedelta(hours=200)).timestamp()
+    os.utime(work / DONE, (long_ago, long_ago))
+    assert compacted(spark, archive, replaced_kept_h=300).removed_count == 0
+    assert compacted(spark, archive).removed_count == 1
+    assert not work.exists()
+
+
+def test_two_compactions_of_one_archive_exclude_each_other(spark: SparkSession, archive: Path) -> None:
+    with alone_in(archive), pytest.raises(JobFailed, match="is under way"):
+        compacted(spark, archive)
+
+
+def test_an_archive_whose_messages_cannot_be_told_apart_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+    for name in ("a_0", "a_1"):
+        write_batch(rows(spark, range(5)).drop("sequence"), str(tmp_path), name)
+    with pytest.raises(JobFailed, match="lacks the columns sequence"):
+        compacted(spark, tmp_path)
+
+
+def test_a_delta_table_is_compacted_in_its_log(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path)
+    batches = [(rows(spark, range(0, 20)), "a_0"), (rows(spark, range(20, 40)), "a_1")]
+    batches += [(rows(spark, [100 + n], datetime.now(UTC)), f"a_{2 + n}") for n in range(2)]
+    ensure_table(path, batches[0][0].schema)
+    for number, (batch, name) in enumerate(batches):
+        write_batch(batch, path, name)
+        enter_batch(path, name, batch.schema, "query", number)
+    result = compacted(spark, tmp_path, format=DELTA)
+    assert (result.day_count, result.files_before_count, result.files_after_count) == (1, 2, 1)
+    table = DeltaTable(path)
+    assert len(table.file_uris()) == 3, "today is left alone"
+    assert sorted(table.to_pyarrow_table()["sequence"].to_pylist()) == [*range(40), 100, 101]
+    assert table.transaction_version("query") == 3
