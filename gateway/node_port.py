@@ -46,7 +46,7 @@ from gateway.ports import (
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
-from gateway.rest_views import RestDeliveryPointView, point_view
+from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
@@ -276,7 +276,24 @@ class NodeView(NodePort):
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         """Return every delivery point by name."""
-        return [point_view(point) for _, point in sorted(self._vpn.rest.running.items())]
+        return self._vpn.rest.views()
+
+    async def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        """Return one delivery point."""
+        return self._vpn.rest.view(name)
+
+    async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
+        """Make a delivery point."""
+        return self._vpn.rest.view(await self._vpn.rest.create(asked))
+
+    async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        """Change a delivery point."""
+        await self._vpn.rest.update(name, changes)
+        return self._vpn.rest.view(name)
+
+    async def delete_rest_delivery_point(self, name: str) -> None:
+        """Delete a delivery point."""
+        await self._vpn.rest.delete(name)
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""

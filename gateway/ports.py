@@ -4,7 +4,7 @@ Everything is asynchronous, because every answer is an actor's; nothing here may
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
@@ -21,61 +21,95 @@ from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate
 
 __all__ = [
+    "AlreadyExists",
     "CursorNotFound",
     "NodePort",
+    "NotFound",
     "QueueAlreadyExists",
     "QueueInvalid",
     "QueueNotFound",
     "Refused",
+    "RestDeliveryPointAlreadyExists",
+    "RestDeliveryPointNotFound",
     "TemplateAlreadyExists",
     "TemplateNotFound",
 ]
 
 
-class QueueNotFound(LookupError):
+class NotFound(LookupError):
+    """There is nothing of that name. `kind` says what was looked for."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no {self.kind} {name!r}")
+        self.name = name
+
+
+class AlreadyExists(ValueError):
+    """There is something of that name already; it was not changed. `kind` says what."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a {self.kind} {name!r} already")
+        self.name = name
+
+
+class QueueNotFound(NotFound):
     """No queue has that name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no queue {name!r}")
-        self.name = name
+    kind = "queue"
 
 
-class CursorNotFound(LookupError):
+class CursorNotFound(NotFound):
     """The queue has no durable cursor of that name."""
 
+    kind = "cursor"
+
     def __init__(self, queue: str, cursor: str) -> None:
-        super().__init__(f"queue {queue!r} has no cursor {cursor!r}")
+        super().__init__(cursor)
+        self.args = (f"queue {queue!r} has no cursor {cursor!r}",)
 
 
-class QueueAlreadyExists(ValueError):
-    """A queue of that name is there already; it was not changed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a queue {name!r} already")
-        self.name = name
-
-
-class TemplateNotFound(LookupError):
-    """No queue template has that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no queue template {name!r}")
-        self.name = name
-
-
-class SelectorNotFound(LookupError):
+class SelectorNotFound(NotFound):
     """Nothing is remembered of that subscriber, or there is no such queue that selects what comes into it."""
 
+    kind = "durable selector"
+
     def __init__(self, queue: str, subscriber: str) -> None:
-        super().__init__(f"queue {queue!r} has no durable selector of {subscriber!r}")
+        super().__init__(subscriber)
+        self.args = (f"queue {queue!r} has no durable selector of {subscriber!r}",)
 
 
-class TemplateAlreadyExists(ValueError):
-    """A queue template of that name is there already; it was not changed."""
+class TemplateNotFound(NotFound):
+    """No queue template has that name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a queue template {name!r} already")
-        self.name = name
+    kind = "queue template"
+
+
+class RestDeliveryPointNotFound(NotFound):
+    """No REST delivery point has that name."""
+
+    kind = "REST delivery point"
+
+
+class QueueAlreadyExists(AlreadyExists):
+    """A queue of that name is there already."""
+
+    kind = "queue"
+
+
+class TemplateAlreadyExists(AlreadyExists):
+    """A queue template of that name is there already."""
+
+    kind = "queue template"
+
+
+class RestDeliveryPointAlreadyExists(AlreadyExists):
+    """A REST delivery point of that name is there already."""
+
+    kind = "REST delivery point"
 
 
 class Refused(RuntimeError):
@@ -199,7 +233,19 @@ class NodePort(Protocol):
         """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
-        """Return every delivery point that is enabled, by name."""
+        """Return every delivery point by name."""
+
+    async def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        """Return one delivery point. Raises RestDeliveryPointNotFound."""
+
+    async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
+        """Make a delivery point, and start it. Raises RestDeliveryPointAlreadyExists, QueueInvalid, Refused."""
+
+    async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        """Change a delivery point that was made so. Raises RestDeliveryPointNotFound, QueueInvalid, Refused."""
+
+    async def delete_rest_delivery_point(self, name: str) -> None:
+        """Delete a delivery point that was made so. Raises RestDeliveryPointNotFound, Refused."""
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

@@ -1,12 +1,16 @@
-"""The REST delivery points of a message VPN: made from its configuration, and made anew where a reload changes them."""
+"""The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
 
+import asyncio
 import base64
 import logging
 import ssl
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.catalog import WriteRow
+from actors.queue_directory import StoreRefused
 from actors.supervision import VITAL
 from gateway.config.rest_delivery_points import (
     SECRET_BYTES_MAX,
@@ -14,10 +18,15 @@ from gateway.config.rest_delivery_points import (
     RestDeliveryPoint,
     status_codes,
 )
+from gateway.ports import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from gateway.rest_views import CONFIGURATION, OPERATOR, RestDeliveryPointView, point_view
+from gateway.stored_rest_points import POINTS_MAX, changed_point, point_from_dict, point_row, stored_points
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
 from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
+from storage.interface import TableWrite
+from storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -27,26 +36,114 @@ log = logging.getLogger("sluicegate.rest")
 
 
 class RestPoints:
-    """The delivery points that run, by name."""
+    """The delivery points of one message VPN: those of the configuration, and those that operators make.
 
-    def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
+    Of two of one name that of the configuration counts; the other is kept for when that is gone.
+    """
+
+    def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
         self._node = node
         self._vpn = vpn
         self._cell = node.runtime.spawn(
             SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=vpn.cell
         )
         self.running: dict[str, RunningPoint] = {}
+        self._made = {each.name: each for each in stored_points(stored.catalog)}
+        self._reasons: dict[str, str] = {}  # why one that is enabled does not run
+        self._changing = asyncio.Lock()  # starting and stopping points takes time
 
     async def start(self) -> None:
-        """Start those that are configured, and stop those that are no more, or otherwise."""
+        """Start those that there are, and stop those that are no more, or otherwise."""
+        async with self._changing:
+            await self._start()
+
+    async def stop(self) -> None:
+        """Stop all."""
+        async with self._changing:
+            for point in self.running.values():
+                await point.stop()
+            self.running.clear()
+
+    def views(self) -> list[RestDeliveryPointView]:
+        """Return what is to be seen of every point, by name."""
+        configured = {each.name for each in self._vpn.config.rest_delivery_points}
+        return [
+            point_view(
+                definition,
+                self.running.get(name),
+                origin=CONFIGURATION if name in configured else OPERATOR,
+                reason=self._reasons.get(name, ""),
+            )
+            for name, definition in sorted(self._definitions().items())
+        ]
+
+    def view(self, name: str) -> RestDeliveryPointView:
+        """Return what is to be seen of a point. Raises RestDeliveryPointNotFound."""
+        for view in self.views():
+            if view.name == name:
+                return view
+        raise RestDeliveryPointNotFound(name)
+
+    async def create(self, asked: Mapping[str, object]) -> str:
+        """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
+        point = point_from_dict(asked)
+        async with self._changing:
+            if point.name in self._definitions():
+                raise RestDeliveryPointAlreadyExists(point.name)
+            if len(self._made) >= POINTS_MAX:
+                raise Refused(f"there are {len(self._made)} delivery points, and may be no more")
+            await self._keep(point)
+        return point.name
+
+    async def update(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change a point; it begins anew. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
+        async with self._changing:
+            await self._keep(changed_point(self._changeable(name), changes))
+
+    async def delete(self, name: str) -> None:
+        """Delete a point; what it held goes back to its queues. Raises RestDeliveryPointNotFound and Refused."""
+        async with self._changing:
+            self._changeable(name)
+            await self._write(point_row(name, None))
+            del self._made[name]
+            await self._start()
+
+    def _definitions(self) -> dict[str, RestDeliveryPoint]:
+        return self._made | {each.name: each for each in self._vpn.config.rest_delivery_points}
+
+    def _changeable(self, name: str) -> RestDeliveryPoint:
+        if any(each.name == name for each in self._vpn.config.rest_delivery_points):
+            raise Refused(f"REST delivery point {name!r} is the configuration's: change it there, and reload")
+        if name not in self._made:
+            raise RestDeliveryPointNotFound(name)
+        return self._made[name]
+
+    async def _keep(self, point: RestDeliveryPoint) -> None:
+        try:
+            settings_of(point)
+        except (OSError, ValueError) as error:
+            raise Refused(f"a file that it names cannot be used: {error}") from None
+        await self._write(point_row(point.name, point))
+        self._made[point.name] = point
+        await self._start()
+
+    async def _write(self, row: TableWrite) -> None:
+        try:
+            await self._vpn.catalog.ask(WriteRow(row))
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def _start(self) -> None:
         node = self._node
+        self._reasons.clear()
         wanted: dict[str, PointSettings] = {}
-        for configured in self._vpn.config.rest_delivery_points:
-            if configured.enabled and self._vpn.config.enabled:
+        for name, definition in self._definitions().items():
+            if definition.enabled and self._vpn.config.enabled:
                 try:
-                    wanted[configured.name] = settings_of(configured)
+                    wanted[name] = settings_of(definition)
                 except (OSError, ValueError) as error:  # a secret or a certificate that was there is not
-                    log.error("REST delivery point %r does not start: %s", configured.name, error)
+                    self._reasons[name] = str(error)
+                    log.error("REST delivery point %r does not start: %s", name, error)
         for name, point in list(self.running.items()):
             if point.settings != wanted.get(name):
                 del self.running[name]
@@ -60,12 +157,6 @@ class RestPoints:
                 )
                 point = self.running[name] = RunningPoint(cell, settings, services)
                 point.start()
-
-    async def stop(self) -> None:
-        """Stop all."""
-        for point in self.running.values():
-            await point.stop()
-        self.running.clear()
 
 
 def settings_of(configured: RestDeliveryPoint) -> PointSettings:

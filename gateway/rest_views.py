@@ -2,10 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
 from gateway.views import Sample
 from messaging.settlement import OUTCOMES
+from protocols.rest.binding import QueueBinding
+from protocols.rest.consumer import RestConsumer
 from protocols.rest.point import RestDeliveryPoint
+
+CONFIGURATION: Final = "configuration"  # where a delivery point comes from
+OPERATOR: Final = "operator"  # made while the node ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,45 +44,57 @@ class RestDeliveryPointView:
     """A delivery point. It is up when a consumer and a binding are."""
 
     name: str
+    origin: str  # CONFIGURATION or OPERATOR
+    enabled: bool
     up: bool
+    reason: str  # why it does not run, though it is enabled
+    definition: Definition
     rest_consumers: Sequence[RestConsumerView]
     queue_bindings: Sequence[QueueBindingView]
 
 
 @dataclass(frozen=True, slots=True)
 class RestDeliveryPointsView:
-    """Those that are enabled, by name."""
+    """All there are, by name."""
 
     rest_delivery_points: Sequence[RestDeliveryPointView]
 
 
-def point_view(point: RestDeliveryPoint) -> RestDeliveryPointView:
-    """Return what is to be seen of a point now."""
+def point_view(
+    definition: Definition, running: RestDeliveryPoint | None, *, origin: str, reason: str
+) -> RestDeliveryPointView:
+    """Return what is to be seen of a point now; one that does not run has no parts."""
     return RestDeliveryPointView(
-        name=point.name,
-        up=point.is_up,
-        rest_consumers=[
-            RestConsumerView(
-                name=each.settings.name,
-                url=each.settings.url(),
-                up=each.is_up,
-                reason=each.reason,
-                connections_in_use=each.in_use_count,
-                connections_max=each.settings.outgoing_connection_count,
-                requests=dict(each.statuses),
-            )
-            for each in point.consumers
-        ],
-        queue_bindings=[
-            QueueBindingView(
-                queue=each.settings.queue,
-                post_request_target=each.settings.post_request_target.text,
-                up=each.is_up,
-                reason=each.reason,
-                messages={OUTCOMES[outcome]: count for outcome, count in each.outcomes.items()},
-            )
-            for each in point.bindings
-        ],
+        name=definition.name,
+        origin=origin,
+        enabled=definition.enabled,
+        up=running is not None and running.is_up,
+        reason=reason,
+        definition=definition,
+        rest_consumers=[_consumer_view(each) for each in ([] if running is None else running.consumers)],
+        queue_bindings=[_binding_view(each) for each in ([] if running is None else running.bindings)],
+    )
+
+
+def _consumer_view(consumer: RestConsumer) -> RestConsumerView:
+    return RestConsumerView(
+        name=consumer.settings.name,
+        url=consumer.settings.url(),
+        up=consumer.is_up,
+        reason=consumer.reason,
+        connections_in_use=consumer.in_use_count,
+        connections_max=consumer.settings.outgoing_connection_count,
+        requests=dict(consumer.statuses),
+    )
+
+
+def _binding_view(binding: QueueBinding) -> QueueBindingView:
+    return QueueBindingView(
+        queue=binding.settings.queue,
+        post_request_target=binding.settings.post_request_target.text,
+        up=binding.is_up,
+        reason=binding.reason,
+        messages={OUTCOMES[outcome]: count for outcome, count in binding.outcomes.items()},
     )
 
 

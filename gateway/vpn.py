@@ -7,6 +7,7 @@ do not say it, and no table that a message is looked up in has it in its keys.
 
 from typing import TYPE_CHECKING
 
+from actors.catalog import CatalogActor
 from actors.cell import ActorCell
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetPressureLimits
@@ -78,7 +79,8 @@ class MessageVpn:
         self.http_flows = self._make_http_flows()
         self.amqp_registry = Registry()
         self.amqp_links = RememberedLinks(self._publisher_at)
-        self.rest = RestPoints(node, self)
+        self.catalog = self._spawn_catalog()
+        self.rest = RestPoints(node, self, stored)
 
     # --- from start to stop ---
 
@@ -203,6 +205,16 @@ class MessageVpn:
         assert isinstance(router, RouterActor)
         router.directory = cell
         return cell
+
+    def _spawn_catalog(self) -> ActorCell:
+        node = self._node
+        return node.runtime.spawn(
+            lambda cell: CatalogActor(cell, spool=node.spool.inbox, row_prefix=self.space.row_prefix),
+            kind="catalog",
+            name="catalog",
+            policy=VITAL,
+            parent=self.cell,
+        )
 
     def _spawn_cursors(self) -> ActorCell:
         node = self._node

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import orjson
 from pydantic import TypeAdapter
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.openapi import docs_page, document, index_page
@@ -27,10 +27,9 @@ from gateway.admin.operations import (
     SPECIMEN_TEXTS,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
-    Parameter,
-    TextParameter,
 )
-from gateway.admin.problems import Unacceptable
+from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
+from gateway.admin.rest_api import RestApi
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
@@ -38,17 +37,12 @@ from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
-from gateway.rest_views import RestDeliveryPointsView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
-
-BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
-# The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
-CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +87,6 @@ ACTORS: Final = TypeAdapter(_Actors)
 EVENTS: Final = TypeAdapter(_Events)
 PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
 KEY_EXPLANATION: Final = TypeAdapter(KeyExplanation)
-REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 HEALTH: Final = TypeAdapter(Health)
 TAKEN: Final = TypeAdapter(TakenView)
@@ -102,35 +95,35 @@ SELECTORS: Final = TypeAdapter(_Selectors)
 RELOAD: Final = TypeAdapter(ReloadView)
 
 
-class AdminApi:
+class AdminApi(RestApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:
-        self._node = node
+        super().__init__(node)
         self._exposition = exposition
         self._document = orjson.dumps(document())
 
     async def index(self, request: Request) -> Response:
         """A page of links."""
-        return _html(index_page())
+        return html_answer(index_page())
 
     async def docs(self, request: Request) -> Response:
         """The documentation page."""
-        return _html(docs_page())
+        return html_answer(docs_page())
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
-        return _json(self._document)
+        return json_answer(self._document)
 
     async def live(self, request: Request) -> Response:
         """200 while the process works, 503 when it should be restarted."""
         health = await self._node.health()
-        return _json(HEALTH.dump_json(health), status=200 if health.live else 503)
+        return json_answer(HEALTH.dump_json(health), status=200 if health.live else 503)
 
     async def ready(self, request: Request) -> Response:
         """200 while the node takes traffic, 503 with the reasons otherwise."""
         health = await self._node.health()
-        return _json(HEALTH.dump_json(health), status=200 if health.live and health.ready else 503)
+        return json_answer(HEALTH.dump_json(health), status=200 if health.live and health.ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         """The text a Prometheus server scrapes."""
@@ -139,20 +132,20 @@ class AdminApi:
 
     async def actors(self, request: Request) -> Response:
         """The tree of actors."""
-        return _json(ACTORS.dump_json(_Actors(await self._node.actor_tree())))
+        return json_answer(ACTORS.dump_json(_Actors(await self._node.actor_tree())))
 
     async def events(self, request: Request) -> Response:
         """What happened lately."""
-        after, limit = (_whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
-        return _json(EVENTS.dump_json(_Events(await self._node.events(after=after or 0, limit=limit or 1))))
+        after, limit = (whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
+        return json_answer(EVENTS.dump_json(_Events(await self._node.events(after=after or 0, limit=limit or 1))))
 
     async def explain_publish(self, request: Request) -> Response:
         """What would become of a message."""
-        topic, queue = _text(request, TOPIC_PARAMETER), _text(request, TARGET_PARAMETER)
+        topic, queue = text(request, TOPIC_PARAMETER), text(request, TARGET_PARAMETER)
         if (topic is None) == (queue is None):
             raise QueueInvalid("topic", "a topic or a queue is wanted, and not both", "topic, or queue")
-        key, client_id, client_username, properties = (_text(request, each) for each in SPECIMEN_TEXTS)
-        size, qos, priority, deliver_to_one = (_whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
+        key, client_id, client_username, properties = (text(request, each) for each in SPECIMEN_TEXTS)
+        size, qos, priority, deliver_to_one = (whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
         message = Specimen(
             topic=topic or "",
             size_bytes=size,
@@ -165,21 +158,17 @@ class AdminApi:
             properties=properties_from_json(properties) if properties else (),
         )
         explanation = await self._node.explain_publish(message, queue=queue)
-        return _json(PUBLISH_EXPLANATION.dump_json(explanation))
+        return json_answer(PUBLISH_EXPLANATION.dump_json(explanation))
 
     async def explain_key(self, request: Request) -> Response:
         """Where a partition key stands."""
-        queue, key = (_text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
-        return _json(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
-
-    async def rest_delivery_points(self, request: Request) -> Response:
-        """Every REST delivery point."""
-        return _json(REST_POINTS.dump_json(RestDeliveryPointsView(await self._node.list_rest_delivery_points())))
+        queue, key = (text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
+        return json_answer(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
 
     async def smrp_subscriptions(self, request: Request) -> Response:
         """Who subscribes to what."""
-        vpn_name, destination_name, topic, topic_str = (_text(request, each) or "" for each in SMRP_TEXTS)
-        after, limit = (_whole_number(request, each) or 0 for each in SMRP_NUMBERS)
+        vpn_name, destination_name, topic, topic_str = (text(request, each) or "" for each in SMRP_TEXTS)
+        after, limit = (whole_number(request, each) or 0 for each in SMRP_NUMBERS)
         question = SmrpQuestion(
             vpn_name=vpn_name,
             destination_name=destination_name,
@@ -188,64 +177,64 @@ class AdminApi:
             after=after,
             limit=limit,
         )
-        return _json(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
+        return json_answer(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
 
     async def list_clients(self, request: Request) -> Response:
         """The clients that are connected."""
-        after, limit = (_whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
-        name = _text(request, CLIENT_NAME_PARAMETER) or ""
+        after, limit = (whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
+        name = text(request, CLIENT_NAME_PARAMETER) or ""
         question = ClientQuestion(client_name=name, after=after, limit=limit)
-        return _json(CLIENTS.dump_json(await self._node.list_clients(question)))
+        return json_answer(CLIENTS.dump_json(await self._node.list_clients(question)))
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""
-        return _json(QUEUES.dump_json(_Queues(await self._node.list_queues())))
+        return json_answer(QUEUES.dump_json(_Queues(await self._node.list_queues())))
 
     async def create_queue(self, request: Request) -> Response:
         """Create a queue from a definition in the body."""
-        asked = await _json_object(request)
+        asked = await json_object(request)
         durable = asked.pop("durable", None)
         if durable is not None and not isinstance(durable, bool):
             raise QueueInvalid("durable", f"{durable!r} is not allowed", "true or false")
         view = await self._node.create_queue(asked, durable=durable)
-        response = _json(QUEUE.dump_json(view), status=201)
+        response = json_answer(QUEUE.dump_json(view), status=201)
         response.headers["Location"] = f"/queues/{quote(view.name, safe='')}"
         return response
 
     async def show_queue(self, request: Request) -> Response:
         """One queue with its partitions and flows."""
-        return _json(QUEUE.dump_json(await self._node.show_queue(_name(request))))
+        return json_answer(QUEUE.dump_json(await self._node.show_queue(path_name(request))))
 
     async def update_queue(self, request: Request) -> Response:
         """Change what the body names."""
-        changes = await _json_object(request)
-        return _json(QUEUE.dump_json(await self._node.update_queue(_name(request), changes)))
+        changes = await json_object(request)
+        return json_answer(QUEUE.dump_json(await self._node.update_queue(path_name(request), changes)))
 
     async def delete_queue(self, request: Request) -> Response:
         """Delete a queue."""
-        await self._node.delete_queue(_name(request))
+        await self._node.delete_queue(path_name(request))
         return Response(status_code=204)
 
     async def replay_queue(self, request: Request) -> Response:
         """Offer kept messages again."""
-        body = await _json_object(request)
+        body = await json_object(request)
         for key in body:
             if key not in ("from", "to", "partition"):
                 raise QueueInvalid(key, "there is no such member", "from, to, partition")
         start = replay_start(str(body.get("from", "")))
-        end, partition = _sequence(body, "to"), _sequence(body, "partition")
+        end, partition = sequence(body, "to"), sequence(body, "partition")
         count = await self._node.replay_queue(
-            _name(request), start, end=SEQUENCE_MAX if end is None else end, partition=partition
+            path_name(request), start, end=SEQUENCE_MAX if end is None else end, partition=partition
         )
-        return _json(orjson.dumps({"replayed_count": count}))
+        return json_answer(orjson.dumps({"replayed_count": count}))
 
     async def list_cursors(self, request: Request) -> Response:
         """A queue's durable cursors."""
-        return _json(CURSORS.dump_json(_Cursors(await self._node.list_cursors(_name(request)))))
+        return json_answer(CURSORS.dump_json(_Cursors(await self._node.list_cursors(path_name(request)))))
 
     async def delete_cursor(self, request: Request) -> Response:
         """Forget a durable cursor."""
-        await self._node.delete_cursor(_name(request), _name(request, "cursor"))
+        await self._node.delete_cursor(path_name(request), path_name(request, "cursor"))
         return Response(status_code=204)
 
     async def add_batch(self, request: Request) -> Response:
@@ -256,90 +245,90 @@ class AdminApi:
 
     async def show_spool(self, request: Request) -> Response:
         """The spool."""
-        return _json(SPOOL.dump_json(await self._node.show_spool()))
+        return json_answer(SPOOL.dump_json(await self._node.show_spool()))
 
     async def start_backup(self, request: Request) -> Response:
         """Begin a backup."""
-        body = await _json_object(request)
+        body = await json_object(request)
         name = body.pop("name", "")
         if body or not isinstance(name, str):
             raise QueueInvalid("name" if not body else next(iter(body)), "that is not allowed", "name, a text")
-        return _json(BACKUP.dump_json(await self._node.start_backup(name)), status=202)
+        return json_answer(BACKUP.dump_json(await self._node.start_backup(name)), status=202)
 
     async def show_backup(self, request: Request) -> Response:
         """How far the latest backup has come."""
-        return _json(BACKUP.dump_json(await self._node.show_backup()))
+        return json_answer(BACKUP.dump_json(await self._node.show_backup()))
 
     async def cancel_backup(self, request: Request) -> Response:
         """End the backup that is running."""
-        return _json(BACKUP.dump_json(await self._node.cancel_backup()))
+        return json_answer(BACKUP.dump_json(await self._node.cancel_backup()))
 
     async def purge_queue(self, request: Request) -> Response:
         """Remove what waits in a queue."""
-        return _json(orjson.dumps({"purged_count": await self._node.purge_queue(_name(request))}))
+        return json_answer(orjson.dumps({"purged_count": await self._node.purge_queue(path_name(request))}))
 
     async def browse_queue(self, request: Request) -> Response:
         """A page of messages."""
-        partition, after, limit = (_whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
-        selector = _text(request, SELECTOR_PARAMETER) or ""
-        if _whole_number(request, FOLLOW):
+        partition, after, limit = (whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
+        selector = text(request, SELECTOR_PARAMETER) or ""
+        if whole_number(request, FOLLOW):
             followed = await self._node.follow_queue(
-                _name(request), partition=partition, after=after or 0, selector=selector
+                path_name(request), partition=partition, after=after or 0, selector=selector
             )
             lines = (MESSAGE.dump_json(message) + b"\n" async for message in followed)
             return StreamingResponse(lines, media_type="application/x-ndjson")
         messages = await self._node.browse_queue(
-            _name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
+            path_name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
         )
-        return _json(MESSAGES.dump_json(_Messages(messages)))
+        return json_answer(MESSAGES.dump_json(_Messages(messages)))
 
     async def list_selectors(self, request: Request) -> Response:
         """Every durable selector."""
-        return _json(SELECTORS.dump_json(_Selectors(await self._node.list_selectors())))
+        return json_answer(SELECTORS.dump_json(_Selectors(await self._node.list_selectors())))
 
     async def put_selector(self, request: Request) -> Response:
         """Set what a subscriber selects."""
-        selectors = (await _json_object(request)).get("selectors")
+        selectors = (await json_object(request)).get("selectors")
         if not isinstance(selectors, list) or not all(isinstance(each, str) for each in selectors):
             raise QueueInvalid("selectors", f"{selectors!r} is not allowed", "a list of texts")
-        await self._node.put_selector(_name(request), _name(request, "subscriber"), selectors)
+        await self._node.put_selector(path_name(request), path_name(request, "subscriber"), selectors)
         return Response(status_code=204)
 
     async def delete_selector(self, request: Request) -> Response:
         """Forget what a subscriber selects."""
-        await self._node.delete_selector(_name(request), _name(request, "subscriber"))
+        await self._node.delete_selector(path_name(request), path_name(request, "subscriber"))
         return Response(status_code=204)
 
     async def reload(self, request: Request) -> Response:
         """Read the configuration again."""
-        return _json(RELOAD.dump_json(await self._node.reload()))
+        return json_answer(RELOAD.dump_json(await self._node.reload()))
 
     async def list_templates(self, request: Request) -> Response:
         """Every queue template."""
         templates = [template.to_dict() for template in await self._node.list_templates()]
-        return _json(orjson.dumps({"templates": templates}))
+        return json_answer(orjson.dumps({"templates": templates}))
 
     async def create_template(self, request: Request) -> Response:
         """Create a queue template from the body."""
-        template = template_from_dict(await _json_object(request))
+        template = template_from_dict(await json_object(request))
         await self._node.put_template(template, must_be_new=True)
-        response = _json(orjson.dumps(template.to_dict()), status=201)
+        response = json_answer(orjson.dumps(template.to_dict()), status=201)
         response.headers["Location"] = f"/queue-templates/{quote(template.name, safe='')}"
         return response
 
     async def show_template(self, request: Request) -> Response:
         """One queue template."""
-        return _json(orjson.dumps((await self._template(_name(request))).to_dict()))
+        return json_answer(orjson.dumps((await self._template(path_name(request))).to_dict()))
 
     async def update_template(self, request: Request) -> Response:
         """Change what the body names."""
-        template = changed_template(await self._template(_name(request)), await _json_object(request))
+        template = changed_template(await self._template(path_name(request)), await json_object(request))
         await self._node.put_template(template, must_be_new=False)
-        return _json(orjson.dumps(template.to_dict()))
+        return json_answer(orjson.dumps(template.to_dict()))
 
     async def delete_template(self, request: Request) -> Response:
         """Delete a queue template."""
-        await self._node.delete_template(_name(request))
+        await self._node.delete_template(path_name(request))
         return Response(status_code=204)
 
     async def _template(self, name: str) -> QueueTemplate:
@@ -362,83 +351,20 @@ class AdminApi:
 
     async def start_redrive(self, request: Request) -> Response:
         """Begin a re-drive."""
-        selection = selection_from_dict(await _json_object(request), FIELDS_OF_REDRIVE)
-        view = await self._node.start_redrive(_name(request), selection)
-        return _json(REDRIVE.dump_json(view), status=202)
+        selection = selection_from_dict(await json_object(request), FIELDS_OF_REDRIVE)
+        view = await self._node.start_redrive(path_name(request), selection)
+        return json_answer(REDRIVE.dump_json(view), status=202)
 
     async def show_redrive(self, request: Request) -> Response:
         """How far a re-drive has come."""
-        return _json(REDRIVE.dump_json(await self._node.show_redrive(_name(request))))
+        return json_answer(REDRIVE.dump_json(await self._node.show_redrive(path_name(request))))
 
     async def cancel_redrive(self, request: Request) -> Response:
         """End a re-drive."""
-        return _json(REDRIVE.dump_json(await self._node.cancel_redrive(_name(request))))
+        return json_answer(REDRIVE.dump_json(await self._node.cancel_redrive(path_name(request))))
 
     async def _take(self, request: Request, deed: str, fields: tuple[str, ...]) -> Response:
-        selection = selection_from_dict(await _json_object(request), fields)
+        selection = selection_from_dict(await json_object(request), fields)
         if "to" in fields and not selection.to:
             raise QueueInvalid("to", "it is missing", "the name of a durable queue")
-        return _json(TAKEN.dump_json(await self._node.take_messages(_name(request), deed, selection)))
-
-
-def _json(body: bytes, *, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
-
-
-def _html(body: str) -> Response:
-    return HTMLResponse(body, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
-
-
-def _name(request: Request, parameter: str = "name") -> str:
-    encoded: str = request.path_params[parameter]
-    try:
-        return unquote(encoded, errors="strict")
-    except UnicodeDecodeError:
-        raise Unacceptable(400, "Bad name", f"{encoded!r} is not percent-encoded UTF-8") from None
-
-
-def _sequence(body: dict[str, object], name: str) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
-        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
-    return value
-
-
-def _whole_number(request: Request, parameter: Parameter) -> int | None:
-    given = request.query_params.get(parameter.name)
-    if given is None:
-        return parameter.default
-    if given.isascii() and given.isdigit() and len(given) <= 19 and parameter.low <= int(given) <= parameter.high:
-        return int(given)
-    allowed = f"a whole number from {parameter.low} to {parameter.high}"
-    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", allowed)
-
-
-def _text(request: Request, parameter: TextParameter) -> str | None:
-    given = request.query_params.get(parameter.name)
-    if given is None and not parameter.required:
-        return None
-    if given and len(given) <= parameter.chars_max:
-        return given
-    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", f"1 to {parameter.chars_max} characters")
-
-
-async def _json_object(request: Request) -> dict[str, object]:
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise Unacceptable(415, "Not JSON", f"the content type is {content_type!r}; send application/json")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_BYTES_MAX:
-            raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
-    try:
-        value: object = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        where = f"line {problem.lineno}, column {problem.colno}"
-        raise Unacceptable(400, "Not JSON", f"the body is not JSON: {problem.msg} ({where})") from None
-    if not isinstance(value, dict):
-        raise Unacceptable(400, "Not an object", 'the body must be a JSON object, such as {"name": "orders"}')
-    return value
+        return json_answer(TAKEN.dump_json(await self._node.take_messages(path_name(request), deed, selection)))

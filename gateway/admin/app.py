@@ -16,16 +16,7 @@ from gateway.admin.operations import OPERATIONS, PROBED
 from gateway.admin.problems import Unacceptable, answer_error, problem
 from gateway.config.listeners import is_loopback
 from gateway.metrics import Exposition
-from gateway.ports import (
-    CursorNotFound,
-    NodePort,
-    QueueAlreadyExists,
-    QueueInvalid,
-    QueueNotFound,
-    Refused,
-    TemplateAlreadyExists,
-    TemplateNotFound,
-)
+from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -33,18 +24,7 @@ READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 # What is named here is an answer; anything else is our mistake, answered with 500 and logged with its traceback.
-EXPECTED: Final = (
-    CursorNotFound,
-    HTTPException,
-    QueueAlreadyExists,
-    QueueInvalid,
-    QueueNotFound,
-    Refused,
-    TemplateAlreadyExists,
-    TemplateNotFound,
-    TimeoutError,
-    Unacceptable,
-)
+EXPECTED: Final = (AlreadyExists, HTTPException, NotFound, QueueInvalid, Refused, TimeoutError, Unacceptable)
 HANDLERS: Final = dict.fromkeys((*EXPECTED, Exception), answer_error)
 
 

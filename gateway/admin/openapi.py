@@ -5,8 +5,10 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from gateway.admin.operations import OPERATIONS, Answer, Operation, Parameter, TextParameter
+from gateway.admin.operation import Answer, Operation, Parameter, TextParameter
+from gateway.admin.operations import OPERATIONS
 from gateway.client_views import ClientsView
+from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
@@ -253,7 +255,16 @@ def _schemas() -> Schema:
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
             schemas[view.__name__] = schema
+    schemas.update(_delivery_points())
     return schemas
+
+
+def _delivery_points() -> Schema:
+    """Return the schemas of bodies that describe a REST delivery point."""
+    point = TypeAdapter(RestDeliveryPoint).json_schema(ref_template="#/components/schemas/{model}")
+    parts: Schema = point.pop("$defs")
+    changes = {key: value for key, value in point.items() if key != "required"}
+    return {**parts, "RestDeliveryPoint": point, "RestDeliveryPointChanges": changes}
 
 
 def _fields(names: tuple[str, ...]) -> Schema:

@@ -1,13 +1,21 @@
 """The table of everything the admin port can do. Router, OpenAPI document and documentation page are made from it."""
 
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from gateway.admin.operation import (
+    BAD_BODY,
+    INVALID_PARAMETER,
+    REFUSED,
+    Answer,
+    Operation,
+    Parameter,
+    TextParameter,
+)
+from gateway.admin.rest_operations import REST_OPERATIONS
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX
 
-JSON: Final = "application/json"
 HTML: Final = "text/html"
 METRICS_TEXT: Final = "text/plain"
 MESSAGES_MAX: Final = 1000  # one page of a browse
@@ -15,58 +23,8 @@ MESSAGES_DEFAULT: Final = 100
 EVENTS_MAX: Final = 1000  # what a node keeps
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A query parameter that is a whole number."""
-
-    name: str
-    meaning: str
-    low: int
-    high: int
-    default: int | None = None  # None: absent has a meaning of its own
-
-
-@dataclass(frozen=True, slots=True)
-class TextParameter:
-    """A query parameter that is a text."""
-
-    name: str
-    meaning: str
-    chars_max: int
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A way an operation can end."""
-
-    status: int
-    meaning: str
-    schema: str | None = None  # name under `components/schemas`; None: no JSON
-    media_type: str = JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method at one path. `id` is the name of the method of `AdminApi` that performs it."""
-
-    id: str
-    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-    path: str
-    summary: str
-    answers: tuple[Answer, ...]
-    parameters: tuple[Parameter | TextParameter, ...] = ()
-    body: str | None = None  # schema name
-
-
 NOT_FOUND: Final = Answer(404, "No queue has that name", "Problem")
 NO_TEMPLATE: Final = Answer(404, "No queue template has that name", "Problem")
-INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
-REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why", "Problem")
-TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
-NOT_JSON: Final = Answer(415, "The body is not application/json", "Problem")
-UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
-BAD_BODY: Final = (UNREADABLE, TOO_LARGE, NOT_JSON, INVALID)
 
 BROWSE_PARAMETERS: Final = (
     Parameter("partition", "read this partition only", 0, 999),
@@ -154,7 +112,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "GET",
         "/events",
         "What happened lately, oldest first",
-        (Answer(200, "The latest ones", "Events"), Answer(422, "A parameter is not allowed", "Problem")),
+        (Answer(200, "The latest ones", "Events"), INVALID_PARAMETER),
         parameters=EVENTS_PARAMETERS,
     ),
     Operation(
@@ -165,7 +123,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (
             Answer(200, "The explanation", "PublishExplanation"),
             NOT_FOUND,
-            Answer(422, "A parameter is not allowed", "Problem"),
+            INVALID_PARAMETER,
         ),
         parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *SPECIMEN_TEXTS, *MESSAGE_PARAMETERS),
     ),
@@ -177,17 +135,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (
             Answer(200, "The explanation", "KeyExplanation"),
             NOT_FOUND,
-            Answer(422, "A parameter is not allowed", "Problem"),
+            INVALID_PARAMETER,
         ),
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
-    Operation(
-        "rest_delivery_points",
-        "GET",
-        "/rest-delivery-points",
-        "REST delivery points: which are up, what holds them up, and what became of messages",
-        (Answer(200, "By name", "RestDeliveryPointsView"),),
-    ),
+    *REST_OPERATIONS,
     Operation(
         "smrp_subscriptions",
         "GET",
@@ -195,7 +147,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Who subscribes to what, and with which Deliver-To-One priority",
         (
             Answer(200, "A page of rows, by destination", "SmrpSubscriptionsView"),
-            Answer(422, "A parameter is not allowed", "Problem"),
+            INVALID_PARAMETER,
         ),
         parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
     ),
@@ -206,7 +158,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "The clients that are connected, and what holds them up",
         (
             Answer(200, "A page of clients, by name", "ClientsView"),
-            Answer(422, "A parameter is not allowed", "Problem"),
+            INVALID_PARAMETER,
         ),
         parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
     ),
@@ -348,7 +300,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (
             Answer(200, "One page; with `follow=1` a MessageView a line (application/x-ndjson)", "Messages"),
             NOT_FOUND,
-            Answer(422, "A parameter is not allowed", "Problem"),
+            INVALID_PARAMETER,
         ),
         parameters=(*BROWSE_PARAMETERS, SELECTOR_PARAMETER, FOLLOW),
     ),

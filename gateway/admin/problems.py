@@ -7,16 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.ports import (
-    CursorNotFound,
-    QueueAlreadyExists,
-    QueueInvalid,
-    QueueNotFound,
-    Refused,
-    SelectorNotFound,
-    TemplateAlreadyExists,
-    TemplateNotFound,
-)
+from gateway.ports import AlreadyExists, NotFound, QueueInvalid, Refused
 
 MEDIA_TYPE: Final = "application/problem+json"
 
@@ -44,18 +35,10 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(error.status, error.title, error.detail)
         case QueueInvalid():
             return problem(422, "Not allowed", str(error), field=error.field, allowed=error.allowed)
-        case QueueNotFound():
-            return problem(404, "Queue not found", str(error))
-        case CursorNotFound():
-            return problem(404, "Cursor not found", str(error))
-        case QueueAlreadyExists():
-            return problem(409, "Queue already exists", str(error))
-        case TemplateNotFound():
-            return problem(404, "Queue template not found", str(error))
-        case SelectorNotFound():
-            return problem(404, "Durable selector not found", str(error))
-        case TemplateAlreadyExists():
-            return problem(409, "Queue template already exists", str(error))
+        case NotFound():
+            return problem(404, f"{_sentence(error.kind)} not found", str(error))
+        case AlreadyExists():
+            return problem(409, f"{_sentence(error.kind)} already exists", str(error))
         case Refused():
             return problem(409, "Refused", error.reason)
         case TimeoutError():
@@ -76,3 +59,7 @@ def _method_not_allowed(request: Request, error: HTTPException) -> Response:
     response = problem(405, "Method not allowed", detail)
     response.headers["Allow"] = allowed
     return response
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

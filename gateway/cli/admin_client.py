@@ -16,7 +16,7 @@ from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.reader_views import BackupView, CursorView, SpoolView
-from gateway.rest_views import RestDeliveryPointsView
+from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
@@ -38,6 +38,7 @@ _REDRIVE: Final = TypeAdapter(RedriveView)
 _PUBLISH: Final = TypeAdapter(PublishExplanation)
 _KEY: Final = TypeAdapter(KeyExplanation)
 _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
+_REST_POINT: Final = TypeAdapter(RestDeliveryPointView)
 _REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
 _CLIENTS: Final = TypeAdapter(ClientsView)
@@ -222,6 +223,22 @@ class AdminClient:
         """Return every REST delivery point."""
         return _read(_REST_POINTS, self._ask("GET", "/rest-delivery-points"))
 
+    def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
+        """Make a REST delivery point."""
+        return _read(_REST_POINT, self._ask("POST", "/rest-delivery-points", definition))
+
+    def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        """Return one REST delivery point."""
+        return _read(_REST_POINT, self._ask("GET", _rest_point_path(name)))
+
+    def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        """Change some keys of a REST delivery point."""
+        return _read(_REST_POINT, self._ask("PATCH", _rest_point_path(name), changes))
+
+    def delete_rest_delivery_point(self, name: str) -> None:
+        """Delete a REST delivery point."""
+        self._ask("DELETE", _rest_point_path(name))
+
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
         return _read(_CLIENTS, self._ask("GET", f"/clients?{urlencode(question)}"))
@@ -276,6 +293,10 @@ def _selector_path(queue: str, subscriber: str) -> str:
 
 def _template_path(name: str) -> str:
     return "/queue-templates/" + quote(name, safe="")
+
+
+def _rest_point_path(name: str) -> str:
+    return "/rest-delivery-points/" + quote(name, safe="")
 
 
 def _object(answer: object) -> dict[str, object]:

@@ -18,6 +18,7 @@ from gateway.cli import (
     publish,
     queue_messages,
     queues,
+    rest_delivery_points,
     selectors,
     show,
     subscribe,
@@ -47,6 +48,7 @@ app.command("sub")(subscribe.sub)
 app.add_typer(queues.app, name="queue")
 app.add_typer(templates.app, name="template")
 app.add_typer(selectors.app, name="selector")
+app.add_typer(rest_delivery_points.app, name="rest-delivery-point")
 app.command("reload")(selectors.reload)
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")

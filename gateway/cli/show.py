@@ -35,6 +35,8 @@ def rest_delivery_point(url: UrlOption = URL_DEFAULT, as_json: JsonOption = Fals
         return
     rows: list[tuple[object, ...]] = []
     for point in view.rest_delivery_points:
+        state = "Up" if point.up else "Down" if point.enabled else "Disabled"
+        rows.append((point.name, "point", f"({point.origin})", state, point.reason, ""))
         for binding in point.queue_bindings:
             rows.append((point.name, "queue", binding.queue, *_state(binding.up, binding.reason, binding.messages)))
         for consumer in point.rest_consumers:

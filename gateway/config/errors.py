@@ -55,9 +55,7 @@ def seen(value: object) -> str:
     return shown if len(shown) <= SEEN_CHARS_MAX else shown[: SEEN_CHARS_MAX - 3] + "..."
 
 
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Return what to say of a key that does not exist."""
-    names = list(known)
-    close = difflib.get_close_matches(key, names, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"there is no such key; {hint}allowed here: {', '.join(names)}"
+def no_such_key(key: str, known: Iterable[str]) -> str:
+    """Return what is wrong with a key that does not exist."""
+    close = difflib.get_close_matches(key, list(known), n=1)
+    return f"there is no such key (did you mean {close[0]!r}?)" if close else "there is no such key"

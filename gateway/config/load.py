@@ -7,9 +7,9 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.allowed import Setting, allowed_by, is_secret, setting_at
 from gateway.config.authentication import ARGON2_PREFIX
-from gateway.config.errors import ConfigError, Place, Problem, seen, unknown_key
+from gateway.config.errors import ConfigError, Place, Problem, no_such_key, seen
+from gateway.config.findings import Finding, finding_of
 from gateway.config.message_vpns import vpn_path
 from gateway.config.model import Config
 from gateway.config.sections import QUEUE_PROBLEM
@@ -44,7 +44,7 @@ def load(
 
     The environment is an argument: only the command line passes the real one.
     """
-    document = Document() if file is None else read_yaml(_text_of(file), str(file))
+    document = Document() if file is None else read_yaml(text_of(file), str(file))
     problems = apply_environment(document, environment or {})
     problems += apply_settings(document, settings)
     if problems:
@@ -60,7 +60,8 @@ def load(
     return config
 
 
-def _text_of(file: FilePath) -> str:
+def text_of(file: FilePath) -> str:
+    """Return what a file of YAML holds. Raises ConfigError when it cannot be read or is too large."""
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
@@ -78,52 +79,32 @@ def _text_of(file: FilePath) -> str:
 def _problem(document: Document, details: ErrorDetails) -> Problem:
     """Say one of pydantic's findings in our words, at the place where the value was written."""
     location: Path = details["loc"]
-    setting = setting_at(Config, location)
     if details["type"] == QUEUE_PROBLEM:
         context = details.get("ctx", {})
         field = context["field"]
-        path: Path = (*location, field)
         within = location[2:] if location[:1] == ("vpns",) else location
         keys = TEMPLATE_KEYS if within[:2] == ("queues", "templates") else QUEUE_KEYS
-        if field not in keys:
-            return Problem(document.place(path, of_key=True), _dotted(path), unknown_key(field, keys))
-        return Problem(document.place(path), _dotted(path), f"{context['reason']}; allowed: {context['allowed']}")
-    if details["type"] == PLACED_PROBLEM:
+        if field in keys:
+            found = Finding((*location, field), context["reason"], context["allowed"])
+        else:
+            found = Finding((*location, field), no_such_key(field, keys), ", ".join(keys), of_key=True)
+    elif details["type"] == PLACED_PROBLEM:
         context = details.get("ctx", {})
-        path = (*location, *context["place"])
-        return Problem(document.place(path), _dotted(path), context["text"])
-    if location[-1:] == (KEY_OF_A_MAPPING,):
-        path = location[:-1]
-        return Problem(document.place(path, of_key=True), _dotted(path), _wrong_name(details))
-    if not location:  # a rule between sections
-        return Problem(document.place(()), "", str(details.get("ctx", {}).get("error", details["msg"])))
-    path = setting.path
-    if details["type"] == "extra_forbidden" or setting.field is None:
-        place = document.place(path, of_key=True)
-        return Problem(place, _dotted(path), unknown_key(str(path[-1]), setting.model.model_fields))
-    if details["type"] == "missing":
-        return Problem(document.place(path), _dotted(path), f"it is missing; allowed: {allowed_by(setting.field)}")
-    return Problem(document.place(path), _dotted(path), _wrong_value(setting, details))
+        found = Finding((*location, *context["place"]), context["text"])
+    elif location[-1:] == (KEY_OF_A_MAPPING,):
+        found = _wrong_name(location[:-1], details)
+    else:
+        found = finding_of(Config, details)
+    return Problem(document.place(found.path, of_key=found.of_key), found.field, str(found))
 
 
-def _wrong_name(details: ErrorDetails) -> str:
+def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
     """Say what is wrong with the name of a message VPN, the only keys that are anybody's choice."""
     ours = details.get("ctx", {}).get("error")
     if isinstance(ours, ValueError):
-        return str(ours)
+        return Finding(path, str(ours), of_key=True)
     allowed = f"a text of at most {NAME_CHARS_MAX} characters that matches {NAME_PATTERN}"
-    return f"{seen(details['input'])} is no name of a message VPN; allowed: {allowed}"
-
-
-def _wrong_value(setting: Setting, details: ErrorDetails) -> str:
-    if setting.field is None:
-        return details["msg"]
-    ours = details.get("ctx", {}).get("error")
-    # A section's own rule says in full what is wrong; so does an item of a list that is no section.
-    if isinstance(ours, ValueError) and (setting.item or isinstance(details["input"], dict)):
-        return str(ours)
-    shown = "this value" if is_secret(setting.field) else seen(details["input"])
-    return f"{shown} is not allowed; allowed: {allowed_by(setting.field)}"
+    return Finding(path, f"{seen(details['input'])} is no name of a message VPN", allowed, of_key=True)
 
 
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:

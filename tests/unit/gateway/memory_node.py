@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
+from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
     CursorNotFound,
@@ -11,6 +12,8 @@ from gateway.ports import (
     QueueInvalid,
     QueueNotFound,
     Refused,
+    RestDeliveryPointAlreadyExists,
+    RestDeliveryPointNotFound,
     SelectorNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
@@ -23,6 +26,7 @@ from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.specimen import Specimen
+from gateway.stored_rest_points import changed_point, point_from_dict
 from gateway.views import (
     ActorView,
     EventView,
@@ -42,6 +46,14 @@ from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
 from messaging.standing import WaitReason
 
+BILLING = point_from_dict(
+    {
+        "name": "billing",
+        "queue_bindings": [{"queue": "orders", "post_request_target": "/in"}],
+        "rest_consumers": [{"name": "erp", "remote_host": "erp"}],
+    }
+)
+
 
 @dataclass
 class MemoryNode:
@@ -57,6 +69,7 @@ class MemoryNode:
     cursors: Sequence[CursorView] = ()  # of the queue `q`
     batches: list[ReaderBatch] = field(default_factory=list)
     selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
+    points: dict[str, RestDeliveryPoint] = field(default_factory=lambda: {"billing": BILLING})
     reloads: list[ReloadView] = field(default_factory=list)  # what reloads come to, the last one first
     replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
     refusal: str = ""  # why it refuses to delete
@@ -313,7 +326,40 @@ class MemoryNode:
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         consumer = RestConsumerView("erp", "http://erp:8080", False, "connection refused", 0, 3, {"200": 4})
         binding = QueueBindingView("orders", "/in", True, "", {"accepted": 4})
-        return [RestDeliveryPointView("billing", False, [consumer], [binding])]
+        return [
+            RestDeliveryPointView(
+                name,
+                "operator",
+                point.enabled,
+                False,
+                "",
+                point,
+                *(([consumer], [binding]) if point.enabled else ([], [])),
+            )
+            for name, point in sorted(self.points.items())
+        ]
+
+    async def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
+        for view in await self.list_rest_delivery_points():
+            if view.name == name:
+                return view
+        raise RestDeliveryPointNotFound(name)
+
+    async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
+        point = point_from_dict(asked)
+        if point.name in self.points:
+            raise RestDeliveryPointAlreadyExists(point.name)
+        self.points[point.name] = point
+        return await self.show_rest_delivery_point(point.name)
+
+    async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
+        await self.show_rest_delivery_point(name)
+        self.points[name] = changed_point(self.points[name], changes)
+        return await self.show_rest_delivery_point(name)
+
+    async def delete_rest_delivery_point(self, name: str) -> None:
+        await self.show_rest_delivery_point(name)
+        del self.points[name]
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

@@ -24,7 +24,7 @@ def test_a_wrong_value_names_its_place_and_its_range(tmp_path: Path) -> None:
 
 def test_a_wrong_key_gets_a_guess_and_the_list(tmp_path: Path) -> None:
     assert problems_of("log:\n  levle: info\n", tmp_path) == [
-        "gate.yaml:2:3: log.levle: there is no such key; did you mean 'level'? allowed here: level, format, audit_file"
+        "gate.yaml:2:3: log.levle: there is no such key (did you mean 'level'?); allowed: level, format, audit_file"
     ]
 
 
@@ -63,7 +63,7 @@ def test_a_queue_attribute_is_named_inside_its_queue(tmp_path: Path) -> None:
         "allowed: 0, or access_type non-exclusive"
     )
     assert found[1].startswith(
-        "gate.yaml:6:7: queues.declared.1.max_tll: there is no such key; did you mean 'max_ttl'? allowed here: name, "
+        "gate.yaml:6:7: queues.declared.1.max_tll: there is no such key (did you mean 'max_ttl'?); allowed: name, "
     )
     assert found[2] == (
         "gate.yaml:7:7: queues.declared.2: 7 is not allowed; "
@@ -103,7 +103,9 @@ def test_a_variable_and_an_argument_are_places_too(tmp_path: Path) -> None:
         "environment SLUICEGATE_LOG__LEVEL: log.level: 'loud' is not allowed; "
         "allowed: one of: debug, info, warning, error"
     ]
-    with pytest.raises(ConfigError, match=r"^--set log\.levl: log\.levl: there is no such key; did you mean 'level'"):
+    with pytest.raises(
+        ConfigError, match=r"^--set log\.levl: log\.levl: there is no such key \(did you mean 'level'\?\)"
+    ):
         load(settings=["log.levl=info"])
     with pytest.raises(ConfigError, match=r"'log' has no '='; write --set listeners\.mqtt\.port=1884"):
         load(settings=["log"])

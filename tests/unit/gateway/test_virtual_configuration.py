@@ -55,8 +55,8 @@ def warned(text: str) -> list[tuple[str, str]]:
         ),
         (
             "      forwardOnly: true\n",
-            "gateway.yaml:6:7: virtual_destinations.composite_queues.0.forwardOnly: there is no such key; did you mean"
-            " 'forward_only'?",
+            "gateway.yaml:6:7: virtual_destinations.composite_queues.0.forwardOnly: there is no such key (did you mean"
+            " 'forward_only'?)",
         ),
         (
             "    - name: A.>.B\n      forward_to: [{queue: C}]\n",

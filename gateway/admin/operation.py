@@ -1,0 +1,59 @@
+"""What an operation of the admin port is made of: a method at a path, its parameters, and the ways it can end."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter that is a whole number."""
+
+    name: str
+    meaning: str
+    low: int
+    high: int
+    default: int | None = None  # None: absent has a meaning of its own
+
+
+@dataclass(frozen=True, slots=True)
+class TextParameter:
+    """A query parameter that is a text."""
+
+    name: str
+    meaning: str
+    chars_max: int
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A way an operation can end."""
+
+    status: int
+    meaning: str
+    schema: str | None = None  # name under `components/schemas`; None: no JSON
+    media_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method at one path. `id` is the name of the method of `AdminApi` that performs it."""
+
+    id: str
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    summary: str
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter | TextParameter, ...] = ()
+    body: str | None = None  # schema name
+
+
+INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
+INVALID_PARAMETER: Final = Answer(422, "A parameter is not allowed", "Problem")
+REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why", "Problem")
+TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
+NOT_JSON: Final = Answer(415, "The body is not application/json", "Problem")
+UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
+BAD_BODY: Final = (UNREADABLE, TOO_LARGE, NOT_JSON, INVALID)

@@ -1,0 +1,87 @@
+"""Reading requests to the admin port, and the two kinds of answers: names, parameters and bodies, each checked once."""
+
+from typing import Final
+from urllib.parse import unquote
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from gateway.admin.operation import Parameter, TextParameter
+from gateway.admin.problems import Unacceptable
+from gateway.ports import QueueInvalid
+from gateway.replay_start import SEQUENCE_MAX
+
+BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
+# The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
+CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def json_answer(body: bytes, *, status: int = 200) -> Response:
+    """Return a response with a JSON document."""
+    return Response(body, status, media_type="application/json")
+
+
+def html_answer(body: str) -> Response:
+    """Return a response with a page."""
+    return HTMLResponse(body, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+
+def path_name(request: Request, parameter: str = "name") -> str:
+    """Return a name that stands in the path. Raises Unacceptable."""
+    encoded: str = request.path_params[parameter]
+    try:
+        return unquote(encoded, errors="strict")
+    except UnicodeDecodeError:
+        raise Unacceptable(400, "Bad name", f"{encoded!r} is not percent-encoded UTF-8") from None
+
+
+def sequence(body: dict[str, object], name: str) -> int | None:
+    """Return a sequence that a body may have. Raises QueueInvalid."""
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= SEQUENCE_MAX:
+        raise QueueInvalid(name, f"{value!r} is not allowed", f"a whole number from 0 to {SEQUENCE_MAX}")
+    return value
+
+
+def whole_number(request: Request, parameter: Parameter) -> int | None:
+    """Return a query parameter, its default where it is not there. Raises QueueInvalid."""
+    given = request.query_params.get(parameter.name)
+    if given is None:
+        return parameter.default
+    if given.isascii() and given.isdigit() and len(given) <= 19 and parameter.low <= int(given) <= parameter.high:
+        return int(given)
+    allowed = f"a whole number from {parameter.low} to {parameter.high}"
+    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", allowed)
+
+
+def text(request: Request, parameter: TextParameter) -> str | None:
+    """Return a query parameter. Raises QueueInvalid."""
+    given = request.query_params.get(parameter.name)
+    if given is None and not parameter.required:
+        return None
+    if given and len(given) <= parameter.chars_max:
+        return given
+    raise QueueInvalid(parameter.name, f"{given!r} is not allowed", f"1 to {parameter.chars_max} characters")
+
+
+async def json_object(request: Request) -> dict[str, object]:
+    """Return the object that the body is. Raises Unacceptable."""
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type != "application/json":
+        raise Unacceptable(415, "Not JSON", f"the content type is {content_type!r}; send application/json")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_BYTES_MAX:
+            raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+    try:
+        value: object = orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}"
+        raise Unacceptable(400, "Not JSON", f"the body is not JSON: {problem.msg} ({where})") from None
+    if not isinstance(value, dict):
+        raise Unacceptable(400, "Not an object", 'the body must be a JSON object, such as {"name": "orders"}')
+    return value

@@ -1,0 +1,111 @@
+"""REST delivery points made, changed and deleted while the gateway runs; and beside them those of the configuration."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.node_port import NodeView
+from gateway.ports import QueueInvalid, Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from http_client import create, http_client, publish
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+from web_server import WebServer
+
+
+def described(name: str, server: WebServer, queue: str = "q", **more: Any) -> dict[str, object]:
+    """Return a delivery point as a body has it."""
+    return {
+        "name": name,
+        "queue_bindings": [{"queue": queue, "post_request_target": "/in"}],
+        "rest_consumers": [{"name": "web", "remote_host": "127.0.0.1", "remote_port": server.port, "retry_delay_s": 1}],
+        **more,
+    }
+
+
+async def until_settled(broker: RunningBroker) -> None:
+    async with asyncio.timeout(DEADLINE_S):
+        while (view := await NodeView(broker.node).show_queue("q")).ready_count or view.unacked_count:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_point_that_is_made_pushes_and_is_there_after_a_restart(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    async with WebServer() as server:
+        view = await NodeView(broker.node).create_rest_delivery_point(described("p", server))
+        assert (view.name, view.origin, view.enabled, view.reason) == ("p", "operator", True, "")
+        for payload in ("before", "after"):
+            async with http_client(broker) as client:
+                await publish(client, "q", payload)
+            await server.has(1 if payload == "before" else 2)
+            await until_settled(broker)
+            await broker.restart()
+        assert [each.body for each in server.requests] == [b"before", b"after"]
+        shown = await NodeView(broker.node).show_rest_delivery_point("p")
+        assert shown.definition == view.definition
+
+
+async def test_a_point_that_is_changed_begins_anew_and_one_that_is_deleted_is_gone(broker: RunningBroker) -> None:
+    """What is not named stays as it is; the queue keeps what is not pushed."""
+    await create(broker, "q")
+    node = NodeView(broker.node)
+    async with WebServer() as server, http_client(broker) as client:
+        await node.create_rest_delivery_point(described("p", server, enabled=False))
+        await publish(client, "q", "waits")
+        assert not broker.node.default.rest.running
+        changed = await node.update_rest_delivery_point("p", {"enabled": True})
+        assert changed.definition.queue_bindings[0].queue == "q"
+        await server.has(1)
+        await until_settled(broker)
+        await node.delete_rest_delivery_point("p")
+        await publish(client, "q", "stays")
+        assert (await node.show_queue("q")).ready_count == 1
+    await broker.restart()
+    assert await NodeView(broker.node).list_rest_delivery_points() == []
+
+
+async def test_what_is_no_point_is_refused_with_its_place(broker: RunningBroker) -> None:
+    async with WebServer() as server:
+        node = NodeView(broker.node)
+        for wrong, field in (
+            ({"rest_consumers": [{"name": "web", "remote_host": ""}]}, "rest_consumers.0.remote_host"),
+            ({"queue_bindings": [{"queue": "q"}]}, "queue_bindings.0.post_request_target"),
+            ({"colour": "red"}, "colour"),
+        ):
+            with pytest.raises(QueueInvalid) as refused:
+                await node.create_rest_delivery_point(described("p", server, **wrong))
+            assert refused.value.field == field
+        with pytest.raises(QueueInvalid, match="name: '' is not allowed"):
+            await node.create_rest_delivery_point(described("", server))
+        secret: dict[str, Any] = {
+            "name": "web",
+            "remote_host": "h",
+            "authentication_scheme": "http-basic",
+            "authentication_http_basic_username": "u",
+            "authentication_http_basic_password_file": "/nowhere",
+        }
+        with pytest.raises(Refused, match="a file that it names cannot be used"):
+            await node.create_rest_delivery_point(described("p", server, rest_consumers=[secret]))
+        assert await node.list_rest_delivery_points() == []
+        await node.create_rest_delivery_point(described("p", server))
+        with pytest.raises(RestDeliveryPointAlreadyExists, match="'p'"):
+            await node.create_rest_delivery_point(described("p", server))
+        with pytest.raises(QueueInvalid, match="keeps its name"):
+            await node.update_rest_delivery_point("p", {"name": "other"})
+        for deed in (node.update_rest_delivery_point("none", {}), node.delete_rest_delivery_point("none")):
+            with pytest.raises(RestDeliveryPointNotFound, match="'none'"):
+                await deed
+
+
+@pytest.mark.settings("rest_delivery_points=[{name: fixed, enabled: false}]")
+async def test_a_point_of_the_configuration_is_changed_there(broker: RunningBroker) -> None:
+    """It is shown as such, and no operator's change outlives the next reload unseen."""
+    node = NodeView(broker.node)
+    [view] = await node.list_rest_delivery_points()
+    assert (view.name, view.origin, view.enabled, view.up) == ("fixed", "configuration", False, False)
+    with pytest.raises(Refused, match="change it there, and reload"):
+        await node.update_rest_delivery_point("fixed", {"enabled": True})
+    with pytest.raises(Refused, match="change it there, and reload"):
+        await node.delete_rest_delivery_point("fixed")
+    with pytest.raises(RestDeliveryPointAlreadyExists):
+        await node.create_rest_delivery_point({"name": "fixed"})
