@@ -239,8 +239,8 @@ class AdminApi(RestApi):
 
     async def add_batch(self, request: Request) -> Response:
         """Count what a reader in bulk says of a batch."""
-        batch = ReaderBatch.of_json(await _json_object(request))
-        await self._node.add_batch(_name(request), _name(request, "cursor"), batch)
+        batch = ReaderBatch.of_json(await json_object(request))
+        await self._node.add_batch(path_name(request), path_name(request, "cursor"), batch)
         return Response(status_code=204)
 
     async def show_spool(self, request: Request) -> Response:
