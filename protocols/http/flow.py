@@ -15,8 +15,9 @@ from actors.messages import FlowGone, FlowState, UnbindFlow
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
+from messaging.held import DeliverySource
 from messaging.settlement import FAILED, RELEASED
-from protocols.http.held import Held, HeldMessage, MessageSource
+from protocols.http.held import Held, HeldMessage
 from protocols.http.readers import FlowReader
 
 READ_ELSEWHERE: Final = "another request reads this flow"
@@ -58,7 +59,7 @@ class HttpFlow:
         self.partitions: list[int] = []  # it takes messages from, as the queue last said
         self.end_reason = ""  # empty: it goes on
         self._clock = cell.runtime.clock
-        self._sources: dict[int, MessageSource] = {}  # by partition number: that of its present epoch
+        self._sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self._reader: FlowReader | None = None
         self._waiting: list[int] = []  # numbers of deliveries that no reader has taken
         self._last_number = 0
@@ -163,7 +164,7 @@ class HttpFlow:
             source = message.source
             self.window.give(1)
             source.partition.post(
-                SettleDurably(Settle(source.flow_urn, source.epoch, message.ranges(), outcome), settlement)
+                SettleDurably(Settle(source.flow_id, source.epoch, message.ranges(), outcome), settlement)
             )
         self.use()
         self.review()
@@ -184,7 +185,7 @@ class HttpFlow:
                 continue
             self.held.extend(message, until_ms)
             source = message.source
-            source.partition.post(RenewLock(source.flow_urn, source.epoch, message.ranges()))
+            source.partition.post(RenewLock(source.flow_id, source.epoch, message.ranges()))
         self.use()
         return not_held
 
@@ -200,7 +201,7 @@ class HttpFlow:
     def _give_up(self, message: HeldMessage, outcome: int) -> None:
         source = message.source
         self.window.give(1)
-        source.partition.post(Settle(source.flow_urn, source.epoch, message.ranges(), outcome))
+        source.partition.post(Settle(source.flow_id, source.epoch, message.ranges(), outcome))
 
     # --- messages of other actors ---
 
@@ -227,7 +228,7 @@ class HttpFlow:
         for delivery in message.deliveries:
             source = self._sources.get(number)
             if source is None or source.epoch != delivery.epoch:
-                source = MessageSource(message.partition, number, self.urn, delivery.epoch)
+                source = DeliverySource(message.partition, number, self.urn, delivery.epoch)
                 self._sources[number] = source
             if is_wanted:
                 self._hold(source, delivery)
@@ -240,7 +241,7 @@ class HttpFlow:
         if is_wanted and self._reader is not None:
             self._reader.arrived()
 
-    def _hold(self, source: MessageSource, delivery: Delivery) -> None:
+    def _hold(self, source: DeliverySource, delivery: Delivery) -> None:
         until_ms = self._locked_until_ms()
         for row in range(delivery.start_row, delivery.stop_row):
             self._last_number += 1
@@ -307,7 +308,7 @@ class HttpFlow:
 class DurableSettlement(Address):
     """A settlement that a request waits for: in force for ever, or never."""
 
-    def __init__(self, number: int, source: MessageSource) -> None:
+    def __init__(self, number: int, source: DeliverySource) -> None:
         self.number = number
         self.source = source
         self.done: LoopFuture[bool] = LoopFuture()

@@ -5,21 +5,8 @@ A worker names single deliveries in URLs, so each has an entry of its own. Its l
 
 from typing import final
 
-from messaging.address import Address
 from messaging.batch import MessageBatch
-
-
-@final
-class MessageSource:
-    """Where settlements go: a partition, under the flow and the epoch that messages were delivered with."""
-
-    __slots__ = ("epoch", "flow_urn", "partition", "partition_number")
-
-    def __init__(self, partition: Address, partition_number: int, flow_urn: int, epoch: int) -> None:
-        self.partition = partition
-        self.partition_number = partition_number
-        self.flow_urn = flow_urn
-        self.epoch = epoch
+from messaging.held import DeliverySource
 
 
 @final
@@ -34,7 +21,7 @@ class HeldMessage:
     def __init__(
         self,
         number: int,
-        source: MessageSource,
+        source: DeliverySource,
         sequence: int,
         batch: MessageBatch,
         row: int,

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
-from protocols.http.held import Held, HeldMessage, MessageSource
+from messaging.held import DeliverySource
+from protocols.http.held import Held, HeldMessage
 
 LOCK_MS = 10
-SOURCES = [MessageSource(Address(), number, 1, 1) for number in range(2)]
+SOURCES = [DeliverySource(Address(), number, 1, 1) for number in range(2)]
 BATCH = MessageBatch(
     topic="t",
     topics=None,

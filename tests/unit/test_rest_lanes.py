@@ -8,11 +8,12 @@ from gateway.config.rest_delivery_points import status_codes
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import Headers
-from protocols.http.held import HeldMessage, MessageSource
+from messaging.held import DeliverySource
+from protocols.http.held import HeldMessage
 from protocols.rest.lanes import Lanes
 from protocols.rest.targets import TargetInvalid, parse_target
 
-SOURCES = [MessageSource(Address(), number, 1, 1) for number in range(3)]
+SOURCES = [DeliverySource(Address(), number, 1, 1) for number in range(3)]
 
 
 def message(number: int = 1, partition: int = 0, topic: str = "t", headers: Headers | None = None) -> HeldMessage:

@@ -185,6 +185,11 @@ class BlockingConsumer(BlockingReceiver[Delivery]):
         consumer.settle_with = self._settle
 
     @property
+    def incarnation(self) -> int:
+        """As `Consumer.incarnation`."""
+        return self._consumer.incarnation
+
+    @property
     def is_active(self) -> bool:
         """As `Consumer.is_active`."""
         return self._consumer.is_active

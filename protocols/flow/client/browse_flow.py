@@ -1,7 +1,8 @@
 """What a browser has been shown and its program has not taken, over as many connections as it takes.
 
 Flow: consuming, browsing. Nothing is settled, and nobody takes back what is here. On another connection the gateway
-shows the queue from its oldest message again: what came before, by partition and sequence, is passed over here.
+shows the queue from its oldest message again: what came before, by partition and sequence, is passed over here. One
+case deceives it: between two connections the number of partitions fell and rose, and a new one counts from 1.
 """
 
 from typing import final
@@ -25,6 +26,7 @@ class BrowseFlow(QueueFlow):
         self.window = window
         self._selector = selector  # of the messages it wants to see; empty: all
         self._shown_to: dict[int, int] = {}  # by partition: the last sequence that came
+        self._shown_before: dict[int, int] = {}  # the same, as it was when this connection began
         self._received_through = 0  # the highest delivery id that came on this flow
         self._granted = 0  # the highest that may come
 
@@ -46,16 +48,17 @@ class BrowseFlow(QueueFlow):
         if said.incarnation != self.incarnation:
             self.incarnation = said.incarnation
             self._shown_to.clear()
+        self._shown_before = dict(self._shown_to)
         self.phase = OPEN
         self.was_open = True
         self.has_news = True
 
     def delivered(self, deliveries: list[Delivered]) -> None:
         """Keep what has come and is new, until the program takes it."""
-        shown_to = self._shown_to
+        before = self._shown_before
         for each in deliveries:
-            if each.message_id > shown_to.get(each.partition, 0):
-                shown_to[each.partition] = each.message_id
+            if each.message_id > before.get(each.partition, 0):
+                self._shown_to[each.partition] = each.message_id
                 self._line.append(each)
         self._received_through = deliveries[-1].delivery_id
         self.is_dirty = self._wants_credit()

@@ -112,6 +112,15 @@ def test_each_message_is_seen_once_in_order_whatever_breaks(steps: list[str]) ->
     assert seen == queue.messages
 
 
+def test_a_partition_that_begins_anew_is_shown() -> None:
+    """Queues, changing partition counts: a number that is given out again is another partition, which counts from 1."""
+    queue = PlainQueue(BrowseFlow("q", window=WINDOW, selector=""))
+    queue.messages = [(1, 7), (1, 8), (1, 1)]
+    queue.binds()
+    queue.shows()
+    assert queue.taken(9) == queue.messages
+
+
 def test_in_another_spool_everything_is_new() -> None:
     """Flow: consuming. A sequence means something within one incarnation."""
     queue = PlainQueue(BrowseFlow("q", window=WINDOW, selector=""))
