@@ -10,7 +10,7 @@ from typing import Final
 
 from messaging.headers import Headers
 from protocols.flow import engine as engine_module
-from protocols.flow.deliver_frames import write_alike, write_deliver
+from protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
 from protocols.flow.engine import FlowEngine
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import write_publish
@@ -59,18 +59,20 @@ def decode(headers: Headers | None = None, topics: int = 1, lengths: int = 1) ->
     return best_ns(lambda: engine.feed(data, 0, WALL_MS))
 
 
+def head() -> DeliverHead:
+    """Return what the messages of one delivery share; a message that comes alone has its own."""
+    return DeliverHead(
+        1, 0, 1, delivery_count=1, redelivered=False, was_direct=False, first_of_group=False, received_ms=WALL_MS
+    )
+
+
 def encode_alone(headers: Headers | None = None) -> float:
     """Write one DELIVER after the other, and join them for one write."""
 
     def action() -> None:
         out: list[bytes] = []
         for n in range(1, COUNT + 1):
-            out.append(
-                write_deliver(
-                    1, n, n, 0, 1, delivery_count=1, redelivered=False, was_direct=False, received_ms=WALL_MS,
-                    topic=b"t", headers=headers, payload=PAYLOAD, wall_ms=WALL_MS,
-                )
-            )  # fmt: skip
+            out.append(write_deliver(head(), n, n, topic=b"t", headers=headers, payload=PAYLOAD, wall_ms=WALL_MS))
         b"".join(out)
 
     return best_ns(action)
@@ -82,10 +84,7 @@ def encode_alike(lengths: int = 1) -> float:
 
     def action() -> None:
         out: list[bytes] = []
-        write_alike(
-            out, 1, 1, 1, 0, 1, delivery_count=1, redelivered=False, was_direct=False, received_ms=WALL_MS,
-            topic=b"t", payloads=payloads, start=0, stop=COUNT,
-        )  # fmt: skip
+        write_alike(out, head(), 1, 1, topic=b"t", payloads=payloads, start=0, stop=COUNT)
         b"".join(out)
 
     return best_ns(action)

@@ -14,7 +14,7 @@ from actors.cell import ActorCell
 from actors.messages import BrowsedMessage, UnbindFlow
 from messaging.batch import AT_MOST_ONCE
 from protocols.flow import codes
-from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.deliver_frames import DeliverHead, write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
 
 SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
@@ -124,16 +124,20 @@ class BrowsingSide:
 def _deliver(flow: BrowsingFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
     """Return a DELIVER of a copy: without an assignment epoch, for it is nobody's."""
     batch, row = found.batch, found.row
-    return write_deliver(
+    head = DeliverHead(
         flow.flow_id,
-        flow.sent_through,
-        found.sequence,
         found.partition_number,
         0,
         delivery_count=found.delivery_count,
         redelivered=found.redelivered,
         was_direct=batch.qos == AT_MOST_ONCE,
+        first_of_group=False,
         received_ms=batch.received_ms,
+    )
+    return write_deliver(
+        head,
+        flow.sent_through,
+        found.sequence,
         topic=batch.topic_of(row).encode("utf-8"),
         headers=batch.headers_of(row),
         payload=batch.payloads()[row],

@@ -17,7 +17,7 @@ from messaging.effects import Delivery
 from messaging.held import DeliverySource, Held, HeldRun
 from messaging.settlement import ACCEPTED, RELEASED
 from protocols.flow import codes
-from protocols.flow.deliver_frames import write_alike, write_deliver
+from protocols.flow.deliver_frames import DeliverHead, write_alike, write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, INACTIVE, FlowState
 from protocols.flow.limits import RANGES_MAX
 from protocols.flow.partition_frames import ASSIGNED, DRAINING, Partitions, PartitionState
@@ -175,57 +175,50 @@ class ConsumingSide:
             if sent_count == 0:
                 return
         batch = delivery.batch
-        payloads, headers = batch.payloads(), batch.headers()
-        was_direct = batch.qos == AT_MOST_ONCE
+        headers = batch.headers()
+        head = DeliverHead(
+            flow.flow_id,
+            source.partition_number,
+            source.epoch,
+            delivery_count=delivery.delivery_count,
+            redelivered=delivery.redelivered,
+            was_direct=batch.qos == AT_MOST_ONCE,
+            first_of_group=delivery.first_of_group,
+            received_ms=batch.received_ms,
+        )
         if headers is None and batch.topics is None and sent_count > 1:
             write_alike(
                 self._out,
-                flow.flow_id,
+                head,
                 flow.sent_through + 1,
                 first_sequence,
-                source.partition_number,
-                source.epoch,
-                delivery_count=delivery.delivery_count,
-                redelivered=delivery.redelivered,
-                was_direct=was_direct,
-                received_ms=batch.received_ms,
                 topic=flow.topic_data(batch.topic),
-                payloads=payloads,
+                payloads=batch.payloads(),
                 start=delivery.start_row,
                 stop=delivery.start_row + sent_count,
             )
         else:
-            self._send_each(flow, source, delivery, sent_count, wall_ms)
+            self._send_each(flow, head, delivery, sent_count, wall_ms)
         flow.held.add(flow.sent_through + 1, sent_count, first_sequence, source)
         flow.sent_through += sent_count
         self.sent_count += sent_count
 
-    def _send_each(
-        self, flow: ConsumerFlow, source: DeliverySource, delivery: Delivery, count: int, wall_ms: int
-    ) -> None:
+    def _send_each(self, flow: ConsumerFlow, head: DeliverHead, delivery: Delivery, count: int, wall_ms: int) -> None:
         """Send rows that differ in more than their payloads."""
         batch = delivery.batch
         payloads, headers = batch.payloads(), batch.headers()
-        was_direct = batch.qos == AT_MOST_ONCE
         out = self._out
         for number in range(count):
             row = delivery.start_row + number
             out.append(
                 write_deliver(
-                    flow.flow_id,
+                    head,
                     flow.sent_through + 1 + number,
                     delivery.first_sequence + number,
-                    source.partition_number,
-                    source.epoch,
-                    delivery_count=delivery.delivery_count,
-                    redelivered=delivery.redelivered,
-                    was_direct=was_direct,
-                    received_ms=batch.received_ms,
                     topic=flow.topic_data(batch.topic_of(row)),
                     headers=None if headers is None else headers[row],
                     payload=payloads[row],
                     wall_ms=wall_ms,
-                    first_of_group=delivery.first_of_group,
                 )
             )
 

@@ -94,27 +94,45 @@ class Delivered:
         )
 
 
+@final
+class DeliverHead:
+    """What the DELIVER frames of one delivery have in common: neighbouring messages of a partition, to one flow."""
+
+    __slots__ = ("delivery_count", "epoch", "flags", "flow_id", "partition", "received_ms")
+
+    def __init__(
+        self,
+        flow_id: int,
+        partition: int,
+        epoch: int,
+        *,
+        delivery_count: int,
+        redelivered: bool,
+        was_direct: bool,
+        first_of_group: bool,
+        received_ms: int,
+    ) -> None:
+        self.flow_id = flow_id
+        self.partition = partition
+        self.epoch = epoch  # assignment epoch of the partition
+        self.delivery_count = min(delivery_count, DELIVERY_COUNT_MAX)
+        self.received_ms = received_ms  # wall clock, when they were published
+        flags = (REDELIVERED if redelivered else 0) | (AS_DIRECT if was_direct else 0)
+        self.flags = flags | FIRST_OF_GROUP if first_of_group else flags
+
+
 def write_deliver(
-    flow_id: int,
+    head: DeliverHead,
     delivery_id: int,
     message_id: int,
-    partition: int,
-    epoch: int,
     *,
-    delivery_count: int,
-    redelivered: bool,
-    was_direct: bool,
-    received_ms: int,
     topic: bytes,
     headers: Headers | None,
     payload: bytes,
     wall_ms: int,
-    first_of_group: bool = False,
 ) -> bytes:
     """Return a DELIVER. `topic` is UTF-8, encoded once for all messages on it."""
-    flags = (REDELIVERED if redelivered else 0) | (AS_DIRECT if was_direct else 0)
-    if first_of_group:
-        flags |= FIRST_OF_GROUP
+    flags = head.flags
     priority = PRIORITY_DEFAULT
     key = b""
     properties = b""
@@ -124,39 +142,33 @@ def write_deliver(
         key = b"" if headers.partition_key is None else headers.partition_key.encode("utf-8")
         ttl_ms = max(1, headers.expires_at_ms - wall_ms) if headers.expires_at_ms else 0
         properties = encode_properties(headers, ttl_ms=ttl_ms, delay_ms=0)
-    head = _HEAD_AND_FIXED.pack(
+    fixed = _HEAD_AND_FIXED.pack(
         _HEAD_REST_BYTES + _FIXED.size + len(topic) + len(key) + len(properties) + len(payload),
         DELIVER,
         0,
         0,
-        flow_id,
+        head.flow_id,
         delivery_id,
         message_id,
-        partition,
-        epoch,
-        min(delivery_count, DELIVERY_COUNT_MAX),
+        head.partition,
+        head.epoch,
+        head.delivery_count,
         flags,
         priority,
-        received_ms,
+        head.received_ms,
         len(topic),
         len(key),
         len(properties),
     )
-    return b"".join((head, topic, key, properties, payload))
+    return b"".join((fixed, topic, key, properties, payload))
 
 
 def write_alike(
     out: list[bytes],
-    flow_id: int,
+    head: DeliverHead,
     delivery_id: int,
     message_id: int,
-    partition: int,
-    epoch: int,
     *,
-    delivery_count: int,
-    redelivered: bool,
-    was_direct: bool,
-    received_ms: int,
     topic: bytes,
     payloads: list[bytes],
     start: int,
@@ -175,19 +187,7 @@ def write_alike(
         while end < bound and len(payloads[end]) == size:
             end += 1
         first = write_deliver(
-            flow_id,
-            delivery_id,
-            message_id,
-            partition,
-            epoch,
-            delivery_count=delivery_count,
-            redelivered=redelivered,
-            was_direct=was_direct,
-            received_ms=received_ms,
-            topic=topic,
-            headers=None,
-            payload=payloads[row],
-            wall_ms=0,
+            head, delivery_id, message_id, topic=topic, headers=None, payload=payloads[row], wall_ms=0
         )
         if end - row < ALIKE_MIN:
             end = row + 1

@@ -16,7 +16,7 @@ from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
 from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
 from protocols.flow import codes
-from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.deliver_frames import DeliverHead, write_deliver
 from protocols.flow.frames import SESSION, SUBSCRIBE
 from protocols.flow.subscription_frames import Subscribe, Subscribed
 from protocols.writing_watch import WritingWatch
@@ -168,7 +168,16 @@ def encode_direct(batch: MessageBatch, wall_ms: int) -> bytes:
             return ready
     headers = batch.headers()
     payloads = batch.payloads()
-    was_direct = batch.qos == AT_MOST_ONCE
+    head = DeliverHead(
+        SESSION,
+        0,
+        0,
+        delivery_count=1,
+        redelivered=False,
+        was_direct=batch.qos == AT_MOST_ONCE,
+        first_of_group=False,
+        received_ms=batch.received_ms,
+    )
     expires = False
     out: list[bytes] = []
     for row in range(batch.count):
@@ -179,15 +188,9 @@ def encode_direct(batch: MessageBatch, wall_ms: int) -> bytes:
                 continue
         out.append(
             write_deliver(
-                SESSION,
+                head,
                 0,
                 0,
-                0,
-                0,
-                delivery_count=1,
-                redelivered=False,
-                was_direct=was_direct,
-                received_ms=batch.received_ms,
                 topic=batch.topic_of(row).encode("utf-8"),
                 headers=row_headers,
                 payload=payloads[row],

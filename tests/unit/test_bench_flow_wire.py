@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bench import flow_wire as wire
 from flow_golden import decoded
-from protocols.flow.deliver_frames import write_deliver
+from protocols.flow.deliver_frames import DeliverHead, write_deliver
 from protocols.flow.flow_frames import Bind, OpenPub, PubOpened
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import PubAck, PublishesReceived
@@ -15,10 +15,10 @@ NUMBERS = st.integers(0, 1 << 31) | st.integers(-30, 30).map(lambda off: wire.RU
 
 
 def delivery(delivery_id: int, payload: bytes) -> bytes:
-    return write_deliver(
-        wire.FLOW, delivery_id, delivery_id, 0, 1, delivery_count=1, redelivered=False, was_direct=False,
-        received_ms=1, topic=b"t", headers=None, payload=payload, wall_ms=0,
-    )  # fmt: skip
+    head = DeliverHead(
+        wire.FLOW, 0, 1, delivery_count=1, redelivered=False, was_direct=False, first_of_group=False, received_ms=1
+    )
+    return write_deliver(head, delivery_id, delivery_id, topic=b"t", headers=None, payload=payload, wall_ms=0)
 
 
 def test_requests_are_what_the_gateway_understands() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.flow.client.browse_flow import BrowseFlow
-from protocols.flow.deliver_frames import Delivered, read_deliver, write_deliver
+from protocols.flow.deliver_frames import Delivered, DeliverHead, read_deliver, write_deliver
 from protocols.flow.engine import FlowEngine
 from protocols.flow.flow_frames import Bind, Bound, read_flow_frame
 from protocols.flow.frames import CREDIT, cut_frame
@@ -17,16 +17,13 @@ WINDOW = 6
 
 
 def message(delivery_id: int, partition: int, sequence: int) -> Delivered:
+    head = DeliverHead(
+        1, partition, 0, delivery_count=0, redelivered=False, was_direct=False, first_of_group=False, received_ms=0
+    )
     data = write_deliver(
-        1,
+        head,
         delivery_id,
         sequence,
-        partition,
-        0,
-        delivery_count=0,
-        redelivered=False,
-        was_direct=False,
-        received_ms=0,
         topic=b"t",
         headers=None,
         payload=b"%d/%d" % (partition, sequence),

@@ -5,7 +5,7 @@ import pytest
 from flow_golden import GoldenFrame, decoded, golden_frames
 from protocols.flow import frames
 from protocols.flow.columns import KINDS, Columns, ColumnWriter
-from protocols.flow.deliver_frames import Delivered, write_deliver
+from protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
 from protocols.flow.frames import PREFACE
 from protocols.flow.publish_frames import PublishesReceived, write_publish
 from protocols.flow.rows_frames import RowsReceived, write_rows
@@ -56,20 +56,22 @@ def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame
         )
     elif isinstance(said, Delivered):
         written = write_deliver(
-            said.flow_id,
+            DeliverHead(
+                said.flow_id,
+                said.partition,
+                said.epoch,
+                delivery_count=said.delivery_count,
+                redelivered=said.redelivered,
+                was_direct=said.was_direct,
+                first_of_group=said.first_of_group,
+                received_ms=said.received_ms,
+            ),
             said.delivery_id,
             said.message_id,
-            said.partition,
-            said.epoch,
-            delivery_count=said.delivery_count,
-            redelivered=said.redelivered,
-            was_direct=said.was_direct,
-            received_ms=said.received_ms,
             topic=said.topic.encode(),
             headers=said.headers,
             payload=said.payload,
             wall_ms=SENT_MS,
-            first_of_group=said.first_of_group,
         )
     elif isinstance(said, RowsReceived):
         written = write_rows(

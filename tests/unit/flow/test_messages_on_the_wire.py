@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from flow_golden import WALL_MS, decoded
 from messaging.headers import Headers, UserPropertyValue
-from protocols.flow.deliver_frames import Delivered, write_deliver
+from protocols.flow.deliver_frames import Delivered, DeliverHead, write_deliver
 from protocols.flow.errors import LocalMisuse
 from protocols.flow.properties import TIME_MS_MAX
 from protocols.flow.publish_frames import PublishesReceived, write_publish
@@ -65,15 +65,18 @@ def test_a_published_message_arrives_as_it_was_sent(
 def test_a_delivered_message_arrives_as_it_was_published(headers: Headers, topic: str, payload: bytes) -> None:
     """Flow: consuming, properties."""
     data = write_deliver(
-        3,
+        DeliverHead(
+            3,
+            7,
+            8,
+            delivery_count=70_000,
+            redelivered=True,
+            was_direct=False,
+            first_of_group=True,
+            received_ms=WALL_MS,
+        ),
         1,
         2,
-        7,
-        8,
-        delivery_count=70_000,
-        redelivered=True,
-        was_direct=False,
-        received_ms=WALL_MS,
         topic=topic.encode(),
         headers=headers,
         payload=payload,
@@ -85,21 +88,25 @@ def test_a_delivered_message_arrives_as_it_was_published(headers: Headers, topic
     assert (delivered.topic, delivered.payload) == (topic, payload)
     assert (delivered.headers or Headers()) == headers
     assert delivered.delivery_count == 0xFFFF  # the most the field can say
+    assert (delivered.redelivered, delivered.was_direct, delivered.first_of_group) == (True, False, True)
 
 
 def test_a_message_that_has_expired_on_its_way_is_delivered_with_a_millisecond_to_live() -> None:
     """Flow: properties. A time to live of 0 would say that it never expires."""
     headers = Headers(expires_at_ms=WALL_MS - 5)
     data = write_deliver(
-        3,
+        DeliverHead(
+            3,
+            0,
+            1,
+            delivery_count=1,
+            redelivered=False,
+            was_direct=False,
+            first_of_group=False,
+            received_ms=WALL_MS,
+        ),
         1,
         2,
-        0,
-        1,
-        delivery_count=1,
-        redelivered=False,
-        was_direct=False,
-        received_ms=WALL_MS,
         topic=b"t",
         headers=headers,
         payload=b"",

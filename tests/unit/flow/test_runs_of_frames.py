@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from flow_golden import decoded
 from messaging.headers import Headers
-from protocols.flow.deliver_frames import NUMBERS_ALIKE, write_alike, write_deliver
+from protocols.flow.deliver_frames import NUMBERS_ALIKE, DeliverHead, write_alike, write_deliver
 from protocols.flow.engine import FlowEngine
 from protocols.flow.events import PeerViolated
 from protocols.flow.frames import PREFACE
@@ -35,17 +35,21 @@ def test_deliveries_written_together_are_those_written_alone(
     """Flow: consuming, DELIVER. Also where the ids pass a multiple of 65536."""
     payloads = [bytes((number,)) * size for number, size in enumerate(sizes)]
     together: list[bytes] = []
-    write_alike(
-        together,
+    head = DeliverHead(
         3,
-        delivery_id,
-        message_id,
         7,
         8,
         delivery_count=2,
         redelivered=True,
         was_direct=False,
+        first_of_group=False,
         received_ms=1_700_000_000_000,
+    )
+    write_alike(
+        together,
+        head,
+        delivery_id,
+        message_id,
         topic=topic,
         payloads=payloads,
         start=0,
@@ -53,15 +57,9 @@ def test_deliveries_written_together_are_those_written_alone(
     )
     alone = [
         write_deliver(
-            3,
+            head,
             delivery_id + row,
             message_id + row,
-            7,
-            8,
-            delivery_count=2,
-            redelivered=True,
-            was_direct=False,
-            received_ms=1_700_000_000_000,
             topic=topic,
             headers=None,
             payload=payload,
