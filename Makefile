@@ -107,6 +107,7 @@ $(STAMPS)/demo-needs: $(STAMPS)/venv pyproject.toml scripts/java
 
 # Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build.
 $(STAMPS)/installed-%: $(STAMPS)/requirements $(SOURCES)
+	@echo "Compiling and installing the gateway: a few minutes, once for each change of its sources ..."
 	$(PIP) install --quiet --no-deps --no-build-isolation --force-reinstall .
 	rm -f $(STAMPS)/installed-*
 	touch $@ $(STAMPS)/installed-ext-0
