@@ -4,7 +4,7 @@ The grammar is httptools': Node's parser, made to refuse what a proxy before us 
 means is elsewhere, and so is when it is begun: a connection looks at `next_request`, and begins it.
 """
 
-from typing import Final, final
+from typing import Any, Final, final
 
 import httptools
 
@@ -161,7 +161,7 @@ class HttpEngine:
         parser = self._parser
         assert parser is not None, "nobody feeds a connection that has ended"
         request = self._request
-        url = httptools.parse_url(self._target)
+        url: Any = httptools.parse_url(self._target)  # its stubs deny that a query may be None
         request.method = parser.get_method().decode("ascii")
         request.raw_path = url.path
         request.raw_query = url.query or b""
