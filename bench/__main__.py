@@ -39,6 +39,7 @@ def main() -> int:
         connections=options.connections,
         waiting_messages=options.waiting,
         recovery_messages=options.recovery,
+        spark_rows=options.spark_rows,
         timeout_s=options.timeout,
     )
     labels = _labels(options.brokers.split(","))
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--connections", type=int, default=effort.connections, help="of the case idle")
     parser.add_argument("--waiting", type=int, default=effort.waiting_messages, help="messages of the case waiting")
     parser.add_argument("--recovery", type=int, default=effort.recovery_messages, help="messages of the case recovery")
+    parser.add_argument("--spark-rows", type=int, default=effort.spark_rows, help="messages of the cases spark-*")
     parser.add_argument("--timeout", type=float, default=effort.timeout_s, help="seconds to fill or drain a backlog")
     parser.add_argument("--sluicegate", type=Path, help="executable; default: beside this Python")
     parser.add_argument("--json", type=Path, help="write every run to this file")

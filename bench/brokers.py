@@ -202,9 +202,10 @@ class Sluicegate(Broker):
         """Return where clients of a protocol connect."""
         return self._addresses.get(protocol, self.address)
 
-    def create_queue(self, name: str, topic_filter: str | None) -> None:
+    def create_queue(self, name: str, topic_filter: str | None, **attributes: str | int) -> None:
         """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
-        body = json.dumps({"name": name, "subscriptions": [topic_filter] if topic_filter else []}).encode()
+        subscriptions = [topic_filter] if topic_filter else []
+        body = json.dumps({"name": name, "subscriptions": subscriptions, **attributes}).encode()
         request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
         request.add_header("Content-Type", "application/json")
         try:

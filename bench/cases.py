@@ -9,6 +9,7 @@ from bench.brokers import Broker, Mosquitto, RabbitMq, Sluicegate, Traffic
 from bench.footprint import run_idle_connections, run_recovery, run_waiting
 from bench.load_plan import AMQP, FLOW, LoadPlan
 from bench.outcome import Outcome
+from bench.spark_load import run_in_bulk, run_micro_batches
 from bench.throughput import run_throughput
 
 BOTH: Final = frozenset((Sluicegate.kind, Mosquitto.kind))
@@ -26,6 +27,7 @@ class Effort:
     connections: int = 10_000
     waiting_messages: int = 5_000_000
     recovery_messages: int = 1_000_000
+    spark_rows: int = 1_000_000  # in bulk
     timeout_s: float = 300.0  # for filling or draining a backlog
 
 
@@ -131,6 +133,17 @@ def _recovery(broker: Broker, effort: Effort) -> Outcome:
     return run_recovery(broker, messages=effort.recovery_messages, timeout_s=effort.timeout_s)
 
 
+def _spark_in_bulk(name: str, question: str) -> Case:
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_in_bulk(name, broker, rows=effort.spark_rows, timeout_s=effort.timeout_s)
+
+    return Case(name, question, run, frozenset((Sluicegate.kind,)))
+
+
+def _spark_batches(broker: Broker, effort: Effort) -> Outcome:
+    return run_micro_batches("spark-batches", broker, timeout_s=effort.timeout_s)
+
+
 CASES: Final = (
     _throughput("qos0-1-1", "QoS 0, one publisher to one subscriber, saturated", LoadPlan(window=4000)),
     _throughput("qos0-10-10", "QoS 0, ten pairs, saturated", LoadPlan(lanes=10, window=2000)),
@@ -164,5 +177,13 @@ CASES: Final = (
     ),
     Case("idle", "memory of a connection that does nothing", _idle),
     Case("waiting", "memory of messages that wait", _waiting),
+    _spark_in_bulk("spark-parquet", "Spark reads a queue of messages of 200 bytes, and writes Parquet files"),
+    _spark_in_bulk("spark-queue", "Spark publishes what one queue holds to another, in one transaction"),
+    Case(
+        "spark-batches",
+        "Spark archives 500 messages a second, batch after batch: how long one takes",
+        _spark_batches,
+        frozenset((Sluicegate.kind,)),
+    ),
     Case("recovery", "restart after kill -9 with messages waiting", _recovery, frozenset((Sluicegate.kind,))),
 )

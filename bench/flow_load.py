@@ -116,13 +116,13 @@ class FlowWorker(Worker):
         assert lane.topic_filter is not None, "a lane of the flow protocol consumes a queue"
         sock = open_connection(address, f"bench-consumer-{number}")
         sock.sendall(wire.bind(lane.topic_filter))
-        _answer(sock, wire.BIND)
+        answer(sock, wire.BIND)
         consumer = FlowConsumer(Connection(sock, self._poll), lane)
         lane.subscribers.append(consumer)
         self._ends[sock.fileno()] = consumer
         sock = open_connection(address, f"bench-publisher-{number}")
         sock.sendall(wire.open_publisher(plan.publisher_name.format(lane=number), plan.window))
-        limit = wire.sequence_limit(_answer(sock, wire.OPEN_PUB))
+        limit = wire.sequence_limit(answer(sock, wire.OPEN_PUB))
         publisher = FlowPublisher(Connection(sock, self._poll), plan, lane, limit)
         lane.publisher = publisher
         self._ends[sock.fileno()] = publisher
@@ -136,11 +136,11 @@ def open_connection(address: Address, client_name: str) -> socket.socket:
     sock.sendall(wire.greeting(client_name))
     if _read_exactly(sock, len(wire.PREFACE)) != wire.PREFACE:
         raise wire.FlowError("the gateway speaks another protocol, or version of it")
-    _answer(sock, wire.AUTH)
+    answer(sock, wire.AUTH)
     return sock
 
 
-def _answer(sock: socket.socket, kind: int) -> bytes:
+def answer(sock: socket.socket, kind: int) -> bytes:
     """Return the next frame of a type. Raises FlowError for an ERROR before it."""
     while True:
         head = _read_exactly(sock, wire.HEAD_BYTES)

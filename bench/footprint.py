@@ -23,6 +23,7 @@ SETTLE_STEP_S: Final = 1.0
 SETTLED_GROWTH_MAX: Final = 0.005  # of the resident memory, within a step
 QUEUE: Final = "backlog"
 TOPIC: Final = "backlog/0"
+PAYLOAD_BYTES: Final = 100
 MIB: Final = 1024 * 1024
 
 
@@ -55,7 +56,7 @@ def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Let messages wait: in a durable queue, or at a peer without queues in the session of an absent subscriber."""
     before = _settled_memory(broker)
     _prepare_backlog(broker)
-    filled, fill_s = _fill(broker, messages, timeout_s)
+    filled, fill_s = fill(broker, messages, timeout_s)
     grown = _settled_memory(broker)
     drained, drain_s = _drain(broker, messages, timeout_s)
     return Outcome(
@@ -77,7 +78,7 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     broker.kill()
     empty_s = broker.restart()
     _prepare_backlog(broker)
-    _fill(broker, messages, timeout_s)
+    fill(broker, messages, timeout_s)
     broker.kill()
     recovery_s = broker.restart()
     drained, _ = _drain(broker, messages, timeout_s)
@@ -99,8 +100,18 @@ def _prepare_backlog(broker: Broker) -> None:
         subscribe(sock, TOPIC, qos=1, version=wire.MQTT_3_1_1)
 
 
-def _fill(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport, float]:
-    plan = LoadPlan(subscribers_per_lane=0, qos=1, window=WINDOW, messages_per_lane=messages, topic=TOPIC)
+def fill(
+    broker: Broker, messages: int, timeout_s: float, *, topic: str = TOPIC, payload_bytes: int = PAYLOAD_BYTES
+) -> tuple[LoadReport, float]:
+    """Publish so many messages; return what came of it, and the seconds. Raises LoadError unless all are confirmed."""
+    plan = LoadPlan(
+        subscribers_per_lane=0,
+        qos=1,
+        window=WINDOW,
+        messages_per_lane=messages,
+        topic=topic,
+        payload_bytes=payload_bytes,
+    )
     report, taken_s = _run(plan, broker, timeout_s)
     if report.confirmed != messages:
         raise LoadError(f"{report.confirmed} of {messages} messages were confirmed")
@@ -112,7 +123,7 @@ def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport,
     plan = LoadPlan(
         publishes=False,
         qos=1,
-        window=WINDOW,  # makes the same cycle of sequences as `_fill`
+        window=WINDOW,  # makes the same cycle of sequences as `fill`
         messages_per_lane=messages,
         topic_filter=f"$queue/{QUEUE}" if queue else None,
         subscriber_version=wire.MQTT_5 if queue else wire.MQTT_3_1_1,
