@@ -114,6 +114,11 @@ class QueueDirectory(LoopActor):
             Refused: lambda message: self._waiting.pop(message.token)(message.reason),
         }
 
+    @property
+    def queues_count(self) -> int:
+        """How many queues there are, of all kinds."""
+        return len(self._queues)
+
     def on_start(self) -> None:
         """Bring back the queues that the catalog knows."""
         for row in stored_queues(self._catalog):

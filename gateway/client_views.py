@@ -47,15 +47,15 @@ class ClientQuestion:
     limit: int = CLIENTS_DEFAULT
 
 
-def clients_view(node: "Node", queues: Iterable[QueueOverview], question: ClientQuestion) -> ClientsView:
-    """Return a page of the connected clients, by name."""
+def clients_view(node: "Node", vpn: str, queues: Iterable[QueueOverview], question: ClientQuestion) -> ClientsView:
+    """Return a page of the clients that are connected to a message VPN, by name."""
     wanted = re.compile(re.escape(question.client_name or "*").replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
     flows = _flows(queues)
     found: list[ClientView] = []
     for front in node.fronts:
         for connection in front.open_connections():
             rights = connection.identity.admitted()
-            if rights is None or not wanted.fullmatch(rights.client):
+            if rights is None or connection.identity.vpn != vpn or not wanted.fullmatch(rights.client):
                 continue
             its = flows.get((front.name, rights.client), [])
             found.append(

@@ -17,6 +17,7 @@ from gateway.views import Sample
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDED_LABEL: Final = "queue"
+VPN_LABEL: Final = "vpn"  # the last one of what belongs to a message VPN
 OTHER: Final = "other"
 
 COUNTER: Final = "counter"
@@ -41,7 +42,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
     Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
     Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
-    Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason",)),
+    Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason", "vpn")),
     Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
     Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
     Metric("sluicegate_messages_received_total", COUNTER, "Messages published to the node", ("protocol",)),
@@ -59,88 +60,105 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
     Metric("sluicegate_publishers_paused", GAUGE, "Publishers not read from, because a destination is full"),
     Metric("sluicegate_delivered_unacked_messages", GAUGE, "Messages that consumers hold unsettled"),
-    Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not"),
-    Metric("sluicegate_http_flows", GAUGE, "Flows of HTTP workers"),
-    Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues"),
-    Metric("sluicegate_retained_messages", GAUGE, "Retained messages"),
-    Metric("sluicegate_queues", GAUGE, "Queues"),
-    Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue",)),
-    Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue",)),
-    Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue",)),
-    Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue",)),
+    Metric("sluicegate_sessions", GAUGE, "MQTT sessions, connected or not", ("vpn",)),
+    Metric("sluicegate_http_flows", GAUGE, "Flows of HTTP workers", ("vpn",)),
+    Metric("sluicegate_subscriptions", GAUGE, "Topic subscriptions of clients and queues", ("vpn",)),
+    Metric("sluicegate_retained_messages", GAUGE, "Retained messages", ("vpn",)),
+    Metric("sluicegate_queues", GAUGE, "Queues", ("vpn",)),
+    Metric("sluicegate_queue_messages_ready", GAUGE, "Messages that wait for a consumer", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_delayed", GAUGE, "Messages that wait for their time", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue", "vpn")),
+    Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes a queue holds against its quota", ("queue", "vpn")),
     Metric(
         "sluicegate_queue_messages_held",
         GAUGE,
         "Ready messages held until older ones of their key, in another partition, are settled",
-        ("queue",),
+        ("queue", "vpn"),
     ),
-    Metric("sluicegate_queue_partitions", GAUGE, "Partitions of a queue, those that retire included", ("queue",)),
-    Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue",)),
-    Metric("sluicegate_queue_messages_accepted_total", COUNTER, "Messages taken into a queue", ("queue",)),
-    Metric("sluicegate_queue_messages_delivered_total", COUNTER, "Deliveries, repeated ones too", ("queue",)),
-    Metric("sluicegate_queue_messages_redelivered_total", COUNTER, "Repeated deliveries", ("queue",)),
-    Metric("sluicegate_queue_messages_settled_total", COUNTER, "Messages a consumer accepted", ("queue",)),
-    Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason")),
-    Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason")),
-    Metric("sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason")),
+    Metric("sluicegate_queue_partitions", GAUGE, "Partitions of a queue, those that retire included", ("queue", "vpn")),
+    Metric("sluicegate_queue_flows", GAUGE, "Consumers bound to a queue", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_accepted_total", COUNTER, "Messages taken into a queue", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_delivered_total", COUNTER, "Deliveries, repeated ones too", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_redelivered_total", COUNTER, "Repeated deliveries", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_settled_total", COUNTER, "Messages a consumer accepted", ("queue", "vpn")),
+    Metric("sluicegate_queue_messages_discarded_total", COUNTER, "Messages lost to a rule", ("queue", "reason", "vpn")),
+    Metric("sluicegate_queue_messages_to_dmq_total", COUNTER, "Messages moved on as dead", ("queue", "reason", "vpn")),
+    Metric(
+        "sluicegate_queue_bind_refusals_total", COUNTER, "Consumers that might not bind", ("queue", "reason", "vpn")
+    ),
     Metric(
         "sluicegate_queue_annotations_lost_total",
         COUNTER,
         "Annotations that consumers gave back with messages, and there was no room for",
-        ("queue",),
+        ("queue", "vpn"),
     ),
-    Metric("sluicegate_queue_ack_timeouts_total", COUNTER, "Deliveries not settled in time", ("queue",)),
-    Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue",)),
+    Metric("sluicegate_queue_ack_timeouts_total", COUNTER, "Deliveries not settled in time", ("queue", "vpn")),
+    Metric("sluicegate_queue_rebalances_total", COUNTER, "Partition rebalances", ("queue", "vpn")),
     Metric(
-        "sluicegate_queue_kept_bytes", GAUGE, "Payload kept beyond its settlement, no part of the quota", ("queue",)
+        "sluicegate_queue_kept_bytes",
+        GAUGE,
+        "Payload kept beyond its settlement, no part of the quota",
+        ("queue", "vpn"),
     ),
-    Metric("sluicegate_cursor_lag_messages", GAUGE, "Sequences a durable cursor is behind", ("queue", "cursor")),
-    Metric("sluicegate_cursor_lag_bytes", GAUGE, "Payload a durable cursor is behind", ("queue", "cursor")),
-    Metric("sluicegate_cursor_exceeded", GAUGE, "Whether a cursor lagged too much and was let go", ("queue", "cursor")),
-    Metric("sluicegate_reader_batches_total", COUNTER, "Batches that jobs told of", ("queue", "cursor", "job")),
-    Metric("sluicegate_reader_rows_total", COUNTER, "Messages in these batches", ("queue", "cursor", "job")),
+    Metric("sluicegate_cursor_lag_messages", GAUGE, "Sequences a durable cursor is behind", ("queue", "cursor", "vpn")),
+    Metric("sluicegate_cursor_lag_bytes", GAUGE, "Payload a durable cursor is behind", ("queue", "cursor", "vpn")),
+    Metric(
+        "sluicegate_cursor_exceeded",
+        GAUGE,
+        "Whether a cursor lagged too much and was let go",
+        ("queue", "cursor", "vpn"),
+    ),
+    Metric("sluicegate_reader_batches_total", COUNTER, "Batches that jobs told of", ("queue", "cursor", "job", "vpn")),
+    Metric("sluicegate_reader_rows_total", COUNTER, "Messages in these batches", ("queue", "cursor", "job", "vpn")),
     Metric(
         "sluicegate_reader_undecodable_rows_total",
         COUNTER,
         "Messages in these batches that could not be decoded",
-        ("queue", "cursor", "job"),
+        ("queue", "cursor", "job", "vpn"),
     ),
     Metric(
-        "sluicegate_reader_batch_seconds_total", COUNTER, "Time that these batches took", ("queue", "cursor", "job")
+        "sluicegate_reader_batch_seconds_total",
+        COUNTER,
+        "Time that these batches took",
+        ("queue", "cursor", "job", "vpn"),
     ),
     Metric(
         "sluicegate_reader_last_batch_seconds",
         GAUGE,
         "Time of the last batch told of, Unix time",
-        ("queue", "cursor", "job"),
+        ("queue", "cursor", "job", "vpn"),
     ),
-    Metric("sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted"),
-    Metric("sluicegate_transactions_ended_total", COUNTER, "Staged transactions that ended", ("outcome",)),
-    Metric("sluicegate_staged_bytes", GAUGE, "Payload staged and not published"),
+    Metric(
+        "sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted", ("vpn",)
+    ),
+    Metric("sluicegate_transactions_ended_total", COUNTER, "Staged transactions that ended", ("outcome", "vpn")),
+    Metric("sluicegate_staged_bytes", GAUGE, "Payload staged and not published", ("vpn",)),
     Metric("sluicegate_amqp_transactions_open", GAUGE, "AMQP transactions that are not discharged"),
     Metric("sluicegate_amqp_transactions_bytes", GAUGE, "Memory that open AMQP transactions hold"),
     Metric("sluicegate_amqp_transactions_committed_total", COUNTER, "AMQP transactions committed"),
     Metric("sluicegate_amqp_transactions_rolled_back_total", COUNTER, "AMQP transactions undone", ("reason",)),
     Metric("sluicegate_backups_total", COUNTER, "Backups that ended", ("outcome",)),
     Metric("sluicegate_backup_last_done_seconds", GAUGE, "Time of the last whole backup since the start, Unix time"),
-    Metric("sluicegate_rest_delivery_point_up", GAUGE, "Whether it pushes messages: 1 or 0", ("rest_delivery_point",)),
+    Metric(
+        "sluicegate_rest_delivery_point_up", GAUGE, "Whether it pushes messages: 1 or 0", ("rest_delivery_point", "vpn")
+    ),
     Metric(
         "sluicegate_rest_consumer_up",
         GAUGE,
         "Whether a REST consumer can be reached: 1 or 0",
-        ("rest_delivery_point", "rest_consumer"),
+        ("rest_delivery_point", "rest_consumer", "vpn"),
     ),
     Metric(
         "sluicegate_rest_consumer_requests_total",
         COUNTER,
         "Requests to REST consumers, by status",
-        ("rest_delivery_point", "rest_consumer", "status"),
+        ("rest_delivery_point", "rest_consumer", "status", "vpn"),
     ),
     Metric(
         "sluicegate_rest_delivery_point_messages_total",
         COUNTER,
         "Messages that delivery points settled",
-        ("queue", "rest_delivery_point", "outcome"),
+        ("queue", "rest_delivery_point", "outcome", "vpn"),
     ),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
@@ -168,7 +186,7 @@ class UnknownMetric(ValueError):
 
 
 class LabelBound:
-    """Which queues have series of their own.
+    """Which queues have series of their own: by their names, in whichever message VPNs they are.
 
     First come, first served, and a queue keeps its place while it exists, so series do not flap between scrapes.
     A place becomes free when its queue is gone; a queue that was in `other` then moves out of it, which Prometheus
@@ -216,6 +234,8 @@ class Exposition:
             labels = sample.labels
             if metric.labels[:1] == (BOUNDED_LABEL,):
                 labels = (self._bound.label(labels[0]), *labels[1:])
+            if metric.labels[-1:] == (VPN_LABEL,):
+                labels = (*labels, sample.vpn)
             values = sums.setdefault(metric.name, {})
             values[labels] = values.get(labels, 0) + sample.value
         return [_family(metric, sums[metric.name]) for metric in METRICS if metric.name in sums]
@@ -241,7 +261,7 @@ def _row_of(sample: Sample) -> Metric:
     metric = METRIC_BY_NAME.get(sample.name)
     if metric is None:
         raise UnknownMetric(f"{sample.name} has no row in gateway.metrics.METRICS")
-    if len(metric.labels) != len(sample.labels):
+    if len([label for label in metric.labels if label != VPN_LABEL]) != len(sample.labels):
         raise UnknownMetric(f"{sample.name} has the labels {metric.labels}, not {sample.labels}")
     return metric
 

@@ -1,6 +1,7 @@
 """A node's samples, one for each row of `gateway.metrics.METRICS` that has a value."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.backups import BackupActor
@@ -22,30 +23,32 @@ from protocols.listeners import Listener
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 SESSIONS_LABEL = "#sessions"  # the broker's own queues are as many as clients: they are shown as one
 
 
-def samples_of(
-    node: "Node",
-    queues: list[tuple[QueueHandle, QueueOverview]],
-    cursors: list[CursorOverview],
-    staging: StagingOverview,
-) -> list[Sample]:
+@dataclass(frozen=True, slots=True)
+class VpnFigures:
+    """What the actors of a message VPN say of themselves."""
+
+    vpn: "MessageVpn"
+    queues: list[tuple[QueueHandle, QueueOverview]]
+    cursors: list[CursorOverview]
+    staging: StagingOverview
+
+
+def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
     """Return everything that is to be seen of a node now."""
     return [
         Sample("sluicegate_build", 1, (version(),)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
         *_front(node),
-        *_queues(queues),
-        *_losses(node, queues),
-        *_cursors(cursors),
-        *node.default.reader_batches.samples(),
-        *_transactions(staging),
+        *[replace(sample, vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
+        *_losses(node, vpns),
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
         *_backups(node),
-        *point_samples(list(node.default.rest.running.values())),
         *_events(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]
@@ -59,17 +62,26 @@ def _front(node: "Node") -> Iterator[Sample]:
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
-    for reason, count in node.default.clients.denials.counts.items():
-        yield Sample("sluicegate_clients_denied_total", count, (reason,))
     yield Sample("sluicegate_publishers_paused", paused_count)
     slow = [each for each in node.mqtt.open_connections() if each.watch is not None and each.watch.paused]
     yield Sample("sluicegate_slow_subscribers", len(slow))
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_delivered_unacked_messages", node.credit.used)
-    yield Sample("sluicegate_sessions", node.default.sessions_count)
-    yield Sample("sluicegate_http_flows", node.default.http_flows.count)
-    yield Sample("sluicegate_subscriptions", node.default.space.subscriptions_count)
-    yield Sample("sluicegate_retained_messages", node.default.space.retained.count)
+
+
+def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
+    vpn = figures.vpn
+    for reason, count in vpn.clients.denials.counts.items():
+        yield Sample("sluicegate_clients_denied_total", count, (reason,))
+    yield Sample("sluicegate_sessions", vpn.sessions_count)
+    yield Sample("sluicegate_http_flows", vpn.http_flows.count)
+    yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)
+    yield Sample("sluicegate_retained_messages", vpn.space.retained.count)
+    yield from _queues(figures.queues)
+    yield from _cursors(figures.cursors)
+    yield from vpn.reader_batches.samples()
+    yield from _transactions(figures.staging)
+    yield from point_samples(list(vpn.rest.running.values()))
 
 
 def _protocol(
@@ -126,19 +138,20 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
                 yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
 
 
-def _losses(node: "Node", queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
+def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
     """Messages that publishers were refused, and those that went without a word to anybody."""
     refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
     unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
-    yield Sample(refused, node.default.space.unmatched_refused_count, (unmatched,))
-    yield Sample(dropped, node.default.space.unmatched_count, (unmatched,))
-    yield Sample(dropped, node.default.space.offline_count, ("client_away",))
-    yield Sample(dropped, node.default.space.filtered_count, ("no_target_selected",))
-    yield Sample(dropped, node.default.space.missing_count, ("no_target_queue",))
+    spaces = [figures.vpn.space for figures in vpns]
+    yield Sample(refused, sum(space.unmatched_refused_count for space in spaces), (unmatched,))
+    yield Sample(dropped, sum(space.unmatched_count for space in spaces), (unmatched,))
+    yield Sample(dropped, sum(space.offline_count for space in spaces), ("client_away",))
+    yield Sample(dropped, sum(space.filtered_count for space in spaces), ("no_target_selected",))
+    yield Sample(dropped, sum(space.missing_count for space in spaces), ("no_target_queue",))
     reasons = {reason for front in node.fronts for reason in front.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
-    for _, overview in queues:
+    for _, overview in [each for figures in vpns for each in figures.queues]:
         for verdict, count in overview.refusals.items():
             yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
         for verdict, count in overview.drops.items():

@@ -32,7 +32,7 @@ from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.message_deeds import MessageDeeds
-from gateway.node_metrics import samples_of
+from gateway.node_metrics import VpnFigures, samples_of
 from gateway.overview_views import actor_view, message_view, queue_view
 from gateway.ports import (
     CursorNotFound,
@@ -42,6 +42,7 @@ from gateway.ports import (
     Refused,
     TemplateAlreadyExists,
     TemplateNotFound,
+    VpnNotFound,
 )
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
@@ -53,6 +54,7 @@ from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
+from gateway.vpn_views import MessageVpnsView, vpns_view
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid, changed
@@ -61,6 +63,7 @@ from messaging.selectors import Selector
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.vpn import MessageVpn
 
 
 class NodeView(NodePort):
@@ -70,6 +73,20 @@ class NodeView(NodePort):
         self._node = node
         self._vpn = node.vpns[vpn]
         self._deeds = MessageDeeds(node, self._vpn)
+        self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
+
+    def in_vpn(self, name: str) -> "NodeView":
+        """Return the view of another message VPN."""
+        view = self._views.get(name)
+        if view is None:
+            if name not in self._node.vpns:
+                raise VpnNotFound(name)
+            view = self._views[name] = NodeView(self._node, name)
+        return view
+
+    async def list_message_vpns(self) -> MessageVpnsView:
+        """Return every message VPN."""
+        return vpns_view(self._node)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue, with what a template says of it where `asked` does not."""
@@ -226,7 +243,7 @@ class NodeView(NodePort):
         """Return the spool."""
         node = self._node
         usage = node.store.usage()
-        staging: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
+        staging: list[StagingOverview] = [await vpn.staging.ask(DescribeStaging()) for vpn in node.vpns.values()]
         return SpoolView(
             incarnation=incarnation_text(node.recovered.incarnation),
             used_bytes=usage.used_bytes,
@@ -234,8 +251,8 @@ class NodeView(NodePort):
             messages_bytes=node.spool_gate.usage_bytes,
             messages_bytes_max=node.spool_gate.usage_bytes_max,
             blocked=node.spool_gate.blocked,
-            staged_bytes=staging.staged_bytes,
-            transactions_open=staging.open_count,
+            staged_bytes=sum(each.staged_bytes for each in staging),
+            transactions_open=sum(each.open_count for each in staging),
             messages_count=node.spool_gate.usage_count,
             messages_count_max=node.spool_gate.usage_count_max,
             unacked_count=node.credit.used,
@@ -264,7 +281,8 @@ class NodeView(NodePort):
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         """Return a page of the connected clients."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        return clients_view(self._node, [await self._describe(handle) for handle in handles], question)
+        queues = [await self._describe(handle) for handle in handles]
+        return clients_view(self._node, self._vpn.name, queues, question)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
@@ -297,7 +315,8 @@ class NodeView(NodePort):
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""
-        return await asyncio.to_thread(answer, rows_of(self._vpn.space, question), question)
+        vpn = self._vpn.name
+        return await asyncio.to_thread(answer, rows_of(self._vpn.space, question, vpn), question, vpn)
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message."""
@@ -308,13 +327,16 @@ class NodeView(NodePort):
         return await key_explained(self._vpn, queue, key)
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
-        """Return the node's samples."""
-        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        """Return the node's samples, of all message VPNs."""
+        return samples_of(self._node, [await self._figures(vpn) for vpn in self._node.vpns.values()])
+
+    async def _figures(self, vpn: "MessageVpn") -> VpnFigures:
+        handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())
         overviews = [(handle, await self._describe(handle)) for handle in handles]
-        cursors: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(None))
-        self._vpn.reader_batches.keep_only(cursors)
-        staging: StagingOverview = await self._vpn.staging.ask(DescribeStaging())
-        return samples_of(self._node, overviews, cursors, staging)
+        cursors: list[CursorOverview] = await vpn.cursors.ask(ListCursors(None))
+        vpn.reader_batches.keep_only(cursors)
+        staging: StagingOverview = await vpn.staging.ask(DescribeStaging())
+        return VpnFigures(vpn, overviews, cursors, staging)
 
     async def health(self) -> Health:
         """Tell whether the node works and whether it takes traffic."""

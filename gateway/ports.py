@@ -17,6 +17,7 @@ from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
+from gateway.vpn_views import MessageVpnsView
 from messaging.queue_config import QueueInvalid
 from messaging.queue_template import QueueTemplate
 
@@ -33,6 +34,7 @@ __all__ = [
     "RestDeliveryPointNotFound",
     "TemplateAlreadyExists",
     "TemplateNotFound",
+    "VpnNotFound",
 ]
 
 
@@ -60,6 +62,12 @@ class QueueNotFound(NotFound):
     """No queue has that name."""
 
     kind = "queue"
+
+
+class VpnNotFound(NotFound):
+    """No message VPN has that name."""
+
+    kind = "message VPN"
 
 
 class CursorNotFound(NotFound):
@@ -122,6 +130,12 @@ class Refused(RuntimeError):
 
 class NodePort(Protocol):
     """A running node, as operators see it. Values are checked before they come here; the node may still refuse."""
+
+    def in_vpn(self, name: str) -> "NodePort":
+        """Return the port for what belongs to another message VPN. Raises VpnNotFound."""
+
+    async def list_message_vpns(self) -> MessageVpnsView:
+        """Return every message VPN, by name."""
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue. `asked` are its name, attributes and subscriptions; a template says what was left open.

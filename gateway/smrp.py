@@ -1,4 +1,4 @@
-"""The subscriptions of a node in the form of Solace's `show smrp subscriptions`: one row for each, by destination.
+"""The subscriptions of a message VPN, as Solace's `show smrp subscriptions` has them: a row for each, by destination.
 
 Filters stand in MQTT's words where both syntaxes mean one. A node has no neighbours: nothing is exported, every
 destination is local, and there are no blocks of remote subscriptions.
@@ -76,9 +76,9 @@ class SmrpQuestion:
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 
 
-def rows_of(space: TopicSpace, question: SmrpQuestion) -> list[Row]:
+def rows_of(space: TopicSpace, question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> list[Row]:
     """Return a row for each subscription, as of one moment; not yet chosen by name or text."""
-    if not _pattern(question.vpn_name).fullmatch(DEFAULT_VPN):
+    if not _pattern(question.vpn_name).fullmatch(vpn):
         return []
     rows: list[Row] = []
     excepting: dict[QueueTarget, None] = {}
@@ -107,14 +107,12 @@ def _of_queue(target: QueueTarget, text: str) -> Row:
     return (target.name, text, DELIVER_ALWAYS, DestinationType.QUEUE, Persistence.PERSISTENT)
 
 
-def answer(rows: list[Row], question: SmrpQuestion) -> SmrpSubscriptionsView:
+def answer(rows: list[Row], question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
     """Return the page of rows that the question is for. Ten thousands of rows take long: not for the event loop."""
     destination, text = _pattern(question.destination_name), _pattern(question.topic_str)
     chosen = sorted(row for row in rows if destination.fullmatch(row[0]) and text.fullmatch(row[1]))
     page = chosen[question.after : question.after + question.limit]
-    return SmrpSubscriptionsView(
-        vpn_name=DEFAULT_VPN, total_count=len(chosen), subscriptions=tuple(_view(row) for row in page)
-    )
+    return SmrpSubscriptionsView(vpn_name=vpn, total_count=len(chosen), subscriptions=tuple(_view(row) for row in page))
 
 
 def _view(row: Row) -> SmrpSubscriptionView:

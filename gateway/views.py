@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from messaging.key_source import FORM as KEY_SOURCE_FORM
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import (
     ATTRIBUTES,
     CHOICE,
@@ -266,11 +267,14 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One metric value. `labels` are in the order of the metric's row in `gateway.metrics.METRICS`."""
+    """One metric value. `labels` are in the order of the metric's row in `gateway.metrics.METRICS`, but for the last
+    one of those that have a `vpn`.
+    """
 
     name: str
     value: float
     labels: tuple[str, ...] = ()
+    vpn: str = DEFAULT_VPN
 
 
 def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:

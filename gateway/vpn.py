@@ -135,6 +135,13 @@ class MessageVpn:
         assert isinstance(sessions, SessionDirectory)
         return sessions.sessions_count
 
+    @property
+    def queues_count(self) -> int:
+        """How many queues there are, those of subscriptions included."""
+        queues = self.queues.actor
+        assert isinstance(queues, QueueDirectory)
+        return queues.queues_count
+
     async def _declare(self) -> None:
         await declare_queues(self.queues, self.config.queues)
         await define_virtual_destinations(self)

@@ -131,6 +131,11 @@ class ClientRoster:
             text = f"503 Max Endpoints Exceeded: user {user!r} owns the {count_max} queues that its profile allows"
             self._refuse(ENDPOINT_COUNT, client, text)
 
+    @property
+    def count(self) -> int:
+        """How many connections there are."""
+        return sum(self._profile_counts.values())
+
     def connected_count(self, user: str) -> int:
         """Return how many connections a user has."""
         return len(self._connected.get(user, {}))

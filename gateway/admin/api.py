@@ -27,6 +27,7 @@ from gateway.admin.operations import (
     SPECIMEN_TEXTS,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
+    VPN_PARAMETER,
 )
 from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
 from gateway.admin.rest_api import RestApi
@@ -42,6 +43,8 @@ from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRI
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
+from gateway.vpn_views import MessageVpnsView
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
 
@@ -93,6 +96,7 @@ TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
 SELECTORS: Final = TypeAdapter(_Selectors)
 RELOAD: Final = TypeAdapter(ReloadView)
+VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
 class AdminApi(RestApi):
@@ -101,7 +105,11 @@ class AdminApi(RestApi):
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:
         super().__init__(node)
         self._exposition = exposition
-        self._document = orjson.dumps(document())
+
+    def in_vpn(self, request: Request) -> "AdminApi":
+        """Return the operations of the message VPN that a request is for. Raises VpnNotFound, QueueInvalid."""
+        name = text(request, VPN_PARAMETER) or DEFAULT_VPN
+        return AdminApi(node=self._node.in_vpn(name), exposition=self._exposition)
 
     async def index(self, request: Request) -> Response:
         """A page of links."""
@@ -113,7 +121,7 @@ class AdminApi(RestApi):
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
-        return json_answer(self._document)
+        return json_answer(orjson.dumps(document()))
 
     async def live(self, request: Request) -> Response:
         """200 while the process works, 503 when it should be restarted."""
@@ -178,6 +186,10 @@ class AdminApi(RestApi):
             limit=limit,
         )
         return json_answer(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
+
+    async def list_message_vpns(self, request: Request) -> Response:
+        """Every message VPN."""
+        return json_answer(VPNS.dump_json(await self._node.list_message_vpns()))
 
     async def list_clients(self, request: Request) -> Response:
         """The clients that are connected."""

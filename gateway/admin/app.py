@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin.api import AdminApi
+from gateway.admin.operation import Operation
 from gateway.admin.operations import OPERATIONS, PROBED
 from gateway.admin.problems import Unacceptable, answer_error, problem
 from gateway.config.listeners import is_loopback
@@ -47,8 +48,18 @@ def routes(api: AdminApi, *, probes_only: bool = False) -> list[Route]:
     for operation in OPERATIONS:
         if probes_only and operation.path not in PROBED:
             continue
-        endpoints.setdefault(operation.path, {})[operation.method] = getattr(api, operation.id)
+        endpoints.setdefault(operation.path, {})[operation.method] = _endpoint(api, operation)
     return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in endpoints.items()]
+
+
+def _endpoint(api: AdminApi, operation: Operation) -> Endpoint:
+    """Return what performs an operation, over the message VPN that a request is for."""
+
+    async def endpoint(request: Request) -> Response:
+        performed: Endpoint = getattr(api.in_vpn(request) if operation.of_vpn else api, operation.id)
+        return await performed(request)
+
+    return endpoint
 
 
 def _by_method(methods: dict[str, Endpoint]) -> Endpoint:

@@ -29,6 +29,7 @@ from gateway.views import (
     TakenView,
     attribute_schema,
 )
+from gateway.vpn_views import MessageVpnsView
 from messaging.queue_attributes import ATTRIBUTES
 from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES
 from storage.backup_folder import NAME_ALLOWED, NAME_FORM
@@ -55,6 +56,7 @@ VIEWS: Final = (
     DurableSelectorView,
     ReloadView,
     ReaderBatch,
+    MessageVpnsView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}

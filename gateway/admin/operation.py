@@ -48,6 +48,7 @@ class Operation:
     answers: tuple[Answer, ...]
     parameters: tuple[Parameter | TextParameter, ...] = ()
     body: str | None = None  # schema name
+    of_vpn: bool = False  # it is about what belongs to one message VPN
 
 
 INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")

@@ -1,5 +1,6 @@
 """The table of everything the admin port can do. Router, OpenAPI document and documentation page are made from it."""
 
+from dataclasses import replace
 from typing import Final
 
 from gateway.admin.operation import (
@@ -14,6 +15,7 @@ from gateway.admin.operation import (
 from gateway.admin.rest_operations import REST_OPERATIONS
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
+from messaging.message_vpn import NAME_CHARS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX
 
 HTML: Final = "text/html"
@@ -31,6 +33,9 @@ BROWSE_PARAMETERS: Final = (
     Parameter("after", "sequences above this one", 0, 2**63 - 1, 0),
     Parameter("limit", "most messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
 )
+
+VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; without it, `default`", NAME_CHARS_MAX)
+NO_VPN: Final = Answer(404, "No message VPN has that name", "Problem")
 
 EVENTS_PARAMETERS: Final = (
     Parameter("after", "events with numbers above this one", 0, 2**63 - 1, 0),
@@ -81,7 +86,7 @@ SMRP_NUMBERS: Final = (
 # What probes and scrapers ask: it tells no message, no name of a client, and changes nothing.
 PROBED: Final = frozenset({"/health/live", "/health/ready", "/metrics"})
 
-OPERATIONS: Final[tuple[Operation, ...]] = (
+_OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
     Operation("docs", "GET", "/docs", "This documentation", (Answer(200, "A page", None, HTML),)),
     Operation("openapi", "GET", "/openapi.json", "The OpenAPI document", (Answer(200, "OpenAPI 3.1", "Document"),)),
@@ -150,6 +155,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             INVALID_PARAMETER,
         ),
         parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
+    ),
+    Operation(
+        "list_message_vpns",
+        "GET",
+        "/message-vpns",
+        "Every message VPN: whether it is up, and what it holds",
+        (Answer(200, "By name", "MessageVpnsView"),),
     ),
     Operation(
         "list_clients",
@@ -383,3 +395,23 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         (Answer(200, "What it came to", "RedriveView"), NOT_FOUND, REFUSED),
     ),
 )
+
+# What there is once for all message VPNs.
+_OF_THE_NODE: Final = frozenset(
+    {
+        *("index", "docs", "openapi", "live", "ready", "metrics", "actors", "events", "list_message_vpns", "reload"),
+        *("show_spool", "start_backup", "show_backup", "cancel_backup"),
+    }
+)
+
+
+def _of_vpn(operation: Operation) -> Operation:
+    """Return an operation with what all have that are about one message VPN."""
+    statuses = {answer.status for answer in operation.answers}
+    more = tuple(answer for answer in (NO_VPN, INVALID_PARAMETER) if answer.status not in statuses)
+    return replace(
+        operation, answers=operation.answers + more, parameters=(*operation.parameters, VPN_PARAMETER), of_vpn=True
+    )
+
+
+OPERATIONS: Final = tuple(each if each.id in _OF_THE_NODE else _of_vpn(each) for each in _OPERATIONS)

@@ -20,11 +20,15 @@ from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.smrp import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
+from gateway.vpn_views import MessageVpnsView
+from messaging.message_vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
+
+VpnOption = Annotated[str, typer.Option("--vpn", envvar="SLUICEGATE_VPN", metavar="NAME", help="Message VPN.")]
 
 View = TypeVar("View")
 
@@ -46,18 +50,20 @@ _SPOOL: Final = TypeAdapter(SpoolView)
 _BACKUP: Final = TypeAdapter(BackupView)
 _SELECTORS: Final = TypeAdapter(tuple[DurableSelectorView, ...])
 _RELOAD: Final = TypeAdapter(ReloadView)
+_VPNS: Final = TypeAdapter(MessageVpnsView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
 class AdminClient:
-    """One gateway's admin port. Every verb raises CommandFailed with a message for people."""
+    """One gateway's admin port, for one message VPN. Every verb raises CommandFailed with a message for people."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, vpn: str = DEFAULT_VPN) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             advice = f"Write it like {URL_DEFAULT}."
             raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
         self._url = url.rstrip("/")
+        self._vpn = vpn
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""
@@ -239,6 +245,10 @@ class AdminClient:
         """Delete a REST delivery point."""
         self._ask("DELETE", _rest_point_path(name))
 
+    def list_message_vpns(self) -> MessageVpnsView:
+        """Return every message VPN."""
+        return _read(_VPNS, self._ask("GET", "/message-vpns"))
+
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
         return _read(_CLIENTS, self._ask("GET", f"/clients?{urlencode(question)}"))
@@ -262,6 +272,8 @@ class AdminClient:
     ) -> Iterator[http.client.HTTPResponse]:
         data = None if body is None else orjson.dumps(body)
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data else {})
+        if self._vpn != DEFAULT_VPN:
+            path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
         request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=timeout_s) as response:

@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.config.sizes import format_size
 from gateway.reader_views import CursorView
+from messaging.message_vpn import DEFAULT_VPN
 
 _CURSOR = TypeAdapter(CursorView)
 
@@ -17,10 +18,11 @@ _CURSOR = TypeAdapter(CursorView)
 def cursors(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """List a queue's durable cursors."""
-    views = AdminClient(url).list_cursors(name)
+    views = AdminClient(url, vpn).list_cursors(name)
     if as_json:
         print_json([_CURSOR.dump_python(view, mode="json") for view in views])
         return
@@ -32,12 +34,13 @@ def delete_cursor(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
     cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="The cursor's name.")],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Forget a durable cursor, its position, and what is kept for it."""
     if not yes and not typer.confirm(f"Forget cursor {cursor} of {name}?", err=True):
         raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
-    AdminClient(url).delete_cursor(name, cursor)
+    AdminClient(url, vpn).delete_cursor(name, cursor)
     typer.echo(f"deleted cursor {cursor} of {name}")
 
 

@@ -7,10 +7,11 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.explanations import CheckView, DestinationView, KeyExplanation, PublishExplanation
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.standing import WaitReason
 
 app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
@@ -58,12 +59,13 @@ def publish(
     priority: Annotated[int, typer.Option(min=0, max=9, help="Below 4 is low.")] = 4,
     deliver_to_one: Annotated[bool, typer.Option("--deliver-to-one", help="For one of its subscribers only.")] = False,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show where a message would go, where not, which partition it gets, what each check says. Publishes nothing."""
     if (topic is None) == (queue is None):
         raise CommandFailed("name a TOPIC, or a queue with --queue", exit_code=USAGE)
-    answer = AdminClient(url).explain_publish(
+    answer = AdminClient(url, vpn).explain_publish(
         topic=topic,
         queue=queue,
         key=key,
@@ -101,10 +103,11 @@ def key_command(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
     key: Annotated[str, typer.Argument(metavar="KEY", help="The partition key.")],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show the partition of a key, who consumes it, and why its messages wait."""
-    answer = AdminClient(url).explain_key(queue=queue, key=key)
+    answer = AdminClient(url, vpn).explain_key(queue=queue, key=key)
     if as_json:
         print_json(_KEY.dump_python(answer, mode="json"))
         return

@@ -6,11 +6,12 @@ from typing import Annotated, Final
 import typer
 from pydantic import TypeAdapter
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.selections import LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
 from gateway.views import RedriveView, TakenView
+from messaging.message_vpn import DEFAULT_VPN
 
 LOOK_EVERY_S: Final = 0.2  # how often a re-drive that is waited for is looked at
 RUNNING: Final = "running"
@@ -57,11 +58,12 @@ def move(
     older_than: AgeOption = None,
     limit: LimitOption = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Move messages to another queue, each in one step; what that does not take stays."""
     selection = _selection(to, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
-    _show_taken(AdminClient(url).take_messages(name, "move", selection), f"moved to {to}", as_json)
+    _show_taken(AdminClient(url, vpn).take_messages(name, "move", selection), f"moved to {to}", as_json)
 
 
 def copy(
@@ -75,11 +77,12 @@ def copy(
     older_than: AgeOption = None,
     limit: LimitOption = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Copy messages to another queue, as if they were published to it."""
     selection = _selection(to, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
-    _show_taken(AdminClient(url).take_messages(name, "copy", selection), f"copied to {to}", as_json)
+    _show_taken(AdminClient(url, vpn).take_messages(name, "copy", selection), f"copied to {to}", as_json)
 
 
 def delete_messages(
@@ -93,13 +96,14 @@ def delete_messages(
     limit: LimitOption = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Delete messages that no consumer holds."""
     if not ids and not yes and not typer.confirm(f"Delete messages of {name} that match?", err=True):
         raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
     selection = _selection(None, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
-    _show_taken(AdminClient(url).take_messages(name, "delete", selection), "deleted", as_json)
+    _show_taken(AdminClient(url, vpn).take_messages(name, "delete", selection), "deleted", as_json)
 
 
 def redrive(
@@ -114,10 +118,11 @@ def redrive(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="Most messages.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait for the end; Ctrl-C leaves it running.")] = True,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Drive dead messages back to where they died, as they were published."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     selection = _selection(to, None, topic, selector, dead_reason, dead_queue, older_than, limit)
     view = client.start_redrive(name, selection if rate is None else {**selection, "rate": rate})
     while wait and view.state == RUNNING:
@@ -128,14 +133,18 @@ def redrive(
         raise CommandFailed(f"the re-drive is {view.state}{': ' if view.failure else ''}{view.failure}")
 
 
-def redrive_status(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def redrive_status(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Show how far the latest re-drive of a queue has come."""
-    _show_redrive(AdminClient(url).show_redrive(name), as_json)
+    _show_redrive(AdminClient(url, vpn).show_redrive(name), as_json)
 
 
-def redrive_cancel(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def redrive_cancel(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """End a re-drive where it is; another one goes on from there."""
-    _show_redrive(AdminClient(url).cancel_redrive(name), as_json)
+    _show_redrive(AdminClient(url, vpn).cancel_redrive(name), as_json)
 
 
 def _selection(

@@ -8,7 +8,7 @@ import typer
 from pydantic import TypeAdapter
 from rich.console import Console
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.cursors import cursors, delete_cursor
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
@@ -16,6 +16,7 @@ from gateway.cli.queue_messages import SelectorOption
 from gateway.cli.replay import replay
 from gateway.config.sizes import format_size
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
 
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
@@ -45,6 +46,7 @@ def create(
         bool, typer.Option("--temporary", help="In memory only; deleted some time after its last consumer.")
     ] = False,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Create a queue. Attributes that are not given come from the template that fits its name, or are the defaults."""
@@ -58,7 +60,7 @@ def create(
         definition["partition_count"] = partitions
         if partitions and access_type is None:
             definition["access_type"] = "non-exclusive"
-    view = AdminClient(url).create_queue(definition)
+    view = AdminClient(url, vpn).create_queue(definition)
     if as_json:
         print_json(_QUEUE.dump_python(view, mode="json"))
     else:
@@ -73,10 +75,11 @@ def change(
         list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values; the other attributes stay.")
     ],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Change attributes of a queue, all of them or none."""
-    view = AdminClient(url).update_queue(name, dict(attribute_value(text) for text in changes))
+    view = AdminClient(url, vpn).update_queue(name, dict(attribute_value(text) for text in changes))
     if as_json:
         print_json(_QUEUE.dump_python(view, mode="json"))
     else:
@@ -84,9 +87,9 @@ def change(
 
 
 @app.command("list")
-def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """List every queue."""
-    views = AdminClient(url).list_queues()
+    views = AdminClient(url, vpn).list_queues()
     if as_json:
         print_json([_QUEUE.dump_python(view, mode="json") for view in views])
         return
@@ -95,9 +98,11 @@ def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
 
 
 @app.command("show")
-def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def show(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Show one queue with its partitions and flows."""
-    view = AdminClient(url).show_queue(name)
+    view = AdminClient(url, vpn).show_queue(name)
     if as_json:
         print_json(_QUEUE.dump_python(view, mode="json"))
         return
@@ -122,10 +127,14 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
 
 @app.command("delete")
 def delete(
-    name: NameArgument, url: UrlOption = URL_DEFAULT, yes: YesOption = False, as_json: JsonOption = False
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a queue with everything in it."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     if not yes:
         view = client.show_queue(name)
         held = view.ready_count + view.unacked_count
@@ -136,10 +145,14 @@ def delete(
 
 @app.command("purge")
 def purge(
-    name: NameArgument, url: UrlOption = URL_DEFAULT, yes: YesOption = False, as_json: JsonOption = False
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove every message that waits; delivered, unsettled ones stay."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     if not yes:
         _confirm(f"Remove {client.show_queue(name).ready_count} messages from {name}?")
     count = client.purge_queue(name)
@@ -157,10 +170,11 @@ def browse(
     selector: SelectorOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages as they arrive.")] = False,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show messages oldest first, without removing them. With --json, one object a line."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     messages: Iterable[MessageView]
     if follow:
         messages = islice(client.follow_queue(name, partition=partition, after=after, selector=selector), limit)

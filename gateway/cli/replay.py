@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.output import JsonOption, print_json
 from gateway.replay_start import ALLOWED
+from messaging.message_vpn import DEFAULT_VPN
 
 
 def replay(
@@ -15,11 +16,14 @@ def replay(
     end: Annotated[int | None, typer.Option("--to", min=1, help="End before this sequence.")] = None,
     partition: Annotated[int | None, typer.Option(min=0, help="This one only.")] = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Offer settled messages that the queue still keeps to its consumers again, oldest first and flagged."""
     members = {"from": start, "to": end, "partition": partition}
-    count = AdminClient(url).replay_queue(name, {key: value for key, value in members.items() if value is not None})
+    count = AdminClient(url, vpn).replay_queue(
+        name, {key: value for key, value in members.items() if value is not None}
+    )
     if as_json:
         print_json({"replayed_count": count})
     else:

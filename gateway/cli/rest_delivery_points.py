@@ -11,7 +11,7 @@ import orjson
 import typer
 from pydantic import TypeAdapter
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.config.errors import ConfigError
@@ -20,6 +20,7 @@ from gateway.config.sources import apply_settings
 from gateway.config.yaml_document import Document, read_yaml
 from gateway.rest_views import RestDeliveryPointView
 from gateway.stored_rest_points import point_to_dict
+from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="REST delivery points: queues that are pushed to web servers.", no_args_is_help=True)
 
@@ -44,18 +45,21 @@ def create(
     values: ValuesArgument = None,
     file: FileOption = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Make a delivery point, and start it. It stays until it is deleted, over restarts."""
     asked = _with_values(_document(file), values or ())
-    view = AdminClient(url).create_rest_delivery_point({**asked, "name": name})
+    view = AdminClient(url, vpn).create_rest_delivery_point({**asked, "name": name})
     _done(view, f"made REST delivery point {name}", as_json)
 
 
 @app.command("show")
-def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def show(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Show one delivery point: what it is, and how it fares."""
-    view = AdminClient(url).show_rest_delivery_point(name)
+    view = AdminClient(url, vpn).show_rest_delivery_point(name)
     if as_json:
         print_json(_VIEW.dump_python(view, mode="json"))
         return
@@ -72,10 +76,11 @@ def change(
     values: ValuesArgument = None,
     file: FileOption = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Change a delivery point that was made so; it begins anew."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     document = _document(file)
     known = Document(point_to_dict(client.show_rest_delivery_point(name).definition) | document.root)
     view = client.update_rest_delivery_point(name, _with_values(known, values or ()))
@@ -83,9 +88,11 @@ def change(
 
 
 @app.command("delete")
-def delete(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def delete(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Delete a delivery point; what it held goes back to its queues."""
-    AdminClient(url).delete_rest_delivery_point(name)
+    AdminClient(url, vpn).delete_rest_delivery_point(name)
     if as_json:
         print_json({"deleted": name})
     else:

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.routing_views import DurableSelectorView, ReloadView
+from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", no_args_is_help=True)
 
@@ -20,9 +21,9 @@ _RELOAD = TypeAdapter(ReloadView)
 
 
 @app.command("list")
-def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """List what subscribers select, also those that are away; --json is a form to keep."""
-    views = AdminClient(url).list_selectors()
+    views = AdminClient(url, vpn).list_selectors()
     if as_json:
         print_json([_SELECTOR.dump_python(view, mode="json") for view in views])
         return
@@ -38,16 +39,19 @@ def put(
     subscriber: SubscriberArgument,
     selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR...", help="An empty one: everything.")],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
 ) -> None:
     """Set what a subscriber selects until it comes with another selector."""
-    AdminClient(url).put_selector(queue, subscriber, selectors)
+    AdminClient(url, vpn).put_selector(queue, subscriber, selectors)
     typer.echo(f"{subscriber} of {queue} selects {' | '.join(each or '(everything)' for each in selectors)}")
 
 
 @app.command("delete")
-def delete(queue: QueueArgument, subscriber: SubscriberArgument, url: UrlOption = URL_DEFAULT) -> None:
+def delete(
+    queue: QueueArgument, subscriber: SubscriberArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN
+) -> None:
     """Forget what a subscriber selects: while it is away, nothing is collected for it."""
-    AdminClient(url).delete_selector(queue, subscriber)
+    AdminClient(url, vpn).delete_selector(queue, subscriber)
     typer.echo(f"forgot what {subscriber} of {queue} selects")
 
 

@@ -6,10 +6,11 @@ import typer
 from pydantic import TypeAdapter
 
 from gateway.cli import show_broker
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.rest_views import RestDeliveryPointsView
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionsView, SmrpSubscriptionView
+from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
 smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
@@ -27,9 +28,11 @@ _REST_POINTS = TypeAdapter(RestDeliveryPointsView)
 
 
 @app.command("rest-delivery-point")
-def rest_delivery_point(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def rest_delivery_point(
+    url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Show the REST delivery points: their queues and web servers, and why one is not up."""
-    view = AdminClient(url).rest_delivery_points()
+    view = AdminClient(url, vpn).rest_delivery_points()
     if as_json:
         print_json(_REST_POINTS.dump_python(view, mode="json"))
         return
@@ -62,6 +65,7 @@ def subscriptions(
     after: Annotated[int, typer.Option(min=0, help="Rows to pass over.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Most rows to print.")] = ROWS_DEFAULT,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show who subscribes to what, by destination, with the priority for Deliver-To-One."""
@@ -74,7 +78,7 @@ def subscriptions(
     }
     if topic:
         asked["topic"] = topic
-    view = AdminClient(url).smrp_subscriptions(asked)
+    view = AdminClient(url, vpn).smrp_subscriptions(asked)
     if as_json:
         print_json(_VIEW.dump_python(view, mode="json"))
         return

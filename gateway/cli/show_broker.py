@@ -1,4 +1,4 @@
-"""`sluicegate show client|message-spool|rebalance`: who is connected, how full the spool is, who has which partition.
+"""`sluicegate show client|message-spool|message-vpn|rebalance`: who is connected, what fills the spool, who has what.
 
 A queue with all it has is `sluicegate queue show`; routing is in `gateway.cli.show`.
 """
@@ -9,14 +9,18 @@ from typing import Annotated
 import typer
 from pydantic import TypeAdapter
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from gateway.cli.failures import CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientsView, ClientView
 from gateway.reader_views import SpoolView
 from gateway.views import PartitionView, QueueView, ScaleStatus
+from gateway.vpn_views import MessageVpnView
+from messaging.message_vpn import DEFAULT_VPN
 
 _CLIENTS = TypeAdapter(ClientsView)
 _SPOOL = TypeAdapter(SpoolView)
+_VPNS = TypeAdapter(tuple[MessageVpnView, ...])
 _PARTITIONS = TypeAdapter(tuple[PartitionView, ...])
 
 
@@ -24,6 +28,7 @@ def add_to(app: typer.Typer) -> None:
     """Add these commands to those that show something."""
     app.command("client")(client)
     app.command("message-spool")(message_spool)
+    app.command("message-vpn")(message_vpn)
     app.command("rebalance")(rebalance)
 
 
@@ -34,13 +39,14 @@ def client(
     after: Annotated[int, typer.Option(min=0, help="Clients to pass over.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=CLIENTS_MAX, help="Most clients to print.")] = CLIENTS_DEFAULT,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show the clients that are connected; what they subscribe to is in `show smrp subscriptions`."""
     asked: dict[str, str | int] = {"after": after, "limit": limit}
     if client_name:
         asked["client_name"] = client_name
-    view = AdminClient(url).list_clients(asked)
+    view = AdminClient(url, vpn).list_clients(asked)
     if as_json:
         print_json(_CLIENTS.dump_python(view, mode="json"))
         return
@@ -62,6 +68,46 @@ def client(
         typer.echo(f"\n{shown} of {view.total_count} clients, from {after + 1} on; see --after and --limit")
 
 
+def message_vpn(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="This one only.")] = None,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the message VPNs: whether they are up, and what they hold."""
+    views = [each for each in AdminClient(url).list_message_vpns().message_vpns if name in (None, each.name)]
+    if name is not None and not views:
+        raise CommandFailed(f"there is no message VPN {name!r}")
+    if as_json:
+        print_json(_VPNS.dump_python(tuple(views), mode="json"))
+        return
+    columns = (
+        "message VPN",
+        "state",
+        "clients",
+        "queues",
+        "subscriptions",
+        "sessions",
+        "retained",
+        "messages",
+        "spool",
+    )
+    print_table(columns, [_vpn_row(each) for each in views])
+
+
+def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
+    return (
+        view.name,
+        "Up" if view.enabled else "Down",
+        view.connection_count,
+        view.endpoint_count,
+        view.subscription_count,
+        view.session_count,
+        view.retained_message_count,
+        view.spooled_msg_count,
+        f"{view.msg_spool_usage_bytes} of {view.max_msg_spool_usage_bytes} B",
+    )
+
+
 def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
     """Show how full the message spool is, of what, and whether it takes messages."""
     view = AdminClient(url).show_spool()
@@ -75,10 +121,11 @@ def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> 
 def rebalance(
     name: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="This queue only.")] = None,
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Show where the partitions of partitioned queues are, and which of them are on their way."""
-    client = AdminClient(url)
+    client = AdminClient(url, vpn)
     names = [name] if name is not None else [each.name for each in client.list_queues() if _has_partitions(each)]
     partitioned = [client.show_queue(each) for each in names]
     if as_json:

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.cli.queues import attribute_value
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_template import DURABILITY_OVERRIDES
 
 app = typer.Typer(help="Templates for queues that are yet to be made.", no_args_is_help=True)
@@ -31,6 +32,7 @@ def create(
         str, typer.Option(help="none, or non-durable: queues are temporary unless asked for as durable.")
     ] = DURABILITY_OVERRIDES[0],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Create a queue template."""
@@ -40,14 +42,14 @@ def create(
         "durability_override": durability_override,
     }
     asked |= dict(attribute_value(text) for text in attributes or ())
-    template = AdminClient(url).create_template(asked)
+    template = AdminClient(url, vpn).create_template(asked)
     _done(template, f"created template {name} for {queue_name_filter}", as_json)
 
 
 @app.command("list")
-def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """List every queue template."""
-    templates = AdminClient(url).list_templates()
+    templates = AdminClient(url, vpn).list_templates()
     if as_json:
         print_json(templates)
         return
@@ -56,9 +58,11 @@ def list_all(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
 
 
 @app.command("show")
-def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def show(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Show one queue template."""
-    template = AdminClient(url).show_template(name)
+    template = AdminClient(url, vpn).show_template(name)
     if as_json:
         print_json(template)
     else:
@@ -72,17 +76,20 @@ def change(
         list[str], typer.Argument(metavar="FIELD=VALUE...", help="New values; FIELD= takes an attribute out.")
     ],
     url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
     """Change a queue template. Queues made from it stay as they are."""
-    template = AdminClient(url).update_template(name, dict(_change(text) for text in changes))
+    template = AdminClient(url, vpn).update_template(name, dict(_change(text) for text in changes))
     _done(template, f"changed template {name}", as_json)
 
 
 @app.command("delete")
-def delete(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+def delete(
+    name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
+) -> None:
     """Delete a queue template. Queues made from it stay as they are."""
-    AdminClient(url).delete_template(name)
+    AdminClient(url, vpn).delete_template(name)
     _done({"deleted": name}, f"deleted template {name}", as_json)
 
 

@@ -10,8 +10,12 @@ import pytest
 from argon2 import PasswordHasher
 
 from flow_client import FlowClient, Refused
+from gateway.client_views import ClientQuestion
 from gateway.config import load
+from gateway.metrics import Exposition
 from gateway.node_port import NodeView
+from gateway.ports import VpnNotFound
+from gateway.smrp import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
 from messaging.client_rights import NOT_AUTHENTICATED, VPN_DOWN, VPN_UNKNOWN
@@ -372,3 +376,52 @@ async def test_a_vpn_that_is_configured_no_more_keeps_what_it_has(broker: Runnin
     await broker.restart()
     assert await ready(broker, "sales", "q") == 1
     assert await answer_to(broker, "mqtt", "x@sales", "") == OK
+
+
+# --- what operators see ---
+
+
+@ANONYMOUS
+async def test_operators_look_at_one_vpn_at_a_time(broker: RunningBroker) -> None:
+    """Admin API, parameter vpn: queues, clients and subscriptions of that VPN only; all VPNs in one list."""
+    await collect(broker, "sales", "q", subscriptions=["t"])
+    client = await broker.connect("device", 5, user_name="x@sales")
+    await client.publish("t", b"four", qos=1)
+    view = NodeView(broker.node)
+    there = view.in_vpn("sales")
+    assert [queue.name for queue in await view.list_queues()] == []
+    assert [queue.name for queue in await there.list_queues()] == ["q"]
+    assert (await view.list_clients(ClientQuestion())).clients == ()
+    assert [each.name for each in (await there.list_clients(ClientQuestion())).clients] == ["device"]
+    assert (await view.smrp_subscriptions(SmrpQuestion())).total_count == 0
+    assert (await there.smrp_subscriptions(SmrpQuestion())).vpn_name == "sales"
+    with pytest.raises(VpnNotFound):
+        view.in_vpn("elsewhere")
+    vpns = {vpn.name: vpn for vpn in (await view.list_message_vpns()).message_vpns}
+    assert list(vpns) == ["closed", "default", "sales"]
+    sales = vpns["sales"]
+    assert (sales.enabled, sales.connection_count, sales.endpoint_count, sales.spooled_msg_count) == (True, 1, 1, 1)
+    assert sales.msg_spool_usage_bytes == 4
+    assert vpns["default"].msg_spool_usage_bytes == 0
+
+
+@ANONYMOUS
+async def test_metrics_and_events_say_which_vpn_they_are_of(broker: RunningBroker) -> None:
+    """docs/operations.md: label vpn; an event is published in its own VPN, one of the node in `default`."""
+    here = await broker.connect("here", 5)
+    there = await broker.connect("there", 5, user_name="x@sales")
+    for client in (here, there):
+        await client.subscribe("$SYS/LOG/+/VPN/#")
+    for vpn in ("default", "sales"):
+        await collect(broker, vpn, f"q-{vpn}")
+    for client, vpn in ((here, "default"), (there, "sales")):
+        (message,) = await client.messages(1)
+        assert message.topic.endswith(f"/VPN_AD_QENDPT_CREATE/{vpn}")
+        assert f": {vpn} - Queue q-{vpn} created".encode() in message.payload
+        await client.is_quiet()
+    samples = await NodeView(broker.node).metrics_snapshot()
+    ready_of = {(each.labels, each.vpn) for each in samples if each.name == "sluicegate_queue_messages_ready"}
+    assert ready_of == {(("q-default",), "default"), (("q-sales",), "sales")}
+    text = Exposition(queue_label_max=10).render(samples).decode()
+    assert 'sluicegate_queue_messages_ready{queue="q-sales",vpn="sales"} 0.0' in text
+    assert 'sluicegate_queues{vpn="default"} 1.0' in text

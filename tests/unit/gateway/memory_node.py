@@ -17,6 +17,7 @@ from gateway.ports import (
     SelectorNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
+    VpnNotFound,
 )
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
@@ -41,6 +42,8 @@ from gateway.views import (
     TakenView,
     payload_preview,
 )
+from gateway.vpn_views import MessageVpnsView, MessageVpnView
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueDefinition, changed, definition_from_dict
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
@@ -57,7 +60,7 @@ BILLING = point_from_dict(
 
 @dataclass
 class MemoryNode:
-    """Queues and messages in memory; health, actors and samples are what a test sets."""
+    """Queues and messages in memory, of `default` alone; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
@@ -360,6 +363,29 @@ class MemoryNode:
     async def delete_rest_delivery_point(self, name: str) -> None:
         await self.show_rest_delivery_point(name)
         del self.points[name]
+
+    def in_vpn(self, name: str) -> "MemoryNode":
+        if name != DEFAULT_VPN:
+            raise VpnNotFound(name)
+        return self
+
+    async def list_message_vpns(self) -> MessageVpnsView:
+        return MessageVpnsView(
+            (
+                MessageVpnView(
+                    name=DEFAULT_VPN,
+                    enabled=True,
+                    connection_count=2,
+                    endpoint_count=1,
+                    subscription_count=0,
+                    session_count=1,
+                    retained_message_count=0,
+                    spooled_msg_count=3,
+                    msg_spool_usage_bytes=4,
+                    max_msg_spool_usage_bytes=5,
+                ),
+            )
+        )
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

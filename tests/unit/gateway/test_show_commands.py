@@ -5,6 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from gateway.cli.failures import FAILED
 from gateway.client_views import ClientView
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
@@ -63,3 +64,12 @@ def test_rebalances_are_shown_partition_by_partition(shell: Shell) -> None:
     ]
     (document,) = orjson.loads(shell.run("show", "rebalance", "orders", "--json"))
     assert (document["partition_count"], len(document["partitions"])) == (3, 3)
+
+
+def test_message_vpns_are_shown_and_one_is_named_for_other_commands(shell: Shell) -> None:
+    lines = shell.run("show", "message-vpn").splitlines()
+    assert lines[1].split()[:4] == ["default", "Up", "2", "1"]
+    assert orjson.loads(shell.run("show", "message-vpn", "default", "--json"))[0]["max_msg_spool_usage_bytes"] == 5
+    assert "no message VPN 'sales'" in shell.run("show", "message-vpn", "sales", expect=FAILED)
+    assert shell.run("queue", "list", "--vpn", "default") == shell.run("queue", "list")
+    assert "no message VPN 'sales'" in shell.run("queue", "list", "--vpn", "sales", expect=FAILED)

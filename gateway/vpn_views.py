@@ -1,0 +1,54 @@
+"""The message VPNs of a node as operators see them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from messaging.routing import TopicSpace
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+    from gateway.vpn import MessageVpn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageVpnView:
+    """One message VPN. Names of attributes are Solace's, in snake case."""
+
+    name: str
+    enabled: bool
+    connection_count: int  # clients that are admitted
+    endpoint_count: int  # queues, those of subscriptions included
+    subscription_count: int  # of clients, queues and groups
+    session_count: int  # of MQTT, with a client or without
+    retained_message_count: int
+    spooled_msg_count: int
+    msg_spool_usage_bytes: int
+    max_msg_spool_usage_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageVpnsView:
+    """All of them, by name."""
+
+    message_vpns: tuple[MessageVpnView, ...]
+
+
+def vpns_view(node: "Node") -> MessageVpnsView:
+    """Return the message VPNs of a node."""
+    return MessageVpnsView(tuple(_view(vpn) for _, vpn in sorted(node.vpns.items())))
+
+
+def _view(vpn: "MessageVpn") -> MessageVpnView:
+    space: TopicSpace = vpn.space
+    return MessageVpnView(
+        name=vpn.name,
+        enabled=vpn.config.enabled,
+        connection_count=vpn.clients.count,
+        endpoint_count=vpn.queues_count,
+        subscription_count=space.subscriptions_count,
+        session_count=vpn.sessions_count,
+        retained_message_count=space.retained.count,
+        spooled_msg_count=vpn.gate.usage_count,
+        msg_spool_usage_bytes=vpn.gate.usage_bytes,
+        max_msg_spool_usage_bytes=vpn.gate.usage_bytes_max,
+    )
