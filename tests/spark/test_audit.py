@@ -5,15 +5,13 @@ import random
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
 
+from archives import BEGAN, SCHEMA, Archive, numbered, write_archives
 from pipeline.archived import Archived
 from pipeline.audit.comparison import findings, paired
 from pipeline.audit.findings import WRONGS, AuditResult
@@ -21,38 +19,8 @@ from pipeline.audit.job import AuditJob, AuditTable, audit
 from pipeline.batch_job import FOUND
 from pipeline.failures import JobFailed
 
-BEGAN = datetime(2026, 3, 4, 23, 59, 58, tzinfo=UTC)  # a midnight comes in between
 ENDS_S = 240
 IN, OUT = "007", "done"  # a name that looks like a number stays a name
-SCHEMA = "queue string, partition int, sequence long, received timestamp, partition_key string, correlation_id binary"
-
-
-@dataclass(frozen=True)
-class Archive:
-    """What stands in an archive, in the order in which it arrived; places are made of the order."""
-
-    queue: str
-    messages: Sequence[tuple[str | None, str | None]]  # identity and key
-    partition_count: int = 2
-
-    def rows(self) -> list[tuple[str, int, int, datetime, str | None, bytes | None]]:
-        next_sequence = [1] * self.partition_count
-        made = []
-        for number, (identity, key) in enumerate(self.messages):
-            partition = len(key or "") % self.partition_count
-            received = BEGAN + timedelta(milliseconds=number * 3)
-            name = None if identity is None else identity.encode()
-            made.append((self.queue, partition, next_sequence[partition], received, key, name))
-            next_sequence[partition] += 1
-        return made
-
-
-def archived(spark: SparkSession, folder: Path, *archives: Archive) -> str:
-    """Write archives as the job of that name does."""
-    rows = [row for each in archives for row in each.rows()]
-    placed = spark.createDataFrame(rows, SCHEMA).withColumns({"dt": fn.to_date("received"), "batch": fn.lit("0_0")})
-    placed.coalesce(1).write.partitionBy("queue", "dt", "batch").parquet(str(folder / "archive"))
-    return str(folder / "archive")
 
 
 def config(path: str, folder: Path, **more: str) -> AuditJob:
@@ -67,13 +35,9 @@ def config(path: str, folder: Path, **more: str) -> AuditJob:
     )
 
 
-def numbered(count: int) -> list[tuple[str | None, str | None]]:
-    return [(f"m{number}", "k" * (number % 5 + 1)) for number in range(count)]
-
-
 def test_what_arrived_once_and_in_order_is_clean(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(400)
-    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
+    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
     found = audit(spark, config(path, tmp_path))
     assert found.is_clean
     assert (found.sent_count, found.arrived_count, found.key_count) == (400, 400, 5)
@@ -92,7 +56,7 @@ def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: 
     late = done.pop(done.index(("m100", "k")))
     done.insert(done.index(("m120", "k")) + 1, late)  # m105, m110, m115, m120 came out before
     done.append((None, "k"))
-    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, done))
+    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, done))
     found = audit(spark, config(path, tmp_path, key="partition_key"))
     assert dict(found.wrong_counts) == {
         "lost": 2, "duplicated": 1, "foreign": 1, "out_of_order": 1, "unidentified": 1,
@@ -111,14 +75,14 @@ def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: 
 
 def test_what_is_too_young_is_not_judged(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(300)
-    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
+    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
     judge = f"received < timestamp '{(BEGAN + timedelta(milliseconds=600)).isoformat()}'"
     found = audit(spark, config(path, tmp_path, judge=judge))
     assert (found.is_clean, found.sent_count) == (True, 200)
 
 
 def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tmp_path: Path) -> None:
-    path = archived(spark, tmp_path, Archive(OUT, numbered(10)))
+    path = write_archives(spark, tmp_path, Archive(OUT, numbered(10)))
     with pytest.raises(JobFailed, match=r"^audit.ingress: no message in .* where queue = '007'"):
         audit(spark, config(path, tmp_path))
     assert not (tmp_path / "reports").exists()
@@ -127,22 +91,20 @@ def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tm
 def plain(sent: Archive, arrived: Archive) -> dict[str, int]:
     """The same, as one writes it down without any thought of speed."""
     came_in, came_out = (Counter(each for each, _ in archive.messages if each) for archive in (sent, arrived))
-    first_sent = {}
-    for queue, partition, sequence, _, key, name in reversed(sent.rows()):
-        first_sent[name] = (queue, partition, sequence, key)
+    first_sent = {row.correlation_id: row for row in reversed(sent.rows())}
     seen: set[bytes | None] = set()
     reached: defaultdict[tuple[object, ...], int] = defaultdict(int)
     out_of_order = 0
-    for queue, partition, _, _, _, name in arrived.rows():
-        if name is None or name in seen or name not in first_sent:
+    for row in arrived.rows():
+        first = first_sent.get(row.correlation_id)
+        if row.correlation_id is None or row.correlation_id in seen or first is None:
             continue
-        seen.add(name)
-        *source, sequence, key = first_sent[name]
-        if key is None:
+        seen.add(row.correlation_id)
+        if first.partition_key is None:
             continue
-        way = (key, *source, queue, partition)
-        out_of_order += sequence < reached[way]
-        reached[way] = max(reached[way], sequence)
+        way = (first.partition_key, first.partition, row.partition)
+        out_of_order += first.sequence < reached[way]
+        reached[way] = max(reached[way], first.sequence)
     return {
         "lost": sum((came_in - came_out).values()),
         "duplicated": sum(max(0, came_out[each] - number) for each, number in came_in.items()),
@@ -184,7 +146,7 @@ def test_an_audit_agrees_with_the_plain_model(spark: SparkSession, seed: int) ->
 @pytest.mark.timeout(600)
 def test_the_program_tells_a_dirty_archive_by_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(50)
-    path = archived(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:-1]))
+    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:-1]))
     file = tmp_path / "audit.toml"
     file.write_text(
         f'[audit]\nreport = "{tmp_path}/audit.html"\nidentity = "correlation_id"\n'

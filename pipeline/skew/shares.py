@@ -1,0 +1,111 @@
+"""How messages fall to partitions, by the key hash that the gateway itself uses. Pure.
+
+Messages without a key go anywhere, so they count as spread evenly. What another number of partitions would do is said
+of its map at rest, which is the hash modulo that number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, final
+
+PARTITIONS_MAX: Final = 64  # how far numbers are tried
+GOOD_ENOUGH: Final = 0.9  # of what the best number could do
+
+
+@final
+@dataclass(frozen=True)
+class PartitionShare:
+    """What a partition has."""
+
+    number: int
+    message_count: int
+    payload_bytes: int
+    key_count: int
+
+
+@final
+@dataclass(frozen=True)
+class KeyShare:
+    """What a key has."""
+
+    key: str
+    message_count: int
+    payload_bytes: int
+    partitions: tuple[int, ...]  # several after a change of their number
+
+
+@final
+@dataclass(frozen=True)
+class Load:
+    """What one number of partitions would do."""
+
+    partition_count: int
+    busiest: float  # messages
+    total: int
+
+    @property
+    def max_over_mean(self) -> float:
+        """The busiest partition's messages over those of an average one; 1 is even."""
+        return self.busiest * self.partition_count / self.total
+
+    @property
+    def parallelism(self) -> float:
+        """How many consumers could be busy all the time, each with as much as the busiest partition has."""
+        return self.total / self.busiest
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SkewResult:
+    """How a queue's messages are spread. There is one at least."""
+
+    message_count: int
+    keyless_count: int
+    key_count: int
+    partitions: tuple[PartitionShare, ...]  # as they are
+    keys: tuple[KeyShare, ...]  # the busiest, in falling order
+    tried: tuple[Load, ...]  # by number of partitions, from 1
+    consumer_count: int  # to be kept busy
+    alert_above: float | None
+
+    @property
+    def now(self) -> Load:
+        """The partitions as they are."""
+        busiest = max(each.message_count for each in self.partitions)
+        return Load(len(self.partitions), busiest, self.message_count)
+
+    @property
+    def suggested(self) -> Load:
+        """The least number of partitions that keeps the consumers about as busy as any number can."""
+        wanted = GOOD_ENOUGH * min(self.consumer_count, max(each.parallelism for each in self.tried))
+        return next(each for each in self.tried if each.parallelism >= wanted)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the busiest partition stays below what the user wants to be told of."""
+        return self.alert_above is None or self.now.max_over_mean <= self.alert_above
+
+    def figures(self) -> Mapping[str, object]:
+        """Return what a program wants to know, as JSON has it."""
+        return {
+            "messages": self.message_count,
+            "keyless": self.keyless_count,
+            "keys": self.key_count,
+            "partitions": {str(each.number): each.message_count for each in self.partitions},
+            "max_over_mean": round(self.now.max_over_mean, 3),
+            "busiest_keys": {each.key: each.message_count for each in self.keys[:5]},
+            "suggested_partitions": self.suggested.partition_count,
+            "is_clean": self.is_clean,
+        }
+
+
+def loads(by_hash: Mapping[int, int], keyless: int) -> list[Load]:
+    """Return what each number of partitions would do, from messages by key hash. There has to be one at least."""
+    total = sum(by_hash.values()) + keyless
+    made: list[Load] = []
+    for count in range(1, PARTITIONS_MAX + 1):
+        partitions = [keyless / count] * count
+        for each, messages in by_hash.items():
+            partitions[each % count] += messages
+        made.append(Load(count, max(partitions), total))
+    return made
