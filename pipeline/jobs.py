@@ -12,6 +12,7 @@ from pipeline.dmq.job import DmqJob, dmq
 from pipeline.invocation import Invocation
 from pipeline.presence.job import PresenceJob, presence
 from pipeline.profile.job import ProfileJob, profile
+from pipeline.replay import ReplayJob, replay
 from pipeline.skew.job import SkewJob, skew
 from pipeline.streaming_job import StreamingJob
 
@@ -39,5 +40,6 @@ JOBS: Final[Mapping[str, Job]] = {
     "dmq": BatchJob[DmqJob]("what lies in a dead message queue and why, and what to do about it", DmqJob, dmq),
     "presence": BatchJob[PresenceJob]("who was connected when, by the gateway's events", PresenceJob, presence),
     "profile": BatchJob[ProfileJob]("what payloads are like, topic by topic", ProfileJob, profile),
+    "replay": BatchJob[ReplayJob]("a part of an archive into a queue, or to topics, again", ReplayJob, replay),
     "skew": BatchJob[SkewJob]("which keys make a partition hot, and what more or fewer would do", SkewJob, skew),
 }
