@@ -1,19 +1,18 @@
 """The job `skew`: its file, and what Spark counts for it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, final
 
-import pyarrow as pa
 from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from messaging.partitioning import key_hash
 from pipeline.archived import Archived
 from pipeline.configuration import JobFile, Section
 from pipeline.failures import JobFailed
 from pipeline.report import write_report
+from pipeline.skew.hashing import HASHED, with_hashes
 from pipeline.skew.page import page
 from pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads
 
@@ -80,7 +79,7 @@ class _Counted:
     def by_hash(self) -> Mapping[int, int]:
         """Return messages by the hash of their key: at most 65,536 numbers, however many keys there are."""
         keyed = self.rows.where("key is not null").select("key", "messages")
-        hashed = keyed.mapInArrow(_hashed, "hash int, messages bigint")
+        hashed = keyed.mapInArrow(with_hashes, HASHED)
         found = hashed.groupBy("hash").agg(fn.sum("messages").alias("messages"))
         return {row.hash: row.messages for row in found.collect()}
 
@@ -117,10 +116,3 @@ def _counted(rows: DataFrame, key: str) -> DataFrame:
     keyed = rows.select("queue", "partition", *key_and_size)
     counts = (fn.count("*").alias("messages"), fn.sum("size").alias("bytes"))
     return keyed.groupBy("queue", "partition", "key").agg(*counts)
-
-
-def _hashed(batches: Iterator[Any]) -> Iterator[Any]:
-    """Put the gateway's own hash in place of the key; runs where the task does."""
-    for batch in batches:
-        hashes = pa.array([key_hash(key) for key in batch.column(0).to_pylist()], pa.int32())
-        yield pa.RecordBatch.from_arrays([hashes, batch.column(1)], names=["hash", "messages"])
