@@ -99,6 +99,7 @@ def bars(drawn: Sequence[Bar], *, says: str) -> str:
         places = range(len(drawn))
         axes.barh(places, [each.value for each in drawn], color=_colours(drawn), height=0.72)
         axes.set_yticks(places, [each.name for each in drawn])
+        axes.margins(y=0.01)
         axes.invert_yaxis()
         axes.set_xlabel(says)
         return _svg(figure)
