@@ -42,9 +42,10 @@ _STYLE: Final[dict[Any, Any]] = {
 @final
 @dataclass(frozen=True)
 class Line:
-    """A line of a plot."""
+    """A line of a plot: where its points are, and how high."""
 
     name: str
+    places: Sequence[datetime] | Sequence[float]
     values: Sequence[float]
     is_bad: bool = False
 
@@ -59,22 +60,22 @@ class Bar:
     is_bad: bool = False
 
 
-def lines_over_time(times: Sequence[datetime], lines: Sequence[Line], *, says: str) -> str:
-    """Return lines over moments in UTC; `says` is what is counted upwards."""
+def lines_over_time(lines: Sequence[Line], *, says: str) -> str:
+    """Return lines over moments in UTC, at most LINES_MAX; `says` is what is counted upwards."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
-        _draw(axes, times, lines)
+        _draw(axes, lines)
         locator = AutoDateLocator(minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # untyped there
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # and here
         return _svg(figure)
 
 
-def lines_over(places: Sequence[float], lines: Sequence[Line], *, across: str, says: str) -> str:
-    """Return lines over whole numbers, such as counts of partitions."""
+def lines_over(lines: Sequence[Line], *, across: str, says: str) -> str:
+    """Return lines over whole numbers, such as counts of partitions; at most LINES_MAX."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
-        _draw(axes, places, lines)
+        _draw(axes, lines)
         axes.set_xlabel(across)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return _svg(figure)
@@ -112,12 +113,12 @@ def _empty(says: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw(axes: Axes, places: Sequence[datetime] | Sequence[float], lines: Sequence[Line]) -> None:
+def _draw(axes: Axes, lines: Sequence[Line]) -> None:
     colours = iter(COLOURS)
     for line in lines:
         axes.plot(
-            places,  # type: ignore[arg-type]  # moments are for it as good as numbers
-            list(line.values),
+            line.places,  # type: ignore[arg-type]  # moments are for it as good as numbers
+            line.values,
             label=line.name,
             color=BAD if line.is_bad else next(colours),
             linewidth=1.6,

@@ -52,15 +52,15 @@ def page(found: AuditResult, *, ingress: Archived, egress: Archived, identity: s
 def _parts(found: AuditResult) -> list[Part]:
     times = [each.begins for each in found.moments]
     lines = [
-        Line("came in", [each.sent_count for each in found.moments]),
-        Line("of these came out", [each.arrived_count for each in found.moments]),
+        Line("came in", times, [each.sent_count for each in found.moments]),
+        Line("of these came out", times, [each.arrived_count for each in found.moments]),
     ]
     says = "Messages, by the time at which the gateway had them."
-    parts: list[Part] = [Plot("When they came in", says, lines_over_time(times, lines, says="messages"))]
+    parts: list[Part] = [Plot("When they came in", says, lines_over_time(lines, says="messages"))]
     if not found.is_clean:  # a plot of its own: what is wrong is seldom much, beside all that came in
-        wrong = Line("wrong", [each.wrong_count for each in found.moments], is_bad=True)
+        wrong = Line("wrong", times, [each.wrong_count for each in found.moments], is_bad=True)
         says = "Messages with something wrong, by the same time; of foreign ones by when they came out."
-        parts.append(Plot("What went wrong", says, lines_over_time(times, [wrong], says="messages")))
+        parts.append(Plot("What went wrong", says, lines_over_time([wrong], says="messages")))
     if found.latency_counts:
         drawn = [Bar(_milliseconds(each), number) for each, number in found.latency_counts.items()]
         says = "From when the gateway had a message until it had what became of it."

@@ -67,10 +67,9 @@ def _plots(found: SkewResult) -> list[Plot]:
             "What another number of partitions would do",
             "How many consumers could be kept busy, by the gateway's own hash. A hot key is a ceiling.",
             lines_over(
-                counts,
                 [
-                    Line("consumers kept busy", [each.parallelism for each in found.tried]),
-                    Line("busiest partition, times the mean", [each.max_over_mean for each in found.tried]),
+                    Line("consumers kept busy", counts, [each.parallelism for each in found.tried]),
+                    Line("busiest partition, times the mean", counts, [each.max_over_mean for each in found.tried]),
                 ],
                 across="partitions",
                 says="",

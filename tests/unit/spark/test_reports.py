@@ -29,9 +29,9 @@ def report(*parts: Plot | Table, title: str = "Audit") -> Report:
 def pictures() -> list[str]:
     times = [NOW + timedelta(minutes=each) for each in range(30)]
     return [
-        lines_over_time(times, [Line(NASTY, list(range(30))), Line("b", [1] * 30, is_bad=True)], says="messages"),
-        lines_over_time(times[:1], [Line("one", [5])], says="messages"),
-        lines_over(range(1, 65), [Line(f"{each}", [each] * 64) for each in range(LINES_MAX)], across="n", says="x"),
+        lines_over_time([Line(NASTY, times, range(30)), Line("b", times[:5], [1] * 5, is_bad=True)], says="messages"),
+        lines_over_time([Line("one", times[:1], [5])], says="messages"),
+        lines_over([Line(f"{each}", range(64), [each] * 64) for each in range(LINES_MAX)], across="n", says="x"),
         columns([Bar(f"{each} ms", each) for each in range(20)], across=NASTY, says="messages"),
         bars([Bar(NASTY, 3), Bar("b", 1, is_bad=True)], says="messages"),
         bars([], says="messages"),
