@@ -54,6 +54,7 @@ COMPILED: Final = (
     "protocols/destination.py",
     "protocols/identity.py",  # compiled connections ask it
     "protocols/reading_gate.py",  # every publish passes it
+    "protocols/shown_ahead.py",  # compiled browsers hold it
     "protocols/writing_watch.py",  # every direct message to a client passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

@@ -213,7 +213,7 @@ async def _browse(
     except BindRefused as refusal:
         _refuse_bind(connection, session, link, refusal)
         return
-    browsing.browser = bound.browser
+    browsing.ahead.browser = bound.browser
     connection.credit(link)
 
 

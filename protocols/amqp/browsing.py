@@ -1,44 +1,33 @@
 """Links that browse a queue: copies of its messages, settled as they are sent, which nobody has to answer.
 
-A browser of the queue reads for the link (actors.browser). It counts how much it may show, where AMQP says how much it
-may show from now on, up or down; so it is asked for a few messages ahead, and what it shows beyond the credit waits
-here.
+A browser of the queue reads for the link (actors.browser), a few messages ahead of its credit (protocols.shown_ahead).
 """
 
-from collections import deque
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
-from actors.browser_messages import Browsed, BrowserCredit
-from actors.cell import ActorCell
+from actors.browser_messages import Browsed
 from actors.directory_messages import QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
-from actors.messages import BrowsedMessage
 from messaging.batch import AT_MOST_ONCE
 from protocols.amqp.link import ATTACHED, OutgoingLink
 from protocols.amqp.message_out import write_message
 from protocols.amqp.session import Session
+from protocols.shown_ahead import ShownAhead
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
 
-SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
-
 
 @final
 class BrowsingLink:
-    """A link on which the client looks at a queue.
-
-    Invariant: `asked_count` and the length of `waiting` are SHOWN_AHEAD_MAX together, or less.
-    """
+    """A link on which the client looks at a queue."""
 
     def __init__(self, session: Session, link: OutgoingLink, flow_id: int, queue: QueueHandle) -> None:
         self.session = session
         self.link = link
         self.flow_id = flow_id
         self.queue = queue.cell  # the queue's actor
-        self.browser: ActorCell | None = None  # None until the queue has bound it
-        self.asked_count = 0  # messages that the browser may show and has not
-        self.waiting: deque[BrowsedMessage] = deque()  # shown, and not sent for want of credit or of a socket
+        self.ahead = ShownAhead()
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
         self._gate = queue.target.gate
@@ -76,21 +65,21 @@ class BrowsingSide:
 
     def credit(self, browsing: BrowsingLink, wall_ms: int) -> int:
         """Take over the credit that the peer grants; return how many messages were sent."""
-        browser = browsing.browser
+        browser = browsing.ahead.browser
         if browser is None:
             return 0
         if browsing.link.drain:
             browsing.drain_number += 1
             browser.inbox.post(DrainFlow(browsing.flow_id, browsing.drain_number))
-        return self._send(browsing, browser, wall_ms)
+        return self._send(browsing, wall_ms)
 
     def hold_back(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent once it no longer is."""
         self._is_shut = is_full
         count = 0
         for browsing in list(self.by_link.values()):
-            if browsing.browser is not None:
-                count += self._send(browsing, browsing.browser, wall_ms)
+            if browsing.ahead.browser is not None:
+                count += self._send(browsing, wall_ms)
         return count
 
     # --- what the browser shows ---
@@ -100,9 +89,8 @@ class BrowsingSide:
         browsing = self.by_flow.get(message.flow_id)
         if browsing is None:
             return 0
-        browsing.asked_count -= len(message.messages)
-        browsing.waiting.extend(message.messages)
-        return 0 if browsing.browser is None else self._send(browsing, browsing.browser, wall_ms)
+        browsing.ahead.shown(message.messages)
+        return 0 if browsing.ahead.browser is None else self._send(browsing, wall_ms)
 
     def drained(self, message: FlowDrained) -> None:
         """Note that a browser is at the tail of its queue; everything before has been shown."""
@@ -111,8 +99,8 @@ class BrowsingSide:
             browsing.tail_number = message.number
             self._give_back_credit(browsing)
 
-    def _send(self, browsing: BrowsingLink, browser: ActorCell, wall_ms: int) -> int:
-        session, link, waiting = browsing.session, browsing.link, browsing.waiting
+    def _send(self, browsing: BrowsingLink, wall_ms: int) -> int:
+        session, link, waiting = browsing.session, browsing.link, browsing.ahead.waiting
         count = 0
         while waiting and link.credit > 0 and not self._is_shut and link.state == ATTACHED:
             found = waiting.popleft()
@@ -127,16 +115,13 @@ class BrowsingSide:
             )
             self._sessions.send(session, link, data, 0)
             count += 1
-        wanted = min(link.credit, SHOWN_AHEAD_MAX) - len(waiting) - browsing.asked_count
-        if wanted > 0:
-            browsing.asked_count += wanted
-            browser.inbox.post(BrowserCredit(wanted))
+        browsing.ahead.ask(link.credit)
         self._give_back_credit(browsing)
         return count
 
     def _give_back_credit(self, browsing: BrowsingLink) -> None:
         """Answer a peer that drains: at the tail, or when its credit is used up."""
         link = browsing.link
-        is_at_tail = browsing.tail_number == browsing.drain_number and not browsing.waiting
+        is_at_tail = browsing.tail_number == browsing.drain_number and not browsing.ahead.waiting
         if link.drain and (is_at_tail or link.credit == 0):
             self._sessions.drained(browsing.session, link)

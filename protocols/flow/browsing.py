@@ -1,41 +1,33 @@
 """Flows that look at a queue and take nothing from it.
 
-Flow: consuming, browsing. A browser of the queue reads for the flow (actors.browser). It counts how much more it may
-show, where the client names the highest delivery id; so it is asked for a few messages ahead, and what it has shown
-waits here while the socket is full.
+Flow: consuming, browsing. A browser of the queue reads for the flow (actors.browser), a few messages ahead of what its
+client takes (protocols.shown_ahead).
 """
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, final
+from typing import final
 
-from actors.browser_messages import Browsed, BrowserCredit
+from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.messages import BrowsedMessage, UnbindFlow
 from messaging.batch import AT_MOST_ONCE
 from protocols.flow import codes
 from protocols.flow.deliver_frames import DeliverHead, write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
-
-SHOWN_AHEAD_MAX: Final = 100  # messages that a browser may have shown, or be about to, and the client has not
+from protocols.shown_ahead import ShownAhead
 
 
 @final
 class BrowsingFlow:
-    """A client's look at a queue.
-
-    Invariant: `asked_count` and the length of `waiting` are SHOWN_AHEAD_MAX together, or less.
-    """
+    """A client's look at a queue."""
 
     def __init__(self, flow_id: int, urn: int, queue: ActorCell, delivery_id_max: int) -> None:
         self.flow_id = flow_id
         self.urn = urn  # the flow's id on this node
         self.queue = queue  # the queue's actor
-        self.browser: ActorCell | None = None  # None until the queue has bound it
         self.delivery_id_max = delivery_id_max
         self.sent_through = 0
-        self.asked_count = 0  # messages that the browser may show and has not
-        self.waiting: deque[BrowsedMessage] = deque()
+        self.ahead = ShownAhead()
 
     def __repr__(self) -> str:
         return f"BrowsingFlow({self.flow_id}, through {self.sent_through} of {self.delivery_id_max})"
@@ -72,7 +64,7 @@ class BrowsingSide:
 
     def begin(self, flow: BrowsingFlow, browser: ActorCell, answer: bytes) -> None:
         """Answer BIND, and have the browser show what there is credit for."""
-        flow.browser = browser
+        flow.ahead.browser = browser
         self._out.append(answer)
         self._out.append(FlowState(flow.flow_id, ACTIVE, 1, codes.NONE, "", None).encode())
         self._send(flow)
@@ -92,8 +84,7 @@ class BrowsingSide:
         """Send what a browser shows, or keep it while the socket is full."""
         flow = self._by_urn.get(message.flow_id)
         if flow is not None:
-            flow.asked_count -= len(message.messages)
-            flow.waiting.extend(message.messages)
+            flow.ahead.shown(message.messages)
             self._send(flow)
 
     def end(self, urn: int, reason: str, retry_after_ms: int | None) -> None:
@@ -105,20 +96,14 @@ class BrowsingSide:
 
     def _send(self, flow: BrowsingFlow) -> None:
         """Send what waits, and have more shown."""
-        waiting = flow.waiting
+        waiting = flow.ahead.waiting
         before = flow.sent_through
         wall_ms = self._wall_ms()
         while waiting and not self._is_shut:
             flow.sent_through += 1
             self._out.append(_deliver(flow, waiting.popleft(), wall_ms))
         self._count_sent(flow.sent_through - before)
-        if flow.browser is None:
-            return
-        credit = flow.delivery_id_max - flow.sent_through
-        wanted = min(credit, SHOWN_AHEAD_MAX) - len(waiting) - flow.asked_count
-        if wanted > 0:
-            flow.asked_count += wanted
-            flow.browser.inbox.post(BrowserCredit(wanted))
+        flow.ahead.ask(flow.delivery_id_max - flow.sent_through)
 
 
 def _deliver(flow: BrowsingFlow, found: BrowsedMessage, wall_ms: int) -> bytes:
