@@ -10,12 +10,12 @@ from typing import Protocol
 import pykka
 
 from actors.messages import PageRead, ReadPage, ReloadPartition
-from actors.partition_reading import read_partition
 from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.recovery import StoredPartition
 from storage.errors import DamagedRecord, PageNotFound, StorageError, StoreFull
 from storage.interface import CommitJob, Store
+from storage.stored_state import read_partition
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -97,9 +97,12 @@ def carry_out(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
 
 
 def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
-    """Read everything of one partition, and return the report, which comes whatever happens: the partition waits."""
+    """Read everything of one partition, and return the report, which comes whatever happens: the partition waits.
+
+    It costs a pass over the journal, in which nothing is committed; a partition has to fail again and again for that.
+    """
     try:
-        return PartitionFound(request, read_partition(store, request.partition_id))
+        return PartitionFound(request, read_partition(store.recover(), request.partition_id))
     except Exception:
         log.exception("partition %d cannot be read back", request.partition_id)
         return PartitionFound(request, None)

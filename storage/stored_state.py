@@ -1,4 +1,6 @@
-"""What a store held, in the forms that the cores start from: for a node that starts, and for whoever reads a backup."""
+"""What a store held, in the forms that the cores start from: for a node that starts, for a partition whose memory
+cannot be trusted, and for whoever reads a backup.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +14,8 @@ from messaging.message_vpn import DEFAULT_VPN, rows_by_vpn
 from messaging.publication import Publication
 from messaging.recovery import StoredBatch, StoredPage, StoredPartition
 from storage.interface import Recovery, Table
+from storage.record_journal import Entry, Match
+from storage.record_page import PageSummary
 
 JournalPublications = list[tuple[int, list[Publication]]]  # record number -> what it holds, oldest first
 
@@ -60,17 +64,20 @@ def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], Jou
             stored.settle(first, end)
     for page in recovery.pages:
         stored = partitions.setdefault(page.partition_id, StoredPartition(page.partition_id))
-        summary = page.summary
-        stored.pages.append(
-            StoredPage(
-                summary.first_sequence,
-                summary.end_sequence,
-                summary.payload_bytes,
-                summary.message_count,
-                summary.marks,
-            )
-        )
+        stored.pages.append(_stored_page(page.summary))
     return partitions, records
+
+
+def read_partition(recovery: Recovery, partition_id: int) -> StoredPartition:
+    """Return pages and journal of one partition; what is settled of it, its account in the spool knows better."""
+    stored = StoredPartition(partition_id)
+    stored.pages += [_stored_page(page.summary) for page in recovery.pages if page.partition_id == partition_id]
+    for number, record in recovery.journal:
+        for entry in record.entries:
+            for match in entry.matches:
+                if match.partition_id == partition_id:
+                    _take_match(stored, _publication_of(number, entry), match)
+    return stored
 
 
 def read_cursor_book(rows: Mapping[bytes, bytes]) -> CursorBook:
@@ -81,20 +88,38 @@ def read_cursor_book(rows: Mapping[bytes, bytes]) -> CursorBook:
     return book
 
 
+def _stored_page(summary: PageSummary) -> StoredPage:
+    return StoredPage(
+        summary.first_sequence, summary.end_sequence, summary.payload_bytes, summary.message_count, summary.marks
+    )
+
+
+def _publication_of(number: int, entry: Entry) -> Publication:
+    """Return the publication that an entry of a record was."""
+    publication = Publication(entry.batch, publisher=None, token=0, partitions_count=0)
+    publication.record_number = number
+    publication.confirmed = True
+    return publication
+
+
+def _take_match(stored: StoredPartition, publication: Publication, match: Match) -> None:
+    """Let a partition have its rows of a publication."""
+    whole: MessageBatch = publication.batch
+    batch = whole if match.rows is None else whole.select(match.rows)
+    stored.batches.append(StoredBatch(match.first_sequence, batch, publication))
+    publication.note_match(match.partition_id, match.first_sequence, match.rows)
+
+
 def _read_journal(recovery: Recovery, partitions: dict[int, StoredPartition]) -> JournalPublications:
     """Read all records, oldest first; settlements count whatever the order, for no sequence is used twice."""
     records: JournalPublications = []
     for number, record in recovery.journal:
         publications: list[Publication] = []
         for entry in record.entries:
-            publication = Publication(entry.batch, publisher=None, token=0, partitions_count=0)
-            publication.record_number = number
-            publication.confirmed = True
+            publication = _publication_of(number, entry)
             for match in entry.matches:
-                batch: MessageBatch = entry.batch if match.rows is None else entry.batch.select(match.rows)
                 stored = partitions.setdefault(match.partition_id, StoredPartition(match.partition_id))
-                stored.batches.append(StoredBatch(match.first_sequence, batch, publication))
-                publication.note_match(match.partition_id, match.first_sequence, match.rows)
+                _take_match(stored, publication, match)
             publications.append(publication)
         for partition_id, first, end in record.settlements:
             partitions.setdefault(partition_id, StoredPartition(partition_id)).settle(first, end)
