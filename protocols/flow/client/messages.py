@@ -9,6 +9,7 @@ from typing import Final, final
 from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers, UserPropertyValue
 from messaging.settlement import ACCEPTED, FAILED, REJECTED, RELEASED
 from protocols.flow.deliver_frames import Delivered
+from protocols.flow.publish_frames import write_publish
 from protocols.flow.settle_frames import OUTCOME_EXTEND
 
 TOPIC_BYTES_MAX: Final = 0xFFFF  # what its length on the wire can say; the gateway takes fewer
@@ -89,6 +90,19 @@ class Message:
                 user_properties=list(properties) or None,
             )
             self.size_max += _properties_bytes_max(self.headers)
+
+    def encode(self, flow_id: int, sequence: int) -> bytes:
+        """Return the PUBLISH frame of the message on a publisher flow; on none it is a direct message."""
+        return write_publish(
+            flow_id,
+            sequence,
+            self.name,
+            self.payload,
+            self.headers,
+            to_queue=self.to_queue,
+            ttl_ms=self.ttl_ms,
+            delay_ms=self.delay_ms,
+        )
 
     def __repr__(self) -> str:
         return f"Message({'queue' if self.to_queue else 'topic'} {self.name!r}, {len(self.payload)} bytes)"

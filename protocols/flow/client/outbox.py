@@ -86,7 +86,7 @@ class Outbox(ClientFlow):
         Raises ValueError for a sequence that does not ascend, or lies so far ahead that the window never reaches it.
         """
         self.check_running()
-        if message.size_max > self.frame_bytes_max and len(self._encode(message, 0)) > self.frame_bytes_max:
+        if message.size_max > self.frame_bytes_max and len(message.encode(self.flow_id, 0)) > self.frame_bytes_max:
             raise MessageTooLarge(f"{message!r} needs more than the {self.frame_bytes_max} bytes of a frame")
         if sequence == 0:
             sequence = self._last_sequence + 1
@@ -216,7 +216,7 @@ class Outbox(ClientFlow):
         waiting = self._waiting
         while waiting and waiting[0].sequence - self._wire_base <= self._sequence_max:
             outgoing = waiting[0]
-            frame = self._encode(outgoing.message, outgoing.sequence - self._wire_base)
+            frame = outgoing.message.encode(self.flow_id, outgoing.sequence - self._wire_base)
             if len(frame) > self.frame_bytes_max:  # a gateway that took more when the message was put in
                 self._give_up(outgoing)
                 continue
@@ -240,18 +240,6 @@ class Outbox(ClientFlow):
         self._filler = self._sequence_max
         nowhere = write_publish(self.flow_id, self._filler, "", b"", None, to_queue=False, ttl_ms=0, delay_ms=0)
         engine.send(nowhere)
-
-    def _encode(self, message: Message, sequence: int) -> bytes:
-        return write_publish(
-            self.flow_id,
-            sequence,
-            message.name,
-            message.payload,
-            message.headers,
-            to_queue=message.to_queue,
-            ttl_ms=message.ttl_ms,
-            delay_ms=message.delay_ms,
-        )
 
     def _give_up(self, outgoing: Outgoing) -> None:
         self._waiting.popleft()

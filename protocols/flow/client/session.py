@@ -31,7 +31,6 @@ from protocols.flow.engine import FlowEngine
 from protocols.flow.events import DeliveriesReceived, FlowEvent, PeerViolated
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.provision_frames import Provisioned
-from protocols.flow.publish_frames import write_publish
 from protocols.flow.session_frames import (
     NO_REQUEST,
     Auth,
@@ -126,18 +125,7 @@ class ClientSession:
     def publish_direct(self, message: Message) -> None:
         """Send a direct message on the open connection. Nobody answers for it."""
         assert self._engine is not None, "there is a connection"
-        self._engine.send(
-            write_publish(
-                NO_FLOW,
-                0,
-                message.name,
-                message.payload,
-                message.headers,
-                to_queue=message.to_queue,
-                ttl_ms=message.ttl_ms,
-                delay_ms=message.delay_ms,
-            )
-        )
+        self._engine.send(message.encode(NO_FLOW, 0))
 
     def close(self, now_ms: int) -> None:
         """End the session. The gateway's answer, or the end of the connection, makes it over."""
