@@ -22,6 +22,7 @@ from actors.staging_messages import (
     AbortStaged,
     CommitStaged,
     DescribeStaging,
+    FinishDecided,
     Stage,
     Staged,
     StagedCommitted,
@@ -90,6 +91,7 @@ class StagingActor(LoopActor):
             Stage: lambda message: run(self.runtime, self._stage(message)),
             CommitStaged: lambda message: run(self.runtime, self._commit(message)),
             AbortStaged: self._abort,
+            FinishDecided: self._finish_decided,
             DescribeStaging: lambda _: self._overview(),
             PagesWritten: self._pages_written,
             PageRead: self._page_read,
@@ -98,12 +100,10 @@ class StagingActor(LoopActor):
         }
 
     def on_start(self) -> None:
-        """Finish what was decided before the start, and drop what belongs to nobody."""
+        """Drop what belongs to nobody. What was decided before the start waits until those are back who get it."""
         found = self._found
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
-        for decision in found.decisions:
-            run(self.runtime, self._finish(decision)).then(_report)
         self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
 
     def on_receive(self, message: Any) -> Any:
@@ -183,6 +183,10 @@ class StagingActor(LoopActor):
         return True
 
     # --- finishing ---
+
+    def _finish_decided(self, _: FinishDecided) -> None:
+        for decision in self._found.decisions:
+            run(self.runtime, self._finish(decision)).then(_report)
 
     async def _finish(self, decision: Decision) -> None:
         """Publish what a crash left of a decided transaction."""

@@ -57,6 +57,11 @@ class AbortStaged:
 
 
 @dataclass(slots=True)
+class FinishDecided:
+    """VPN -> staging: queues, subscriptions and definitions are back; publish what was decided before the start."""
+
+
+@dataclass(slots=True)
 class DescribeStaging:
     """Answered with a StagingOverview."""
 

@@ -19,6 +19,7 @@ from actors.queue_selectors import DurableSelectors
 from actors.quota_watch import watch_vpn
 from actors.router import RouterActor
 from actors.staging import StagingActor, StagingServices
+from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
 from gateway.accounts import configure_roster, make_authenticator, make_roster
 from gateway.declared_queues import declare_queues
@@ -90,6 +91,7 @@ class MessageVpn:
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
         await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
+        self.staging.inbox.post(FinishDecided())
 
     async def reload(self) -> None:
         """Take over what can change while the node runs."""

@@ -2,12 +2,15 @@
 
 import pytest
 
-from actors.staging_messages import AbortStaged, StagedCommitted
-from inside_client import InsideClient, until
+from actors.messages import WriteTables
+from actors.staging_messages import AbortStaged, Stage, StagedCommitted
+from inside_client import InsideClient, batch_on, until
 from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
+from named_queues import create, shows
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
 from storage.record_page import Run
+from storage.staging_rows import Decision, decision_row
 
 
 async def orders_of(broker: RunningBroker, **attributes: object) -> InsideClient:
@@ -96,6 +99,32 @@ async def test_an_empty_transaction_is_committed_by_name(broker: RunningBroker) 
     orders = await orders_of(broker)
     assert await orders.commit("job/7") == StagedCommitted(0, already=False)
     assert await orders.commit("job/7") == StagedCommitted(0, already=True)
+
+
+@pytest.mark.settings(
+    "virtual_destinations.composite_topics=[{name: in, forward_to: [{queue: gathered}, {topic: VirtualTopic.O}]}]"
+)
+async def test_what_was_decided_before_a_crash_goes_to_all_when_definitions_and_sessions_are_back(
+    broker: RunningBroker,
+) -> None:
+    """All who want it get it, or nobody does: at the start it waits for those who have yet to be brought back."""
+    away = await broker.connect_durable("away")
+    await away.subscribe("VirtualTopic.O", qos=1)
+    await away.leave()
+    consumer_queue = "Consumer.A.VirtualTopic.O"
+    await create(broker, consumer_queue)
+    node = broker.node
+    staged = Stage("job/7", 0, 0, [batch_on("in", [b"x"])])
+    await node.default.staging.ask(staged)
+    decision = decision_row(Decision("job/7", node.clock.wall_ms(), 1, [(0, 0)]))
+    node.spool.inbox.post(WriteTables([decision], None, 0))
+
+    await broker.crash()
+
+    await shows(broker, lambda view: view.ready_count == 1, "gathered")
+    await shows(broker, lambda view: view.ready_count == 1, consumer_queue)
+    again = await broker.connect_durable("away")
+    assert await again.payloads(1) == [b"x"]
 
 
 @pytest.mark.settings("transactions.stage_ttl_s=60", "transactions.names_kept_s=60")
