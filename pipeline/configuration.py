@@ -22,7 +22,7 @@ CSV: Final = "csv"
 AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
 
-# Which keys each format needs, beside `undecodable`; of two in one set exactly one.
+# Which keys each format needs; of several in one set exactly one.
 NEEDED: Final[dict[str, tuple[frozenset[str], ...]]] = {
     RAW: (),
     JSON: (frozenset({"columns", "schema_file"}),),
@@ -85,31 +85,41 @@ class StreamJob(QueueJob):
     admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
 
 
-@final
-class DecodeTable(Section):
+class SchemaTable(Section):
     """What a job's file says of payloads. `raw`: they stay as they are."""
 
     format: Literal["raw", "json", "csv", "avro", "protobuf"] = RAW
-    columns: Annotated[str, Field(min_length=1)] | None = (
-        None  # json, csv: as Spark writes schemas, `t double, at timestamp`
-    )
+    columns: Annotated[str, Field(min_length=1)] | None = None  # json, csv: as Spark writes schemas
     schema_file: Path | None = None  # json, csv: the same in a file; avro: .avsc; protobuf: a descriptor set
     message: Annotated[str, Field(min_length=1)] | None = None  # protobuf: its full name
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","  # csv
-    undecodable: Annotated[str, Field(min_length=1)] | None = None  # where payloads go that the schema does not fit
+
+    def needed(self) -> tuple[frozenset[str], ...]:
+        """Return which keys the format needs; of several in one set exactly one."""
+        return NEEDED[self.format]
 
     @model_validator(mode="after")
     def _check_keys_of_the_format(self) -> Self:
-        needed = NEEDED[self.format] if self.format == RAW else (*NEEDED[self.format], frozenset({"undecodable"}))
         given = self.model_fields_set - {"format"}
-        for choice in needed:
+        for choice in self.needed():
             if len(choice & given) != 1:
                 wanted = " or ".join(sorted(choice))
                 raise ValueError(f"the format {self.format} needs {wanted}{', and one of them' * (len(choice) > 1)}")
-        foreign = given - frozenset().union(*needed) - OPTIONAL.get(self.format, frozenset())
+        foreign = given - frozenset().union(*self.needed()) - OPTIONAL.get(self.format, frozenset())
         if foreign:
             raise ValueError(f"the format {self.format} has no {', '.join(sorted(foreign))}")
         return self
+
+
+@final
+class DecodeTable(SchemaTable):
+    """`[decode]` of a job that keeps rows: no payload is dropped."""
+
+    undecodable: Annotated[str, Field(min_length=1)] | None = None  # where payloads go that the schema does not fit
+
+    def needed(self) -> tuple[frozenset[str], ...]:
+        """Return which keys the format needs, and where to with what is undecodable."""
+        return super().needed() if self.format == RAW else (*super().needed(), frozenset({"undecodable"}))
 
 
 @final
@@ -118,6 +128,14 @@ class ArchiveTable(Section):
 
     path: Annotated[str, Field(min_length=1)]
     format: Literal["parquet", "delta"] = PARQUET
+
+    @model_validator(mode="after")
+    def _check_place(self) -> Self:
+        if self.format == DELTA and not self.path.startswith("/"):
+            raise ValueError(
+                f"path is {self.path!r}; a Delta table is a folder that all see, named by its absolute path"
+            )
+        return self
 
 
 @final

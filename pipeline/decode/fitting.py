@@ -36,14 +36,29 @@ def fit_for(kind: ArrowType) -> Fit:
     )
 
 
-def value_in(cell: str, kind: ArrowType, place: str) -> Any:
-    """Return what a cell of CSV says, for `fit_for` to look at. Raises Undecodable."""
+def reading_of_cells(kind: ArrowType) -> Fit:
+    """Return what makes of a cell of CSV a value for `fit_for` to look at."""
     if pa.types.is_integer(kind):
-        return int(cell) if INTEGER.fullmatch(cell) else _unfit("a whole number", cell, place)
+        return _integer_in
     if pa.types.is_floating(kind):
-        return float(cell) if NUMBER.fullmatch(cell) else _unfit("a number", cell, place)
-    if pa.types.is_boolean(kind):
-        return _BOOLEANS[cell.lower()] if cell.lower() in _BOOLEANS else _unfit("true or false", cell, place)
+        return _number_in
+    return _boolean_in if pa.types.is_boolean(kind) else _cell_itself
+
+
+def _integer_in(cell: Any, place: str) -> Any:
+    return int(cell) if INTEGER.fullmatch(cell) else _unfit("a whole number", cell, place)
+
+
+def _number_in(cell: Any, place: str) -> Any:
+    return float(cell) if NUMBER.fullmatch(cell) else _number(cell, place)
+
+
+def _boolean_in(cell: Any, place: str) -> Any:
+    found = _BOOLEANS.get(cell.lower())
+    return _unfit("true or false", cell, place) if found is None else found
+
+
+def _cell_itself(cell: Any, place: str) -> Any:
     return cell
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
-from pipeline.configuration import AVRO, CSV, JSON, PAYLOAD, PROTOBUF, RAW, DecodeTable
+from pipeline.configuration import AVRO, CSV, JSON, PAYLOAD, PROTOBUF, RAW, SchemaTable
 from pipeline.decode.avro import AvroDecoder
 from pipeline.decode.decoder import ArrowType, Decoder, SchemaError
 from pipeline.decode.protobuf import ProtobufDecoder
@@ -25,7 +25,7 @@ VALUE: Final = "value"
 DECODE_ERROR: Final = "decode_error"
 
 
-def decoder_for(table: DecodeTable) -> Decoder | None:
+def decoder_for(table: SchemaTable) -> Decoder | None:
     """Return what decodes payloads, None when they stay as they are. Raises SchemaError; needs a session of Spark."""
     try:
         if table.format == AVRO:
@@ -59,7 +59,7 @@ def _with_values(decoder: Decoder, batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays([*batch.columns, values, pa.array(reasons, pa.string())], names)
 
 
-def _columns(table: DecodeTable) -> ArrowType:
+def _columns(table: SchemaTable) -> ArrowType:
     text = table.columns or _file(table).decode("utf-8")
     try:
         found = DataType.fromDDL(text)
@@ -71,6 +71,6 @@ def _columns(table: DecodeTable) -> ArrowType:
     return to_arrow_type(found, timezone="UTC")
 
 
-def _file(table: DecodeTable) -> bytes:
+def _file(table: SchemaTable) -> bytes:
     assert table.schema_file is not None, "the format needs it"
     return table.schema_file.read_bytes()

@@ -6,7 +6,7 @@ from typing import ClassVar, final
 import orjson
 
 from pipeline.decode.decoder import ArrowType, Decoder, Record, SchemaError, Undecodable
-from pipeline.decode.fitting import fit_for, value_in
+from pipeline.decode.fitting import fit_for, reading_of_cells
 
 
 class _TextDecoder(Decoder):
@@ -51,6 +51,7 @@ class CsvDecoder(_TextDecoder):
         nested = [field.name for field in value_type if field.type.num_fields]
         if nested:
             raise SchemaError(f"{', '.join(nested)}: a cell of CSV holds no array, map or struct")
+        self._columns = [(field.name, reading_of_cells(field.type)) for field in value_type]
 
     def __reduce__(self) -> tuple[type["CsvDecoder"], tuple[ArrowType, str]]:  # type: ignore[override]  # one more
         return type(self), (self.value_type, self._delimiter)
@@ -62,10 +63,8 @@ class CsvDecoder(_TextDecoder):
         except (UnicodeDecodeError, csv.Error) as error:
             raise Undecodable(f"{self.what}: {error}") from None
         cells = lines[0] if lines else []
-        if len(cells) != len(self.value_type):
-            raise Undecodable(f"{self.what}: {len(cells)} cells, and {len(self.value_type)} columns")
-        found = {
-            field.name: value_in(cell, field.type, field.name) if cell else None
-            for cell, field in zip(cells, self.value_type, strict=True)
-        }
+        columns = self._columns
+        if len(cells) != len(columns):
+            raise Undecodable(f"{self.what}: {len(cells)} cells, and {len(columns)} columns")
+        found = {name: read(cell, name) if cell else None for cell, (name, read) in zip(cells, columns, strict=True)}
         return self._fit(found, "")  # type: ignore[no-any-return]  # a record, for the type is a struct

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.configuration import DecodeTable, QueueJob, Section
+from pipeline.configuration import QueueJob, SchemaTable, Section
 from pipeline.decode.decoder import Decoder
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from pipeline.likeness import alike
@@ -49,7 +49,7 @@ class ProfileJob(QueueJob):
     """The file of `profile`."""
 
     profile: ProfileTable = ProfileTable()
-    decode: DecodeTable = DecodeTable()
+    decode: SchemaTable = SchemaTable()
 
 
 @final

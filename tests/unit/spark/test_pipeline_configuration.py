@@ -51,6 +51,23 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
         ('mode = "consume"', 'columns = "payload,queue"', "source.columns lacks received"),
         ("[archive]", "[session]\nmemory = '1 GB'\n[archive]", "session.memory: String should match"),
         ("[source]", "[source", "(at line 3"),
+        ('path = "/a"', 'path = "a"\nformat = "delta"', "archive: path is 'a'; a Delta table is a folder"),
+        ("[archive]", "[decode]\nformat = 'yaml'\n[archive]", "decode.format: Input should be"),
+        (
+            "[archive]",
+            "[decode]\nformat = 'json'\nundecodable = '/u'\n[archive]",
+            "decode: the format json needs columns or schema_file, and one of them",
+        ),
+        (
+            "[archive]",
+            "[decode]\nformat = 'avro'\nschema_file = '/s'\n[archive]",
+            "decode: the format avro needs undecodable",
+        ),
+        (
+            "[archive]",
+            "[decode]\nformat = 'avro'\nschema_file = '/s'\nundecodable = '/u'\ndelimiter = ';'\n[archive]",
+            "decode: the format avro has no delimiter",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_file_and_key(file: Path, before: str, after: str, said: str) -> None:
