@@ -1,7 +1,8 @@
 """One run of a streaming job, from its checkpoint to its end.
 
-Spark acknowledges the last batch never; so the checkpoint is swept before and after, and a listener acknowledges
-between (`pyspark_sluicegate.acknowledging` says why both). What becomes of a run that fails is for `supervision`.
+A query that is stopped has not acknowledged its last batch; so the checkpoint is swept before and after, and a listener
+acknowledges between (`pyspark_sluicegate.acknowledging` says why both). What becomes of a run that fails is for
+`supervision`.
 """
 
 from collections.abc import Callable

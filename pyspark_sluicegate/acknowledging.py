@@ -1,8 +1,9 @@
 """Telling the gateway what is through, as soon as Spark knows it.
 
-Spark acknowledges a batch while it builds the next, and the last one never. So a listener does it when a batch's
-progress is posted, which is after it is in the commit log; and a sweep of the checkpoint does what a crash, or an event
-that was dropped, left undone. Acknowledging is cumulative and never goes back: any of them may come late or twice.
+The source itself acknowledges a batch when Spark asks it for the next: after a pause of any length, and not when the
+query was stopped. So a listener does it when a batch's progress is posted, which is after it is in the commit log; and
+a sweep of the checkpoint does what a stop, or an event that was dropped, left undone. Acknowledging is cumulative and
+never goes back: any of them may come late or twice.
 """
 
 import logging

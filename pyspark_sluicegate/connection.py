@@ -5,11 +5,14 @@ was forked has none of its parent's. In the driver a query's own thread and Spar
 """
 
 import os
+import time
 from threading import Lock
 from typing import Final
 
 from pyspark_sluicegate.options import ConnectOptions
-from sluicegate import BlockingBulk, BlockingClient
+from sluicegate import BlockingBulk, BlockingClient, ConnectFailed
+
+CONNECT_AGAIN_AFTER_S: Final = 0.5  # of a first connection; those that broke are the client library's
 
 _clients: Final[dict[tuple[int, ConnectOptions], BlockingClient]] = {}
 _connecting: Final = Lock()
@@ -18,7 +21,8 @@ _connecting: Final = Lock()
 def bulk_for(options: ConnectOptions) -> BlockingBulk:
     """Return reading and writing in bulk by this process's client of a gateway, connected.
 
-    Raises OptionError, or what the client library does.
+    Waits up to `retryMs` for a gateway that is not there: tasks begin at any time, also while it starts again. Raises
+    OptionError, or what the client library does.
     """
     key = (os.getpid(), options)
     with _connecting:
@@ -28,7 +32,18 @@ def bulk_for(options: ConnectOptions) -> BlockingBulk:
             client.close()  # it has given up; its thread has not ended by that
             client = None
         if client is None:
-            client = BlockingClient(options.url, options.client_options())
-            client.__enter__()
+            client = _connected(options)
             _clients[key] = client
         return client.bulk
+
+
+def _connected(options: ConnectOptions) -> BlockingClient:
+    give_up_s = time.monotonic() + options.retry_ms / 1000
+    while True:
+        client = BlockingClient(options.url, options.client_options())
+        try:
+            return client.__enter__()
+        except ConnectFailed:
+            if time.monotonic() > give_up_s:
+                raise
+        time.sleep(CONNECT_AGAIN_AFTER_S)

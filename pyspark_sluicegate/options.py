@@ -75,7 +75,7 @@ class ConnectOptions:
     user: str
     credential_ref: str  # env:NAME or file:PATH, of the user's password; of a token when there is no user
     allow_plain_without_tls: bool
-    retry_ms: int  # how long to try for a connection that broke, before the task or query fails
+    retry_ms: int  # how long to try for a connection, before the task or query fails
 
     @classmethod
     def of(cls, given: _Given) -> Self:

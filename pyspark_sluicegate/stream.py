@@ -72,8 +72,12 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._next_now(above={}, wait_ms=0)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, Spark's name
-        """Return where the next batch ends; waits for new messages up to `longPollMs`. Raises OffsetError."""
+        """Return where the next batch ends; waits for new messages up to `longPollMs`. Raises OffsetError.
+
+        Spark asks once the batch before is in its commit log: so what lies before `start` is acknowledged here.
+        """
         begin = self._resumed(start)
+        self._acknowledge(begin)
         ends: Mapping[int, int]
         if self._target is None:
             ends = self._next_now(above=begin.next, wait_ms=self._options.long_poll_ms)
@@ -108,13 +112,6 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for task in tasks
         ]
 
-    def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge what was read before. Spark says so a batch late, and of the last one never."""
-        place = self._resumed(end)
-        cursor = self._bound()
-        if not place.is_covered_by(acked_places(cursor.positions)):
-            cursor.acknowledge(place.next, batch_ref=UNNAMED_BATCH)
-
     # --- what Spark asks where a task runs ---
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -141,6 +138,11 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._acked_when_bound = acked_places(self._cursor.positions)
             Thread(target=_beat, args=(self._cursor,), name="cursor heartbeat", daemon=True).start()
         return self._cursor
+
+    def _acknowledge(self, place: Offset) -> None:
+        cursor = self._bound()
+        if not place.is_covered_by(acked_places(cursor.positions)):
+            cursor.acknowledge(place.next, batch_ref=UNNAMED_BATCH)
 
     def _next_now(self, *, above: Mapping[int, int], wait_ms: int) -> dict[int, int]:
         status = self._bound().status(above, wait_s=wait_ms / 1000)

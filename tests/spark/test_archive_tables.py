@@ -19,6 +19,7 @@ from pipeline.delta import TableMismatch
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
+from unfinished_batch import forget_the_last_commit
 
 COLUMNS = "device string, t double, at timestamp"
 
@@ -60,18 +61,6 @@ def run(spark: SparkSession, config: ArchiveJob) -> list[dict[str, Any]]:
     )
     supervise(attempt.run, lambda: 0, Event())
     return [json.loads(each) for each in lines]
-
-
-def archived_unacknowledged(spark: SparkSession, config: ArchiveJob) -> None:
-    archive(spark, config, Trigger(None)).awaitTermination()
-
-
-def forget_the_last_commit(config: ArchiveJob) -> None:
-    """A crash between what the batch wrote and Spark's own commit: its log loses the last entry."""
-    commits = Path(config.checkpoint) / "commits"
-    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
-    (commits / str(last)).unlink()
-    (commits / f".{last}.crc").unlink(missing_ok=True)
 
 
 def test_payloads_become_columns_and_what_is_undecodable_is_kept_with_reason_and_offset(
@@ -117,7 +106,7 @@ def test_a_delta_table_has_each_message_once_though_a_batch_runs_again(
     fill(broker, queue, readings(0, 250))
     decode = DecodeTable(format="json", columns=COLUMNS, undecodable=str(tmp_path / "undecodable"))
     config = job(broker, queue, tmp_path, decode, format=DELTA)
-    supervise(lambda: archived_unacknowledged(spark, config), lambda: 0, Event())
+    run(spark, config)
     forget_the_last_commit(config)
     fill(broker, queue, readings(250, 300))
     run(spark, config)

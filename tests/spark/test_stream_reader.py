@@ -1,0 +1,97 @@
+"""The stream source as Spark calls it, method by method, over a real gateway: no session is needed for that."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from gateway_process import GatewayProcess, gateway
+from pyspark_sluicegate.options import SourceOptions
+from pyspark_sluicegate.reading import RangeReader
+from pyspark_sluicegate.stream import QueueStreamReader
+from sluicegate import BlockingClient, Message
+
+SCHEMA = to_arrow_schema(StructType([StructField("payload", BinaryType())]), timezone="UTC")
+EVERYTHING = ReadAllAvailable()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[GatewayProcess]:
+    """A gateway of the test's own, for it may be killed; with a queue of a hundred messages."""
+    with gateway(tmp_path / "gateway") as process:
+        process.create_queue("orders")
+        fill(process, 0, 100)
+        yield process
+
+
+def url(broker: GatewayProcess) -> str:
+    return f"flow://127.0.0.1:{broker.ports['flow']}"
+
+
+def fill(broker: GatewayProcess, first: int, end: int) -> None:
+    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+        publisher.send_all(Message(str(n).encode(), queue="orders") for n in range(first, end))
+
+
+def reader_of(broker: GatewayProcess) -> QueueStreamReader:
+    """What a driver that has just been started has, but for a connection: a process keeps those."""
+    given = {"url": url(broker), "queue": "orders", "columns": "payload", "longPollMs": "1", "retryMs": "120000"}
+    options = SourceOptions.of(given)
+    return QueueStreamReader(options, RangeReader(options, SCHEMA))
+
+
+def rows(reader: QueueStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """Run a batch's tasks."""
+    return [number for task in reader.partitions(start, end) for number in payloads(reader.read(task))]
+
+
+def payloads(batches: Iterator[Any]) -> list[int]:
+    return [int(payload) for batch in batches for payload in batch.column("payload").to_pylist()]
+
+
+def acked(broker: GatewayProcess) -> int:
+    with BlockingClient(url(broker)) as client:
+        return client.bulk.look_at_cursor("orders", "spark").positions[0].acked
+
+
+def test_a_batch_that_a_new_driver_repeats_is_acknowledged_under_its_own_binding(broker: GatewayProcess) -> None:
+    """Though nothing comes after it, and its offset names the binding of the driver that died."""
+    first = reader_of(broker)
+    start = first.initialOffset()
+    end = first.latestOffset(start, EVERYTHING)
+    assert rows(first, start, end) == list(range(100))
+    assert acked(broker) == 1, "it may be planned again"
+
+    second = reader_of(broker)
+    assert rows(second, start, end) == list(range(100))
+    assert acked(broker) == 1
+    assert second.latestOffset(end, EVERYTHING) == end, "there is nothing new"
+    assert acked(broker) == 101
+
+
+def test_a_reader_plans_and_reads_on_when_the_gateway_was_killed(broker: GatewayProcess) -> None:
+    """Under the binding of before: one that was fenced would end the query."""
+    reader = reader_of(broker)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    (task,) = reader.partitions(start, end)
+    broker.kill9()
+    broker.start()
+    assert payloads(reader.read(task)) == list(range(100))
+    fill(broker, 100, 120)
+    after = reader.latestOffset(end, EVERYTHING)
+    assert rows(reader, end, after) == list(range(100, 120))
+    assert after["epoch"] == end["epoch"]
+
+
+def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: GatewayProcess) -> None:
+    broker.kill9()
+    with ThreadPoolExecutor(1) as driver:
+        asked = driver.submit(reader_of(broker).initialOffset)
+        broker.start()
+        assert asked.result()["next"] == {"0": 1}
