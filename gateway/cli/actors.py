@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
@@ -14,8 +13,6 @@ from rich.tree import Tree
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.output import JsonOption, print_json
 from gateway.views import ActorView
-
-_ACTOR = TypeAdapter(ActorView)
 
 
 def actors(
@@ -27,7 +24,7 @@ def actors(
     """Show every actor with its inbox, batch size, handling time and restarts, until Ctrl-C."""
     client = AdminClient(url)
     if as_json:
-        print_json([_ACTOR.dump_python(root, mode="json") for root in client.actors()])
+        print_json(client.actors())
         return
     console = Console()
     if once or not console.is_terminal:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
@@ -22,8 +21,6 @@ from storage.errors import StorageError
 from storage.restore import Restored, restore_backup
 
 LOOK_EVERY_S: Final = 0.2  # how often a backup that is waited for is looked at
-
-_BACKUP = TypeAdapter(BackupView)
 
 
 def backup(
@@ -93,7 +90,7 @@ def _progress() -> Progress:
 
 def _show(view: BackupView, as_json: bool) -> None:
     if as_json:
-        print_json(_BACKUP.dump_python(view, mode="json"))
+        print_json(view)
         return
     size = format_size(view.written_bytes)
     done = size if view.state == BackupState.DONE else f"{size} of about {format_size(view.expected_bytes)}"

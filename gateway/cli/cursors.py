@@ -3,7 +3,6 @@
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
@@ -11,8 +10,6 @@ from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.config.sizes import format_size
 from gateway.reader_views import CursorView
 from messaging.message_vpn import DEFAULT_VPN
-
-_CURSOR = TypeAdapter(CursorView)
 
 
 def cursors(
@@ -24,7 +21,7 @@ def cursors(
     """List a queue's durable cursors."""
     views = AdminClient(url, vpn).list_cursors(name)
     if as_json:
-        print_json([_CURSOR.dump_python(view, mode="json") for view in views])
+        print_json(views)
         return
     columns = ("cursor", "mode", "state", "instance", "epoch", "behind", "bytes behind", "last batch")
     print_table(columns, [_row(view) for view in views])

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
@@ -14,8 +13,6 @@ from gateway.views import EventView
 
 LIMIT_MAX = 1000  # what the node keeps
 STYLES = {"warning": "yellow", "error": "bold red"}
-
-_EVENT = TypeAdapter(EventView)
 
 
 def events(
@@ -41,7 +38,7 @@ def _print(client: AdminClient, after: int, limit: int, as_json: bool) -> int:
     for event in client.events(after=after, limit=limit):
         after = event.number
         if as_json:
-            print_json(_EVENT.dump_python(event, mode="json"))
+            print_json(event)
         else:
             _print_line(event)
     return after

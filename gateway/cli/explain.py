@@ -4,20 +4,17 @@ from typing import Annotated
 
 import orjson
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.explanations import CheckView, DestinationView, KeyExplanation, PublishExplanation
+from gateway.explanations import CheckView, DestinationView
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.standing import WaitReason
 
 app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
 
-_PUBLISH = TypeAdapter(PublishExplanation)
-_KEY = TypeAdapter(KeyExplanation)
 
 REASONS = {
     WaitReason.NOTHING_WAITS: "nothing of it waits",
@@ -78,7 +75,7 @@ def publish(
         deliver_to_one=deliver_to_one,
     )
     if as_json:
-        print_json(_PUBLISH.dump_python(answer, mode="json"))
+        print_json(answer)
         return
     because = f": {answer.reason}" if answer.reason else ""
     _say(f"{answer.verdict}{because}")
@@ -109,7 +106,7 @@ def key_command(
     """Show the partition of a key, who consumes it, and why its messages wait."""
     answer = AdminClient(url, vpn).explain_key(queue=queue, key=key)
     if as_json:
-        print_json(_KEY.dump_python(answer, mode="json"))
+        print_json(answer)
         return
     rows = [
         ("partition", f"{answer.partition} (hash 0x{answer.key_hash:04x}), {answer.partition_status}"),

@@ -1,20 +1,23 @@
 """What commands print: tables for people, JSON for programs. Nothing here knows what is in them."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import orjson
 import typer
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+_ADAPTERS: Final[dict[type, TypeAdapter[Any]]] = {}  # for as many views as there are
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line, at once: a program may be waiting for it."""
-    typer.echo(orjson.dumps(value).decode())
+    """Print one JSON document on one line, at once: a program may be waiting for it. Views are as the admin port's."""
+    typer.echo(orjson.dumps(value, default=_view, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
@@ -35,3 +38,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if not console.is_terminal:
         console = Console(width=10_000)
     console.print(table(columns, rows))
+
+
+def _view(view: object) -> object:
+    """Return the document that a view is; raises PydanticSchemaGenerationError for what is none."""
+    kind = type(view)
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind].dump_python(view, mode="json")

@@ -4,7 +4,6 @@ import time
 from typing import Annotated, Final
 
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
@@ -32,9 +31,6 @@ LimitOption = Annotated[
     int | None,
     typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help=f"Most messages; {LIMIT_DEFAULT} unless given."),
 ]
-
-_TAKEN = TypeAdapter(TakenView)
-_REDRIVE = TypeAdapter(RedriveView)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -172,7 +168,7 @@ def _selection(
 
 def _show_taken(view: TakenView, what: str, as_json: bool) -> None:
     if as_json:
-        print_json(_TAKEN.dump_python(view, mode="json"))
+        print_json(view)
         return
     typer.echo(f"{view.done_count} messages {what}")
     _show_kept(view.kept)
@@ -182,7 +178,7 @@ def _show_taken(view: TakenView, what: str, as_json: bool) -> None:
 
 def _show_redrive(view: RedriveView, as_json: bool) -> None:
     if as_json:
-        print_json(_REDRIVE.dump_python(view, mode="json"))
+        print_json(view)
         return
     where = "to where they died" if view.to is None else f"to {view.to}"
     typer.echo(f"{view.state}: {view.done_count} messages driven back {where}, at {view.position}")

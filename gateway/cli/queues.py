@@ -5,7 +5,6 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
@@ -23,9 +22,6 @@ app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=Tru
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-
-_QUEUE = TypeAdapter(QueueView)
-_MESSAGE = TypeAdapter(MessageView)
 
 
 @app.command("create")
@@ -62,7 +58,7 @@ def create(
             definition["access_type"] = "non-exclusive"
     view = AdminClient(url, vpn).create_queue(definition)
     if as_json:
-        print_json(_QUEUE.dump_python(view, mode="json"))
+        print_json(view)
     else:
         kind = view.config.access_type if view.durable else f"temporary {view.config.access_type}"
         typer.echo(f"created {kind} queue {view.name}{_partition_words(view)}")
@@ -81,7 +77,7 @@ def change(
     """Change attributes of a queue, all of them or none."""
     view = AdminClient(url, vpn).update_queue(name, dict(attribute_value(text) for text in changes))
     if as_json:
-        print_json(_QUEUE.dump_python(view, mode="json"))
+        print_json(view)
     else:
         typer.echo(f"changed queue {view.name}")
 
@@ -91,7 +87,7 @@ def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json
     """List every queue."""
     views = AdminClient(url, vpn).list_queues()
     if as_json:
-        print_json([_QUEUE.dump_python(view, mode="json") for view in views])
+        print_json(views)
         return
     columns = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
     print_table(columns, [_summary(view) for view in views])
@@ -104,7 +100,7 @@ def show(
     """Show one queue with its partitions and flows."""
     view = AdminClient(url, vpn).show_queue(name)
     if as_json:
-        print_json(_QUEUE.dump_python(view, mode="json"))
+        print_json(view)
         return
     print_table(("attribute", "value"), list(view.config.to_dict().items()))
     typer.echo(
@@ -183,7 +179,7 @@ def browse(
         messages = client.browse_queue(name, partition=partition, after=after, limit=limit, selector=selector)
     for message in messages:
         if as_json:
-            print_json(_MESSAGE.dump_python(message, mode="json"))
+            print_json(message)
         else:
             _print_message(message)
 

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import orjson
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
@@ -36,8 +35,6 @@ FileOption = Annotated[
     Path | None, typer.Option("--file", metavar="FILE", help="YAML with the keys of a delivery point.")
 ]
 
-_VIEW = TypeAdapter(RestDeliveryPointView)
-
 
 @app.command("create")
 def create(
@@ -61,7 +58,7 @@ def show(
     """Show one delivery point: what it is, and how it fares."""
     view = AdminClient(url, vpn).show_rest_delivery_point(name)
     if as_json:
-        print_json(_VIEW.dump_python(view, mode="json"))
+        print_json(view)
         return
     state = "up" if view.up else f"down{f': {view.reason}' if view.reason else ''}"
     rows: list[tuple[str, object]] = [("origin", view.origin), ("state", state)]
@@ -119,6 +116,6 @@ def _with_values(document: Document, values: Sequence[str]) -> dict[str, object]
 
 def _done(view: RestDeliveryPointView, text: str, as_json: bool) -> None:
     if as_json:
-        print_json(_VIEW.dump_python(view, mode="json"))
+        print_json(view)
     else:
         typer.echo(text)

@@ -4,11 +4,9 @@ import sys
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.routing_views import DurableSelectorView, ReloadView
 from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", no_args_is_help=True)
@@ -16,16 +14,13 @@ app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", 
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The consumers' queue.")]
 SubscriberArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The consumer's client id.")]
 
-_SELECTOR = TypeAdapter(DurableSelectorView)
-_RELOAD = TypeAdapter(ReloadView)
-
 
 @app.command("list")
 def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """List what subscribers select, also those that are away; --json is a form to keep."""
     views = AdminClient(url, vpn).list_selectors()
     if as_json:
-        print_json([_SELECTOR.dump_python(view, mode="json") for view in views])
+        print_json(views)
         return
     rows = [
         (view.queue, view.subscriber, " | ".join(each or "(everything)" for each in view.selectors)) for view in views
@@ -59,7 +54,7 @@ def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
     """Have the node read its configuration again, as SIGHUP does; no connection is dropped."""
     view = AdminClient(url).reload()
     if as_json:
-        print_json(_RELOAD.dump_python(view, mode="json"))
+        print_json(view)
         return
     for text in view.warnings:
         typer.echo(f"warning: {text}", err=True)

@@ -3,13 +3,11 @@
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli import show_broker
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.rest_views import RestDeliveryPointsView
-from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionsView, SmrpSubscriptionView
+from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
@@ -23,9 +21,6 @@ P - Persistence (P=persistent, N=non-persistent)
 R - Redundancy Type (P=primary, B=backup, S=static, -=not applicable)
 """
 
-_VIEW = TypeAdapter(SmrpSubscriptionsView)
-_REST_POINTS = TypeAdapter(RestDeliveryPointsView)
-
 
 @app.command("rest-delivery-point")
 def rest_delivery_point(
@@ -34,7 +29,7 @@ def rest_delivery_point(
     """Show the REST delivery points: their queues and web servers, and why one is not up."""
     view = AdminClient(url, vpn).rest_delivery_points()
     if as_json:
-        print_json(_REST_POINTS.dump_python(view, mode="json"))
+        print_json(view)
         return
     rows: list[tuple[object, ...]] = []
     for point in view.rest_delivery_points:
@@ -80,7 +75,7 @@ def subscriptions(
         asked["topic"] = topic
     view = AdminClient(url, vpn).smrp_subscriptions(asked)
     if as_json:
-        print_json(_VIEW.dump_python(view, mode="json"))
+        print_json(view)
         return
     exported = "Yes" if view.exported else "No"
     typer.echo(LEGEND)

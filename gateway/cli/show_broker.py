@@ -7,21 +7,15 @@ from datetime import timedelta
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientsView, ClientView
+from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
 from gateway.reader_views import SpoolView
 from gateway.views import PartitionView, QueueView, ScaleStatus
 from gateway.vpn_views import MessageVpnView
 from messaging.message_vpn import DEFAULT_VPN
-
-_CLIENTS = TypeAdapter(ClientsView)
-_SPOOL = TypeAdapter(SpoolView)
-_VPNS = TypeAdapter(tuple[MessageVpnView, ...])
-_PARTITIONS = TypeAdapter(tuple[PartitionView, ...])
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,7 +42,7 @@ def client(
         asked["client_name"] = client_name
     view = AdminClient(url, vpn).list_clients(asked)
     if as_json:
-        print_json(_CLIENTS.dump_python(view, mode="json"))
+        print_json(view)
         return
     columns = (
         "client",
@@ -78,7 +72,7 @@ def message_vpn(
     if name is not None and not views:
         raise CommandFailed(f"there is no message VPN {name!r}")
     if as_json:
-        print_json(_VPNS.dump_python(tuple(views), mode="json"))
+        print_json(views)
         return
     columns = (
         "message VPN",
@@ -112,7 +106,7 @@ def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> 
     """Show how full the message spool is, of what, and whether it takes messages."""
     view = AdminClient(url).show_spool()
     if as_json:
-        print_json(_SPOOL.dump_python(view, mode="json"))
+        print_json(view)
         return
     print_table(("", "now", "at most"), _spool_rows(view))
     typer.echo(f"\ntakes messages: {f'no: {view.blocked}' if view.blocked else 'yes'}")
@@ -174,7 +168,7 @@ def _rebalance_document(view: QueueView) -> dict[str, object]:
         "scale_status": view.scale_status,
         "partition_count": view.config.partition_count,
         "partition_operational_count": view.partition_operational_count,
-        "partitions": _PARTITIONS.dump_python(view.partitions, mode="json"),
+        "partitions": view.partitions,
     }
 
 

@@ -55,7 +55,8 @@ def name_of_topic(topic: str) -> str:
 
 def _decoded(raw_path: bytes) -> str:
     try:
-        return unquote_to_bytes(raw_path).decode("utf-8")
+        path = unquote_to_bytes(raw_path) if b"%" in raw_path else raw_path
+        return path.decode("utf-8")
     except UnicodeDecodeError:
         raise HttpProblem(BAD_REQUEST, "the path is not UTF-8 when its percent-encoding is undone") from None
 
