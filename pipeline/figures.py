@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from pipeline.progress import undecodable_count
+from pipeline.progress import UNDECODABLE, observed_count
 from pyspark_sluicegate.checkpoint import ours_among
 from pyspark_sluicegate.offsets import Offset
 
@@ -50,7 +50,7 @@ class BatchFigures(StreamingQueryListener):
                     "job": self._job,
                     "reference": f"{progress.id}/{progress.batchId}",
                     "rows_count": source.numInputRows,
-                    "undecodable_count": undecodable_count(progress),
+                    "undecodable_count": observed_count(progress, UNDECODABLE),
                     "duration_ms": progress.durationMs.get(BATCH_MS, 0),
                 }
                 self._put(offset, figures)

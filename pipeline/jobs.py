@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from pipeline.aggregate.job import AggregateJob, aggregate
 from pipeline.archive import archive
 from pipeline.audit.job import AuditJob, audit
 from pipeline.batch_job import BatchJob
@@ -32,6 +33,7 @@ class Job(Protocol):
 
 
 JOBS: Final[Mapping[str, Job]] = {
+    "aggregate": StreamingJob[AggregateJob]("what comes into a queue, by windows of time", AggregateJob, aggregate),
     "archive": StreamingJob[ArchiveJob](
         "what comes into a queue, as Parquet files or a Delta table", ArchiveJob, archive
     ),

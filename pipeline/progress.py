@@ -18,6 +18,7 @@ from pyspark_sluicegate.checkpoint import ours_among
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE
 
 UNDECODABLE: Final = "undecodable"  # what the decode stage observes: how many rows of a batch had no value
+UNTIMED: Final = "untimed"  # what windows observe: how many rows of a batch had no event time
 EVENTS_WITHIN_S: Final = 30.0  # Spark tells listeners from a thread of its own, after the query has ended
 
 
@@ -52,8 +53,11 @@ class ProgressLines(StreamingQueryListener):
             ),
             "duration_ms": progress.durationMs,
         }
-        if UNDECODABLE in progress.observedMetrics:
-            line[UNDECODABLE] = undecodable_count(progress)
+        for name in (UNDECODABLE, UNTIMED):
+            if name in progress.observedMetrics:
+                line[name] = observed_count(progress, name)
+        if progress.stateOperators:
+            line["late"] = sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
         self._write(json.dumps(line))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
@@ -64,10 +68,10 @@ class ProgressLines(StreamingQueryListener):
         self._ended.set()
 
 
-def undecodable_count(progress: StreamingQueryProgress) -> int:
-    """Return how many rows of a batch had no value; 0 without a decode stage."""
-    observed = progress.observedMetrics.get(UNDECODABLE)
-    return 0 if observed is None else int(observed[UNDECODABLE])
+def observed_count(progress: StreamingQueryProgress, name: str) -> int:
+    """Return what a batch observed under a name of those above; 0 where the job does not observe it."""
+    observed = progress.observedMetrics.get(name)
+    return 0 if observed is None else int(observed[name])
 
 
 def lag_by_partition(ends: list[str], latest: list[str]) -> dict[str, int]:

@@ -88,6 +88,14 @@ def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tm
     assert not (tmp_path / "reports").exists()
 
 
+def test_a_delta_table_is_refused_for_files_that_were_replaced_lie_there_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "archive" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(JobFailed, match=r"archive is a Delta table, and what is looked at are archives of Parquet"):
+        audit(spark, config(str(tmp_path / "archive"), tmp_path))
+
+
 def plain(sent: Archive, arrived: Archive) -> dict[str, int]:
     """The same, as one writes it down without any thought of speed."""
     came_in, came_out = (Counter(each for each, _ in archive.messages if each) for archive in (sent, arrived))

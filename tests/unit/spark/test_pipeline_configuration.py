@@ -88,7 +88,7 @@ def test_every_mistake_is_told_at_once(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["arkive", "--config", "x"], "there is no job 'arkive'; there are archive, audit, compact"),
+        (["arkive", "--config", "x"], "there is no job 'arkive'; there are aggregate, archive, audit, compact"),
         (["archive", "--config", "x", "--once", "--every", "5s"], "--once and --every exclude each other"),
         (
             ["audit", "--config", "x", "--once"],

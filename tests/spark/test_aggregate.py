@@ -1,0 +1,109 @@
+"""The job `aggregate`: windows over a queue of a real gateway, to Parquet, to a queue, and on a page."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from gateway_process import GatewayProcess
+from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
+from pipeline.aggregate.windows import WindowsTable
+from pipeline.attempt import Attempt
+from pipeline.configuration import DecodeTable
+from pipeline.trigger import Trigger
+from sluicegate import BlockingClient, Message
+
+BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)
+
+
+def url(broker: GatewayProcess) -> str:
+    return f"flow://127.0.0.1:{broker.ports['flow']}"
+
+
+def publish(broker: GatewayProcess, payloads: list[bytes]) -> None:
+    """Send each payload for each of two devices in turn."""
+    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+        publisher.send_all(Message(each, queue="readings", key="ab"[at % 2]) for at, each in enumerate(payloads))
+
+
+def measure(broker: GatewayProcess, minutes: range) -> None:
+    """A reading of each of two devices every minute; its value is the minute."""
+    times = [(BEGAN + timedelta(minutes=minute)).isoformat() for minute in minutes for _ in "ab"]
+    values = [minute for minute in minutes for _ in "ab"]
+    readings = zip(times, values, strict=True)
+    publish(broker, [json.dumps({"at": at, "value": value}).encode() for at, value in readings])
+
+
+def run(spark: SparkSession, config: AggregateJob) -> list[dict[str, Any]]:
+    lines: list[str] = []
+    attempt = Attempt(
+        spark=spark,
+        name="aggregate",
+        config=config,
+        start=lambda session, trigger: aggregate(session, config, trigger),
+        trigger=Trigger(None),
+        write=lines.append,
+        stopping=Event(),
+    )
+    attempt.run()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def shuffle_partitions(spark: SparkSession) -> Any:
+    """Keep the session of all tests as it is: the job sets how many partitions its state has."""
+    before = spark.conf.get("spark.sql.shuffle.partitions", "2") or "2"
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.usefixtures("shuffle_partitions")
+def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_later_is_counted(
+    spark: SparkSession, broker: GatewayProcess, tmp_path: Path
+) -> None:
+    broker.create_queue("readings")
+    broker.create_queue("hourly")
+    config = AggregateJob(
+        source={"url": url(broker), "queue": "readings"},
+        checkpoint=str(tmp_path / "checkpoint"),
+        decode=DecodeTable(format="json", columns="at timestamp, value double", undecodable=str(tmp_path / "no")),
+        aggregate=AggregateTable(
+            windows=WindowsTable(
+                event_time="value.at",
+                watermark="10 minutes",
+                window="1 hour",
+                by={"device": "partition_key"},
+                measures={
+                    "mean": "avg(value.value)",
+                    "readings": "count(*)",
+                },
+            ),
+            path=str(tmp_path / "hourly"),
+            report=str(tmp_path / "hourly.html"),
+            target={"url": url(broker), "queue": "hourly"},
+            state_partitions=2,
+        ),
+    )
+    publish(broker, [b"no JSON", b"{}"])
+    measure(broker, range(75))  # the first hour is over for a watermark of 8:64, the second is not
+    first = run(spark, config)
+    assert [sum(line[each] for line in first) for each in ("undecodable", "untimed", "late")] == [1, 1, 0]
+    measure(broker, range(30, 33))
+    lines = run(spark, config)
+    assert sum(line["late"] for line in lines) == 2, "rows of a window and group are late as one"
+    rows = spark.read.parquet(str(tmp_path / "hourly")).orderBy("device").collect()
+    assert [(row.device, row.mean, row.readings) for row in rows] == [("a", 29.5, 60), ("b", 29.5, 60)]
+    given = {"url": url(broker), "queue": "hourly"}
+    published = spark.read.format("sluicegate").options(**given).load().orderBy("partition_key").collect()
+    assert [(row.partition_key, row.content_type) for row in published] == [
+        ("a", "application/json"), ("b", "application/json"),
+    ]  # fmt: skip
+    told = json.loads(bytes(published[0].payload))
+    assert (told["device"], told["mean"], told["readings"]) == ("a", 29.5, 60)
+    page = (tmp_path / "hourly.html").read_text()
+    assert "2 windows of 2 groups" in page
+    assert page.count("<svg") == 2
