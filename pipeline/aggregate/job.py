@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
-from pipeline.configuration import DecodeTable, Section, StreamJob, as_options
+from pipeline.configuration import SchemaTable, Section, StreamJob, as_options
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from pipeline.directories import BATCH, DAY, batch_name
 from pipeline.progress import UNDECODABLE
@@ -62,7 +62,7 @@ class AggregateJob(StreamJob):
     """The file of `aggregate`."""
 
     aggregate: AggregateTable
-    decode: DecodeTable = DecodeTable()
+    decode: SchemaTable = SchemaTable()
 
 
 def aggregate(spark: SparkSession, config: AggregateJob, trigger: Trigger) -> StreamingQuery:

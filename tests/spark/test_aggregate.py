@@ -13,7 +13,8 @@ from gateway_process import GatewayProcess
 from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
 from pipeline.aggregate.windows import WindowsTable
 from pipeline.attempt import Attempt
-from pipeline.configuration import DecodeTable
+from pipeline.configuration import SchemaTable
+from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
 
@@ -49,7 +50,7 @@ def run(spark: SparkSession, config: AggregateJob) -> list[dict[str, Any]]:
         write=lines.append,
         stopping=Event(),
     )
-    attempt.run()
+    supervise(attempt.run, lambda: 0, attempt.stopping)
     return [json.loads(line) for line in lines]
 
 
@@ -70,7 +71,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     config = AggregateJob(
         source={"url": url(broker), "queue": "readings"},
         checkpoint=str(tmp_path / "checkpoint"),
-        decode=DecodeTable(format="json", columns="at timestamp, value double", undecodable=str(tmp_path / "no")),
+        decode=SchemaTable(format="json", columns="at timestamp, value double"),
         aggregate=AggregateTable(
             windows=WindowsTable(
                 event_time="value.at",
