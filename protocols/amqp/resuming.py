@@ -249,8 +249,10 @@ class ResumableFlow(Address):
 class ResumableFlows:
     """Those of all clients that are away. Shared on the node's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, flows_max: int = FLOWS_MAX, deliveries_max: int = DELIVERIES_MAX) -> None:
         self._flows: dict[LinkName, ResumableFlow] = {}
+        self._flows_max = flows_max
+        self._deliveries_max = deliveries_max
 
     def take(self, name: LinkName) -> ResumableFlow | None:
         """Return the flow of a link that is attached again, which is not away any more."""
@@ -265,8 +267,8 @@ class ResumableFlows:
         self._flows[name] = flow
         if (
             not flow.is_bound
-            or len(self._flows) > FLOWS_MAX
-            or sum([len(each.kept) for each in self._flows.values()]) > DELIVERIES_MAX
+            or len(self._flows) > self._flows_max
+            or sum([len(each.kept) for each in self._flows.values()]) > self._deliveries_max
         ):
             self._end(name)
 

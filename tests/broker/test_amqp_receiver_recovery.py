@@ -10,7 +10,7 @@ from amqp_heard import Received
 from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
 from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.resuming import AWAY_S_MAX
+from protocols.amqp.resuming import AWAY_S_MAX, ResumableFlows
 from protocols.amqp.termini import LINK_DETACH, NEVER, SESSION_END, Source
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, ulong
 from running_broker import RunningBroker
@@ -280,6 +280,28 @@ async def test_a_queue_that_is_deleted_meanwhile_takes_everything_along(
     peer = await amqp.connect()
     assert tags_in(await attach(peer, {message.tag: DONE.described()})) == set()
     assert shown([await peer.delivery()]) == [(b"b", False, 0)]
+
+
+@pytest.mark.parametrize("bounds", [ResumableFlows(flows_max=1), ResumableFlows(deliveries_max=3)])
+async def test_beyond_a_bound_a_link_lets_go_at_once(
+    broker: RunningBroker, amqp: AmqpClients, bounds: ResumableFlows
+) -> None:
+    """What is kept for clients that are away is bounded: in links, and in deliveries over all of them."""
+    broker.node.default.amqp_registry.resumable = bounds
+    orders = await queue(broker, b"a", b"b")
+    first, second = await amqp.connect("first"), await amqp.connect("second")
+    await attach(first, credit=2)
+    await first.deliveries(2)
+    await orders.publish(b"c", b"d")
+    await attach(second, credit=2)
+    await second.deliveries(2)
+    first.vanish()
+    await until(lambda: len(broker.node.amqp.open_connections()) == 1, "the end of the first connection")
+    await lost(broker, second)
+    worker = await amqp.connect("worker")
+    await worker.receiver("in", "orders", handle=IN, credit=10)
+    assert shown(await worker.deliveries(2)) == [(b"c", False, 1), (b"d", False, 1)]
+    await worker.is_quiet()
 
 
 async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: RunningBroker, amqp: AmqpClients) -> None:

@@ -100,3 +100,11 @@ def flow_of(flow_id: int, *, limit: int = 1000, window: CreditWindow[Address] | 
 def sequences_of(delivery: Delivery) -> range:
     """Return the sequences of a delivery."""
     return range(delivery.first_sequence, delivery.first_sequence + delivery.stop_row - delivery.start_row)
+
+
+def delivered(deliveries: list[Delivery]) -> dict[int, list[int]]:
+    """Return the sequences by flow."""
+    found: dict[int, list[int]] = {}
+    for each in deliveries:
+        found.setdefault(each.flow.flow_id, []).extend(sequences_of(each))
+    return found

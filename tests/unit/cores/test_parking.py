@@ -9,6 +9,7 @@ from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
 from messaging.parking import (
+    deliver_again,
     deliver_kept,
     discard_kept,
     keeps,
@@ -18,7 +19,7 @@ from messaging.parking import (
     unpark,
     unsettled_among,
 )
-from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED
+from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED, RELEASED
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 ABSENT, OTHER = 1, 2
@@ -147,3 +148,39 @@ def test_what_lies_in_a_damaged_page_is_given_up() -> None:
     assert delivered(ledger) == {}
     assert ledger.effects.discards == {DISCARD_DAMAGED: 3}
     assert not keeps(ledger)
+
+
+def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> None:
+    """AMQP 2.6.13: a delivery that is resumed is sent again; it is still the flow's, and stays so."""
+    ledger = ledger_with(6)
+    ledger.attach(flow_of(ABSENT), 1)
+    ledger.attach(flow_of(OTHER, limit=0), 2)
+    assert delivered(ledger) == {ABSENT: [1, 2, 3, 4, 5, 6]}
+    ledger.settle(ABSENT, 2, 3, ACCEPTED)
+    ledger.remark(ABSENT, 1, [(4, 5)], b"noted")
+
+    assert deliver_again(ledger, ABSENT, 1, [(1, 5)]) == [(1, 2), (3, 5)]
+    assert deliver_again(ledger, ABSENT, 0, [(5, 6)]) == [], "an old epoch"
+
+    again = deliver_kept(ledger)
+    assert [(list(sequences_of(each)), each.delivery_count, each.remark) for each in again] == [
+        ([1], 1, b""),
+        ([3], 1, b""),
+        ([4], 1, b"noted"),
+    ]
+    assert ledger.in_flight_count(ABSENT) == 5
+    ledger.check()
+
+
+def test_what_was_taken_back_before_it_came_again_is_not_given_to_two() -> None:
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT, limit=3), 1)
+    assert delivered(ledger) == {ABSENT: [1, 2, 3]}
+    deliver_again(ledger, ABSENT, 1, [(1, 4)])
+    ledger.settle(ABSENT, 1, 3, RELEASED)
+    ledger.attach(flow_of(OTHER), 2)
+    ledger.flows[ABSENT].flow.window.give(3)
+
+    assert [list(sequences_of(each)) for each in deliver_kept(ledger)] == [[3]]
+    ledger.pause(ABSENT)
+    assert delivered(ledger) == {OTHER: [1, 2]}

@@ -21,7 +21,7 @@ from messaging.settlement import (
     RELEASED_ELSEWHERE,
 )
 from messaging.standing import WaitReason, why_waiting
-from unit.cores.messages import batch_of, flow_of, published, sequences_of, written
+from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 
 SELECTORS = Selectors({})
 
@@ -35,14 +35,6 @@ def selecting(flow_id: int, priority: int | None, *, limit: int = 1000) -> Flow:
     flow = flow_of(flow_id, limit=limit)
     flow.selector = None if priority is None else SELECTORS.compile(f"JMSPriority = {priority}")
     return flow
-
-
-def delivered(deliveries: list[Delivery]) -> dict[int, list[int]]:
-    """Return the sequences by flow."""
-    found: dict[int, list[int]] = {}
-    for each in deliveries:
-        found.setdefault(each.flow.flow_id, []).extend(sequences_of(each))
-    return found
 
 
 def test_each_flow_gets_what_it_selects_and_the_rest_stays() -> None:
