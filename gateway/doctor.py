@@ -147,12 +147,20 @@ def _examine_spool(
 
 
 def _counts(reader: SpoolReader) -> dict[str, int | str]:
+    queues_count = partitions_count = messages_count = 0
+    for vpn in reader.vpns:
+        reader.enter(vpn)
+        queues_count += len(reader.queues)
+        for name, queue in reader.queues.items():
+            partitions_count += len(queue.partition_ids)
+            messages_count += sum(each.waiting_count for each in reader.partitions(name))
     return {
         "incarnation": f"{reader.incarnation:016x}",
         "closed in order": "yes" if reader.was_clean else "no: what it holds is flagged as redelivered",
-        "queues": len(reader.queues),
-        "partitions": sum(len(queue.partition_ids) for queue in reader.queues.values()),
-        "messages": sum(each.waiting_count for name in reader.queues for each in reader.partitions(name)),
+        "message VPNs": len(reader.vpns),
+        "queues": queues_count,
+        "partitions": partitions_count,
+        "messages": messages_count,
         "pages": len(reader.pages),
         "journal records": reader.journal_records_count,
         **{f"rows of {table}": len(rows) for table, rows in reader.tables.items()},

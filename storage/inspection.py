@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import DEAD_MESSAGE_QUEUE
-from messaging.staging import STAGING_PARTITION_ID
 from storage.errors import StorageError
 from storage.interface import StoredPage, Table
-from storage.queue_catalog import COUNTER_ROW
+from storage.queue_catalog import COUNTER_ROW, staging_partition_id
 from storage.spool_reader import SpoolReader
 from storage.staging_rows import PAGE_ROW
 
@@ -44,32 +44,43 @@ def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterato
         yield Finding(Severity.ERROR, entry.where, f"{entry.reason}: {entry.detail}")
     owners, findings = _owners(reader)
     yield from findings
-    yield from _dead_message_queues(reader)
     yield from _pages(reader, owners, looked)
     yield from _cursors(reader, owners)
-    yield from _ledgers(reader)
-    yield from _readers(reader)
-    yield from _staged(reader)
+    for vpn in reader.vpns:
+        reader.enter(vpn)
+        yield from _dead_message_queues(reader)
+        yield from _ledgers(reader)
+        yield from _readers(reader)
+        yield from _staged(reader)
     yield from _quarantine(reader)
 
 
 def _owners(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
     """Return the queue of each partition id, and what is wrong with the ids."""
-    owners = {STAGING_PARTITION_ID: "staged transactions"}
+    owners: dict[int, str] = {}
     findings: list[Finding] = []
     counter = reader.tables[Table.CATALOG].get(COUNTER_ROW, b"")
     next_id = int(counter) if counter.isdigit() else 0
-    for queue in reader.queues.values():
-        subject = f"queue {queue.name}"
-        for partition_id in queue.partition_ids:
-            if partition_id in owners:
-                text = f"its partition id {partition_id} is that of {owners[partition_id]}, too"
-                findings.append(Finding(Severity.ERROR, subject, text))
-            elif next_id <= partition_id:
-                text = f"its partition id {partition_id} will be given out again: the counter is at {next_id}"
-                findings.append(Finding(Severity.ERROR, subject, text))
-            owners[partition_id] = subject
+    for vpn, stored in reader.vpns.items():
+        reader.enter(vpn)
+        staging_id = staging_partition_id(vpn, stored.catalog)
+        if staging_id is not None:
+            owners[staging_id] = "staged transactions"
+        for queue in reader.queues.values():
+            subject = _queue(vpn, queue.name)
+            for partition_id in queue.partition_ids:
+                if partition_id in owners:
+                    text = f"its partition id {partition_id} is that of {owners[partition_id]}, too"
+                    findings.append(Finding(Severity.ERROR, subject, text))
+                elif next_id <= partition_id:
+                    text = f"its partition id {partition_id} will be given out again: the counter is at {next_id}"
+                    findings.append(Finding(Severity.ERROR, subject, text))
+                owners[partition_id] = subject
     return owners, findings
+
+
+def _queue(vpn: str, name: str) -> str:
+    return f"queue {name}" if vpn == DEFAULT_VPN else f"queue {name} of message VPN {vpn}"
 
 
 def _dead_message_queues(reader: SpoolReader) -> Iterator[Finding]:
@@ -77,7 +88,7 @@ def _dead_message_queues(reader: SpoolReader) -> Iterator[Finding]:
         dead = queue.definition.config.dead_msg_queue
         if dead not in ("", DEAD_MESSAGE_QUEUE) and dead not in reader.queues:
             text = f"its dead_msg_queue {dead!r} is not there: what dies is lost"
-            yield Finding(Severity.WARNING, f"queue {queue.name}", text)
+            yield Finding(Severity.WARNING, _queue(reader.vpn, queue.name), text)
 
 
 def _pages(reader: SpoolReader, owners: dict[int, str], looked: Callable[[], None]) -> Iterator[Finding]:
@@ -128,7 +139,7 @@ def _ledgers(reader: SpoolReader) -> Iterator[Finding]:
         try:
             reader.check(name)
         except AssertionError as error:
-            yield Finding(Severity.ERROR, f"queue {name}", f"its messages do not add up: {error}")
+            yield Finding(Severity.ERROR, _queue(reader.vpn, name), f"its messages do not add up: {error}")
 
 
 def _readers(reader: SpoolReader) -> Iterator[Finding]:
@@ -140,9 +151,11 @@ def _readers(reader: SpoolReader) -> Iterator[Finding]:
 
 def _staged(reader: SpoolReader) -> Iterator[Finding]:
     """Hold the pages of transactions against their rows."""
-    pages = {page.summary.first_sequence for page in reader.pages if page.partition_id == STAGING_PARTITION_ID}
+    stored = reader.vpns[reader.vpn]
+    staging_id = staging_partition_id(reader.vpn, stored.catalog)
+    pages = {page.summary.first_sequence for page in reader.pages if page.partition_id == staging_id}
     rows: set[int] = set()
-    for key, value in reader.tables[Table.TRANSACTIONS].items():
+    for key, value in stored.transactions.items():
         if key.startswith(PAGE_ROW):
             rows.add(int(key.removeprefix(PAGE_ROW)))
             if int(key.removeprefix(PAGE_ROW)) not in pages:

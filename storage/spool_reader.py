@@ -20,6 +20,7 @@ from messaging.cursors import CONSUME, CursorBook, cursor_from_row
 from messaging.flows import DeliveryRules
 from messaging.gaps import Gap
 from messaging.ledger import Ledger
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid
 from messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
 from messaging.recovery import StoredPartition, restore
@@ -34,7 +35,7 @@ from storage.quarantine import browse, describe_page
 from storage.queue_catalog import StoredQueue, stored_queues
 from storage.record_page import Run
 from storage.recovery import RecoveryScan, checked_page
-from storage.stored_state import read_partitions
+from storage.stored_state import read_partitions, read_vpns
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
 
@@ -76,8 +77,10 @@ class SpoolReader:
         self.tables = {table: dict(rows) for table, rows in recovery.tables.items()}
         self.cursor_states = recovery.cursors  # by partition id
         self.pages = recovery.pages
-        self.queues: dict[str, StoredQueue] = {each.name: each for each in self._stored_queues()}
-        self.cursors = self._cursor_book()
+        self.vpns = read_vpns({table: rows.items() for table, rows in self.tables.items()})
+        self._queues = {name: {each.name: each for each in self._stored_queues(name)} for name in self.vpns}
+        self._cursors = {name: self._cursor_book(name) for name in self.vpns}
+        self.enter(DEFAULT_VPN)
         self._stored, records = read_partitions(recovery)
         self.journal_records_count = len(records)
         self._logs: dict[int, RetainedLog] = {}
@@ -101,6 +104,12 @@ class SpoolReader:
             except BaseException:
                 env.close()
                 raise
+
+    def enter(self, vpn: str) -> None:
+        """Read what is of this message VPN from now on, at first `default`. Raises KeyError for one without rows."""
+        self.vpn = vpn
+        self.queues: dict[str, StoredQueue] = self._queues[vpn]
+        self.cursors: CursorBook = self._cursors[vpn]
 
     def partitions(self, queue: str) -> list[PartitionPosition]:
         """Return where the partitions of a queue stand, by number. Raises KeyError when there is no such queue."""
@@ -238,9 +247,9 @@ class SpoolReader:
             return None
         return [(run.first_sequence, run.batch) for run in runs]
 
-    def _cursor_book(self) -> CursorBook:
+    def _cursor_book(self, vpn: str) -> CursorBook:
         book = CursorBook()
-        for key, value in self.tables[Table.READERS].items():
+        for key, value in self.vpns[vpn].readers.items():
             try:
                 book.add(cursor_from_row(orjson.loads(value)))
             except ValueError as error:
@@ -248,8 +257,8 @@ class SpoolReader:
                 self.damage.append(Quarantined(f"row {key!r} of readers", "damaged", detail))
         return book
 
-    def _stored_queues(self) -> Iterator[StoredQueue]:
-        for key, value in self.tables[Table.CATALOG].items():
+    def _stored_queues(self, vpn: str) -> Iterator[StoredQueue]:
+        for key, value in self.vpns[vpn].catalog.items():
             try:
                 yield from stored_queues({key: value})
             except (QueueInvalid, ValueError, KeyError, TypeError) as error:  # another release may know more attributes

@@ -22,6 +22,8 @@ from messaging.client_rights import NOT_AUTHENTICATED, VPN_DOWN, VPN_UNKNOWN
 from protocols.flow import codes
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from storage.inspection import inspect_spool
+from storage.spool_reader import SpoolReader
 
 SECRET: Final = "correct-horse"
 OTHER_SECRET: Final = "battery-staple"
@@ -425,3 +427,22 @@ async def test_metrics_and_events_say_which_vpn_they_are_of(broker: RunningBroke
     text = Exposition(queue_label_max=10).render(samples).decode()
     assert 'sluicegate_queue_messages_ready{queue="q-sales",vpn="sales"} 0.0' in text
     assert 'sluicegate_queues{vpn="default"} 1.0' in text
+
+
+@ANONYMOUS
+async def test_a_stopped_spool_with_several_vpns_is_in_order(broker: RunningBroker) -> None:
+    """`sluicegate doctor` and readers of backups know whose a queue, a cursor and a staged transaction is."""
+    for vpn in ("default", "sales"):
+        inside = InsideClient(broker, "q", vpn=vpn)
+        await inside.create(retention_time_s=3600)
+        await inside.publish(vpn.encode())
+        await inside.bind(cursor="c")
+        await inside.stage("t", 0, b"staged")
+    await broker.stop()
+    with SpoolReader.open_folder(broker.config.data.path) as reader:
+        assert list(inspect_spool(reader, looked=lambda: None)) == []
+        for vpn in ("default", "sales"):
+            reader.enter(vpn)
+            (run,) = reader.read("q", 0, 1).runs
+            assert run.batch.payloads() == [vpn.encode()]
+    await broker.start()
