@@ -168,7 +168,7 @@ class QueueDirectory(LoopActor):
     def _check_endpoint(self, user: str, client: str) -> None:
         """Raise ClientDenied unless a client may make one more queue."""
         owned = sum(each.definition.config.owner == user for each in self._queues.values())
-        self._services.clients.check_endpoint(user, client, owned)
+        self._services.clients.check_endpoint(user, client, owned, len(self._queues))
 
     def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()

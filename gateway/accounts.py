@@ -10,6 +10,8 @@ from gateway.config import Authentication, Listeners
 from gateway.config.message_vpns import MessageVpn
 from gateway.config.oauth import OAuth
 from messaging.client_roster import ClientRoster
+from messaging.routing import TopicSpace
+from messaging.vpn_quota import VpnQuota
 from protocols import scram
 from protocols.authentication import Authenticator, Mechanism
 from protocols.bearer_tokens import TokenVerifier, read_keys
@@ -48,9 +50,9 @@ async def _wait(runtime: Runtime, wait_ms: int) -> None:
     await done
 
 
-def make_roster(vpn: str, settings: MessageVpn, events: Events) -> ClientRoster:
+def make_roster(vpn: str, settings: MessageVpn, space: TopicSpace, events: Events) -> ClientRoster:
     """Return the roster of a message VPN. What it denies becomes events."""
-    roster = ClientRoster(vpn)
+    roster = ClientRoster(vpn, VpnQuota(space))
     configure_roster(roster, settings)
     tell_denials(roster, events)
     return roster
@@ -60,6 +62,9 @@ def configure_roster(roster: ClientRoster, settings: MessageVpn) -> None:
     """Have the roster go by a configuration, for those who are connected as well."""
     authentication = settings.authentication
     roster.is_up = settings.enabled
+    roster.quota.connection_count_max = settings.max_connection_count
+    roster.quota.endpoint_count_max = settings.max_endpoint_count
+    roster.quota.subscription_count_max = settings.max_subscription_count
     roster.configure(
         [user.username() for user in authentication.users],
         [each.profile() for each in authentication.client_profiles],

@@ -67,7 +67,7 @@ class MessageVpn:
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
         watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
-        self.clients = make_roster(name, self.config, self.events)
+        self.clients = make_roster(name, self.config, self.space, self.events)
         self.authenticator = self._make_authenticator()
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)

@@ -14,6 +14,7 @@ from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_profile import UNLIMITED, ClientProfile
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
 from messaging.topics import TopicFilter
+from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
 
@@ -71,13 +72,22 @@ class ClientRights:
     """The rights of one connection. What is named `check` raises ClientDenied, counted and told."""
 
     def __init__(
-        self, *, user: str, client: str, profile: ClientProfile, acl: AclProfile, denials: Denials, now_ms: int
+        self,
+        *,
+        user: str,
+        client: str,
+        profile: ClientProfile,
+        acl: AclProfile,
+        denials: Denials,
+        now_ms: int,
+        quota: VpnQuota,
     ) -> None:
         self.user = user
         self.client = client
         self.profile = profile
         self.admitted_ms = now_ms  # of the clock that timers go by
         self._denials = denials
+        self._quota = quota  # of the message VPN
         self._verdicts: dict[str, bool] = {}  # topics that may, or may not, be published to
         self.acl_name = acl.name
         self._share_names = acl.share_names
@@ -185,6 +195,9 @@ class ClientRights:
         count_max = self.profile.max_subscription_count
         if count >= count_max:
             text = f"400 Max Num Subscriptions Exceeded: the client profile allows {count_max}"
+            self._deny(SUBSCRIPTION_COUNT, text)
+        if not self._quota.takes_subscription():
+            text = f"400 Max Num Subscriptions Exceeded: the VPN has {self._quota.subscription_count_max}"
             self._deny(SUBSCRIPTION_COUNT, text)
 
     def may_share(self, share_name: str) -> bool:

@@ -25,6 +25,7 @@ from messaging.client_rights import (
     Denials,
 )
 from messaging.message_vpn import DEFAULT_VPN
+from messaging.vpn_quota import VpnQuota
 
 DEFAULT: Final = "default"
 
@@ -43,8 +44,9 @@ class ClientUsername:
 class ClientRoster:
     """Everybody who is connected to a message VPN, and everybody who might be."""
 
-    def __init__(self, vpn: str = DEFAULT_VPN) -> None:
+    def __init__(self, vpn: str = DEFAULT_VPN, quota: VpnQuota | None = None) -> None:
         self.vpn = vpn  # whose clients these are
+        self.quota = quota or VpnQuota()
         self.is_up = True  # the message VPN lets clients in
         self.denials = Denials()
         self._usernames: dict[str, ClientUsername] = {}
@@ -86,11 +88,22 @@ class ClientRoster:
         if self.connected_count(user) - ends >= count_max:
             text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
             self._refuse(TOO_MANY_CONNECTIONS, client, text)
+        if self.count - ends >= self.quota.connection_count_max:
+            text = f"503 Too Many Clients: message VPN {self.vpn!r} has the {self.count} connections that it may have"
+            self._refuse(TOO_MANY_CONNECTIONS, client, text)
         count = self._profile_counts.get(profile.name, 0)
         if count - ends >= profile.max_connection_count:
             text = f"503 Too Many Clients: profile {profile.name!r} allows {profile.max_connection_count} connections"
             self._refuse(TOO_MANY_CONNECTIONS, client, text)
-        rights = ClientRights(user=user, client=client, profile=profile, acl=acl, denials=self.denials, now_ms=now_ms)
+        rights = ClientRights(
+            user=user,
+            client=client,
+            profile=profile,
+            acl=acl,
+            denials=self.denials,
+            now_ms=now_ms,
+            quota=self.quota,
+        )
         self._connected.setdefault(user, {})[rights] = None
         self._profile_counts[profile.name] = count + 1
         return rights
@@ -118,14 +131,19 @@ class ClientRoster:
             return None
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
-        return ClientRights(user=user, client=client, profile=profile, acl=acl, denials=Denials(), now_ms=0)
+        return ClientRights(
+            user=user, client=client, profile=profile, acl=acl, denials=Denials(), now_ms=0, quota=self.quota
+        )
 
-    def check_endpoint(self, user: str, client: str, owned_count: int) -> None:
-        """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count`."""
+    def check_endpoint(self, user: str, client: str, owned_count: int, total_count: int) -> None:
+        """Raise ClientDenied unless a client may make one more queue, where its user owns `owned_count` of all."""
         profile = self._profiles[self._username(user).client_profile]
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
             self._refuse(ENDPOINT_CREATE, client, text)
+        if total_count >= self.quota.endpoint_count_max:
+            text = f"503 Max Endpoints Exceeded: message VPN {self.vpn!r} has the {total_count} queues that it may have"
+            self._refuse(ENDPOINT_COUNT, client, text)
         if owned_count >= profile.max_endpoint_count_per_client_username:
             count_max = profile.max_endpoint_count_per_client_username
             text = f"503 Max Endpoints Exceeded: user {user!r} owns the {count_max} queues that its profile allows"

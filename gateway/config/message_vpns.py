@@ -12,12 +12,22 @@ from gateway.config.sizes import TIB, Size
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.config.yaml_document import Path
 from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from messaging.vpn_quota import COUNT_MAX
+
+Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 
 
 class Vpn(Section):
     """Quotas and choices of a message VPN. At the top they are those of the VPN `default`."""
 
     enabled: bool = Field(default=True, description="false: its clients are sent away; what it holds is kept")
+    max_connection_count: Count = Field(default=COUNT_MAX, description="clients that may be connected at a time")
+    max_endpoint_count: Count = Field(
+        default=COUNT_MAX, description="queues beyond which clients may make none; those of subscriptions count"
+    )
+    max_subscription_count: Count = Field(
+        default=COUNT_MAX, description="subscriptions beyond which clients may make none; those of queues count"
+    )
     usage_bytes_max: Size = Field(
         default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
     )

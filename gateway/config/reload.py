@@ -48,6 +48,9 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "vpn.enabled",
+    "vpn.max_connection_count",
+    "vpn.max_endpoint_count",
+    "vpn.max_subscription_count",
     "vpn.reject_msg_to_sender_on_no_subscription_match",
     "vpn.service_rest_mode",  # for the next connection
     *SECTIONS_OF_VPNS,

@@ -18,8 +18,10 @@ from gateway.ports import VpnNotFound
 from gateway.smrp import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
-from messaging.client_rights import NOT_AUTHENTICATED, VPN_DOWN, VPN_UNKNOWN
+from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN
 from protocols.flow import codes
+from protocols.flow.frames import PROVISION
+from protocols.flow.provision_frames import Provision, Provisioned
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 from storage.inspection import inspect_spool
@@ -446,3 +448,41 @@ async def test_a_stopped_spool_with_several_vpns_is_in_order(broker: RunningBrok
             (run,) = reader.read("q", 0, 1).runs
             assert run.batch.payloads() == [vpn.encode()]
     await broker.start()
+
+
+# --- quotas ---
+
+
+@pytest.mark.settings(
+    *("vpns.sales.max_connection_count=1", "vpns.sales.max_subscription_count=1", "vpns.sales.usage_bytes_max=6")
+)
+async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: RunningBroker) -> None:
+    """docs/message-vpns.md: connections, subscriptions and the spool; `default` has room, and a reload makes some."""
+    here = await broker.connect("a", 5)
+    there = await broker.connect("a", 5, user_name="x@sales")
+    assert await answer_to(broker, "mqtt", "y@sales", "") == 0x97
+    assert denied(broker, "sales") == {TOO_MANY_CONNECTIONS: 1}
+    assert await there.subscribe("t", qos=1) == [1]
+    assert await there.subscribe("u", qos=1) == [0x97]
+    assert await here.subscribe("t", "u", qos=1) == [1, 1]
+    await collect(broker, "sales", "q", subscriptions=["q"])
+    assert await there.publish("q", b"sixty") == 0
+    assert await there.publish("q", b"more") == 0x97
+    assert await here.publish("t", b"there is room here") == 0
+    roomy = load(settings=(*broker.settings, "vpns.sales.max_connection_count=2"))
+    await broker.node.reload(roomy)
+    assert await answer_to(broker, "mqtt", "y@sales", "") == OK
+
+
+@pytest.mark.settings("vpns.sales.max_endpoint_count=1")
+async def test_clients_make_no_queues_beyond_the_quota_of_their_vpn(broker: RunningBroker) -> None:
+    """503 Max Endpoints Exceeded; operators may make more."""
+    await collect(broker, "sales", "q")
+    async with FlowClient(broker.flow_port, vpn="sales") as client:
+        _, request_id = client.ids()
+        client.send(Provision(PROVISION, request_id, "mine", 0, b"").encode())
+        with pytest.raises(Refused) as refused:
+            await client.heard(Provisioned)
+        assert "has the 1 queues that it may have" in refused.value.error.text
+    await collect(broker, "sales", "another")
+    assert denied(broker, "sales") == {ENDPOINT_COUNT: 1}
