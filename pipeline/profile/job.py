@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from pipeline.configuration import QueueJob, SchemaTable, Section
+from pipeline.configuration import JSON, QueueJob, SchemaTable, Section
 from pipeline.decode.decoder import Decoder
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from pipeline.likeness import alike
@@ -31,7 +31,6 @@ TOPICS_MAX: Final = 200  # that are told of, the most frequent ones; the others 
 REASONS_SHOWN: Final = 3
 FRACTIONS: Final = (0.5, 0.99)  # of sizes
 
-JSON: Final = "json"
 TEXT: Final = "text"
 BINARY: Final = "binary"
 _OBJECT: Final = "OBJECT<"  # how Spark writes that in a variant's schema
