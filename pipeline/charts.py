@@ -21,6 +21,9 @@ BAD: Final = "#d0342c"
 LINES_MAX: Final = len(COLOURS)  # of one plot: more are told apart by nobody
 WIDTH_INCHES: Final = 9.6
 HEIGHT_INCHES: Final = 2.9
+LEGEND_CHARACTERS: Final = 120  # that fit beside each other above a plot
+LEGEND_MARK_CHARACTERS: Final = 8  # that the piece of line before a name takes
+LEGEND_ROW_INCHES: Final = 0.22
 
 _STYLE: Final[dict[Any, Any]] = {
     "font.family": "sans-serif",
@@ -64,7 +67,7 @@ def lines_over_time(lines: Sequence[Line], *, says: str) -> str:
     """Return lines over moments in UTC, at most LINES_MAX; `says` is what is counted upwards."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
-        _draw(axes, lines)
+        _draw(figure, axes, lines)
         locator = AutoDateLocator(minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # untyped there
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # and here
@@ -75,7 +78,7 @@ def lines_over(lines: Sequence[Line], *, across: str, says: str) -> str:
     """Return lines over whole numbers, such as counts of partitions; at most LINES_MAX."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
-        _draw(axes, lines)
+        _draw(figure, axes, lines)
         axes.set_xlabel(across)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         return _svg(figure)
@@ -113,7 +116,7 @@ def _empty(says: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _draw(axes: Axes, lines: Sequence[Line]) -> None:
+def _draw(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
     colours = iter(COLOURS)
     for line in lines:
         axes.plot(
@@ -126,7 +129,15 @@ def _draw(axes: Axes, lines: Sequence[Line]) -> None:
         )
     axes.set_ylim(bottom=min(0, axes.get_ylim()[0]))
     if len(lines) > 1:
-        axes.legend(loc="upper left", bbox_to_anchor=(0, 1.16), ncols=LINES_MAX, borderaxespad=0)
+        _name(figure, lines)
+
+
+def _name(figure: Figure, lines: Sequence[Line]) -> None:
+    """Put the names above, in as many rows as they need."""
+    in_a_row = max(1, LEGEND_CHARACTERS // (max(len(line.name) for line in lines) + LEGEND_MARK_CHARACTERS))
+    rows = -(-len(lines) // in_a_row)
+    figure.set_figheight(HEIGHT_INCHES + LEGEND_ROW_INCHES * rows)
+    figure.legend(loc="outside upper left", ncols=in_a_row)
 
 
 def _colours(drawn: Sequence[Bar]) -> list[str]:

@@ -31,7 +31,11 @@ def pictures() -> list[str]:
     return [
         lines_over_time([Line(NASTY, times, range(30)), Line("b", times[:5], [1] * 5, is_bad=True)], says="messages"),
         lines_over_time([Line("one", times[:1], [5])], says="messages"),
-        lines_over([Line(f"{each}", range(64), [each] * 64) for each in range(LINES_MAX)], across="n", says="x"),
+        lines_over(
+            [Line(f"a sensor with a long name, {each}" * 2, range(64), [each] * 64) for each in range(LINES_MAX)],
+            across="n",
+            says="x",
+        ),
         columns([Bar(f"{each} ms", each) for each in range(20)], across=NASTY, says="messages"),
         bars([Bar(NASTY, 3), Bar("b", 1, is_bad=True)], says="messages"),
         bars([], says="messages"),
