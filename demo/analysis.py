@@ -7,14 +7,16 @@ from threading import Event
 from typing import Final, final
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from demo.traffic import CURSOR, SOURCE, TARGET
+from pipeline.aggregate.job import AggregateJob, aggregate
 from pipeline.archive import archive
 from pipeline.attempt import Attempt
 from pipeline.audit.findings import AuditResult
 from pipeline.audit.job import AuditJob, audit
 from pipeline.configuration import ArchiveJob, load
-from pipeline.streaming_job import batch_count
+from pipeline.streaming_job import Config, batch_count
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 
@@ -42,6 +44,29 @@ mode = "consume"
 path = "{folder}/archive"
 """
 
+AGGREGATE: Final = """\
+# What the weather was, week by week, from what the workers made of it.
+checkpoint = "{folder}/checkpoints/weekly"
+[source]
+url = "{url}"
+queue = "{target}"
+cursor = "weekly"
+mode = "tap"
+[decode]
+format = "json"
+columns = "at timestamp, value double, unit string"
+[aggregate]
+path = "{folder}/weekly"
+report = "{folder}/weekly.html"
+state_partitions = 2
+[aggregate.windows]
+event_time = "value.at"
+watermark = "1 day"
+window = "7 days"
+by = {{ sensor = "partition_key", unit = "value.unit" }}
+measures = {{ mean = "avg(value.value)", least = "min(value.value)", most = "max(value.value)" }}
+"""
+
 AUDIT: Final = """\
 [audit]
 report = "{folder}/audit.html"
@@ -54,7 +79,7 @@ path = "{folder}/archive"
 where = "queue = '{target}'"
 """
 
-FILES: Final = {"archive-in": ARCHIVE_IN, "archive-out": ARCHIVE_OUT, "audit": AUDIT}
+FILES: Final = {"weekly": AGGREGATE, "archive-in": ARCHIVE_IN, "archive-out": ARCHIVE_OUT, "audit": AUDIT}
 
 
 @final
@@ -73,23 +98,35 @@ class Analysis:
 
     def archive(self, name: str, told: Callable[[str], None]) -> None:
         """Archive what is there; `told` gets the line of each batch. Raises JobFailed."""
-        config = load(self._file(name), ArchiveJob)
-        attempt = Attempt(
-            spark=self.spark,
-            name=name,
-            config=config,
-            start=lambda session, trigger: archive(session, config, trigger),
-            trigger=Trigger(None),
-            write=told,
-            stopping=Event(),
-        )
-        supervise(attempt.run, lambda: batch_count(config.checkpoint), attempt.stopping)
+        self._stream(name, load(self._file(name), ArchiveJob), archive, told)
+
+    def aggregate(self, name: str, told: Callable[[str], None]) -> None:
+        """Aggregate what is there; `told` gets the line of each batch. Raises JobFailed."""
+        self._stream(name, load(self._file(name), AggregateJob), aggregate, told)
 
     def audit(self) -> AuditResult:
         """Compare what came in with what came out. Raises JobFailed."""
         found = supervise(lambda: audit(self.spark, load(self._file("audit"), AuditJob)), lambda: 0, Event())
         assert found is not None, "nobody asks it to stop"
         return found
+
+    def _stream(
+        self,
+        name: str,
+        config: Config,
+        start: Callable[[SparkSession, Config, Trigger], StreamingQuery],
+        told: Callable[[str], None],
+    ) -> None:
+        attempt = Attempt(
+            spark=self.spark,
+            name=name,
+            config=config,
+            start=lambda session, trigger: start(session, config, trigger),
+            trigger=Trigger(None),
+            write=told,
+            stopping=Event(),
+        )
+        supervise(attempt.run, lambda: batch_count(config.checkpoint), attempt.stopping)
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.toml"

@@ -1,6 +1,7 @@
 """The order of events in the demo, and what is said of them."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -39,22 +40,25 @@ def show(folder: Path, console: Console, *, most: int | None = None) -> bool:
                 worked_on=lambda count: bars.update(worked_on, completed=count),
                 killed=lambda count: bars.console.print(f"  kill -9 of a worker, after {count:,} readings"),
             )
-        console.print("Spark begins, and archives both queues:")
+        console.print("Spark begins, makes weeks of the results, and archives both queues:")
         with spark_session("demo", SessionSettings(master=MASTER)) as spark:
             spark.sparkContext.setLogLevel("ERROR")
             analysis = Analysis(spark, folder)
             analysis.write_files(urls["flow"])
             with _bars(console) as bars:
+                task = bars.add_task(f"{TARGET} -> weeks", total=total)
+                analysis.aggregate("weekly", partial(_advance, bars, task))
                 for name, queue in (("archive-in", SOURCE), ("archive-out", TARGET)):
-                    _archive(analysis, name, bars, bars.add_task(f"{queue} -> Parquet", total=total))
+                    task = bars.add_task(f"{queue} -> Parquet", total=total)
+                    analysis.archive(name, partial(_advance, bars, task))
             console.print("The two archives are compared, message by message.")
             found = analysis.audit()
     _tell(console, found, folder)
     return found.is_clean
 
 
-def _archive(analysis: Analysis, name: str, bars: Progress, task: TaskID) -> None:
-    analysis.archive(name, lambda line: bars.advance(task, json.loads(line)["rows"]))
+def _advance(bars: Progress, task: TaskID, line: str) -> None:
+    bars.advance(task, json.loads(line)["rows"])
 
 
 def _bars(console: Console) -> Progress:
@@ -72,4 +76,5 @@ def _tell(console: Console, found: AuditResult, folder: Path) -> None:
     console.print(table)
     verdict = "[green]clean[/]" if found.is_clean else "[red]not clean[/]"
     console.print(f"{verdict}; the report: {folder / 'audit.html'}", soft_wrap=True)
+    console.print(f"What the weather was: {folder / 'weekly.html'}", soft_wrap=True)
     console.print(f"Again: sluicegate pipeline run audit --config {folder / 'audit.toml'}", soft_wrap=True)
