@@ -166,6 +166,7 @@ class Node:
             if not vpn.config.enabled:
                 for front in self.fronts:
                     front.send_away(vpn.name)
+                vpn.http_flows.end("the message VPN is shut down")  # they outlive connections
             await vpn.rest.start()
         return changes
 

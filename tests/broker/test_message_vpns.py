@@ -352,6 +352,9 @@ async def test_a_reload_brings_a_vpn_and_shuts_one_down(broker: RunningBroker) -
     client = await broker.connect("a", 5, user_name="x@sales")
     other = await broker.connect("b", 5)
     await client.publish("t", b"before", qos=1)
+    async with http_client(broker) as worker:  # its flow outlives the connection
+        answer = await worker.get("/QUEUE/q", headers={"Sluicegate-Message-VPN": "sales"})
+        assert answer.content == b"before"
     down = load(settings=(*broker.settings, "vpns.sales.enabled=false", "vpns.new.queues.declared=[{name: fresh}]"))
     await broker.node.reload(down)
     assert await client.ended_with() == 0x8B
