@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.config import load
 from gateway.node_port import NodeView
 from gateway.ports import QueueInvalid, Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from http_client import create, http_client, publish
@@ -109,3 +110,14 @@ async def test_a_point_of_the_configuration_is_changed_there(broker: RunningBrok
         await node.delete_rest_delivery_point("fixed")
     with pytest.raises(RestDeliveryPointAlreadyExists):
         await node.create_rest_delivery_point({"name": "fixed"})
+
+
+async def test_of_two_points_of_one_name_that_of_the_configuration_counts(broker: RunningBroker) -> None:
+    """The other one is kept, and comes back when the configuration has it no more."""
+    await NodeView(broker.node).create_rest_delivery_point({"name": "p", "enabled": False})
+    origins: list[str] = []
+    for settings in (("rest_delivery_points=[{name: p}]",), ()):
+        await broker.node.reload(load(None, settings=(*broker.settings, *settings)))
+        [view] = await NodeView(broker.node).list_rest_delivery_points()
+        origins.append(view.origin)
+    assert origins == ["configuration", "operator"]
