@@ -5,7 +5,7 @@ code.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self, TypeVar, final
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import ErrorDetails
 
 from pipeline.directories import PLACING_COLUMNS
-from pyspark_sluicegate.options import SourceOptions
+from pyspark_sluicegate.options import OptionError, SinkOptions, SourceOptions
 
 PAYLOAD: Final = "payload"  # the column that is decoded
 RAW: Final = "raw"
@@ -190,3 +190,10 @@ def _said(mistake: ErrorDetails) -> str:
 def as_options(table: Mapping[str, bool | int | str]) -> dict[str, str]:
     """Return a table of TOML as Spark takes options: texts."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
+
+
+def check_target(target: Mapping[str, bool | int | str], columns: Sequence[str]) -> None:
+    """Check options of the sink, of a job that names its transactions itself. Raises OptionError."""
+    if any(name.lower() == "txn" for name in target):
+        raise OptionError("txn is made by the job, and is not to be given")
+    SinkOptions.of(as_options(target), columns)

@@ -17,9 +17,8 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as fn
 
 from pipeline.archived import Archived
-from pipeline.configuration import JobFile, Section, as_options
+from pipeline.configuration import JobFile, Section, as_options, check_target
 from pipeline.failures import JobFailed
-from pyspark_sluicegate.options import OptionError, SinkOptions
 
 REPLAY_OF: Final = "x-replay-of"  # user property: queue/partition/sequence that the message had
 CHUNK_ROWS_MAX: Final = 1_000_000
@@ -47,9 +46,7 @@ class ReplayTable(Section):
     @field_validator("target")
     @classmethod
     def _check_target(cls, target: dict[str, bool | int | str]) -> dict[str, bool | int | str]:
-        if any(name.lower() == "txn" for name in target):
-            raise OptionError("txn is made of id, and is not to be given")
-        SinkOptions.of(as_options(target), ("topic", *_KEPT))
+        check_target(target, ("topic", *_KEPT))
         return target
 
 

@@ -13,14 +13,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
-from pipeline.configuration import SchemaTable, Section, StreamJob, as_options
+from pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from pipeline.directories import BATCH, DAY, batch_name
 from pipeline.progress import UNDECODABLE
 from pipeline.report import write_report
 from pipeline.trigger import Trigger
 from pyspark_sluicegate.checkpoint import query_id
-from pyspark_sluicegate.options import OptionError, SinkOptions
+from pyspark_sluicegate.options import OptionError
 
 PUBLISHED: Final = ("payload", "partition_key", "timestamp", "content_type")
 STATE_PARTITIONS_MAX: Final = 1_000
@@ -43,9 +43,7 @@ class AggregateTable(Section):
             return None
         if not {"queue", "topic"} & {name.lower() for name in target}:
             raise OptionError("where to? Give queue or topic")
-        if any(name.lower() == "txn" for name in target):
-            raise OptionError("txn is made of query and batch, and is not to be given")
-        SinkOptions.of(as_options(target), PUBLISHED)
+        check_target(target, PUBLISHED)
         return target
 
     @model_validator(mode="after")
