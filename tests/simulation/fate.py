@@ -26,8 +26,14 @@ def _restart(world: World, step: Step) -> None:
     world.restart()
 
 
-def _full(world: World, _: Step) -> None:
+def _store_fails(world: World) -> None:
     world.truth.store_faults += 1
+    for job in world.jobs:
+        job.store_fails()
+
+
+def _full(world: World, _: Step) -> None:
+    _store_fails(world)
     world.faults.full = True
 
 
@@ -36,7 +42,7 @@ def _room(world: World, _: Step) -> None:
 
 
 def _refuse(world: World, step: Step) -> None:
-    world.truth.store_faults += 1
+    _store_fails(world)
     world.faults.failures_left += 1 + step.amount % 3
 
 

@@ -64,11 +64,16 @@ class Job:
         elif self.state == STAGING:
             await self._abort(node)
 
+    def store_fails(self) -> None:
+        """A row that the store refuses at first is published again: behind those after it, to who had it before."""
+        if self.state == COMMITTING:
+            for message in self._messages():
+                message.sent_count, message.refused = 2, True
+
     async def _commit(self, node: Node) -> None:
         for _ in range(TRIES_MAX):
-            if self._truth.store_faults:  # a row that the store refuses at first may come behind those after it
-                for message in self._messages():
-                    message.sent_count, message.refused = 2, True
+            if self._truth.store_faults:
+                self.store_fails()
             try:
                 committed: StagedCommitted = await node.default.staging.ask(CommitStaged(self._name, self._named))
             except StagingRefused as refusal:
