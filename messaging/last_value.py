@@ -44,6 +44,7 @@ def _newest_and_safe(ledger: LedgerState) -> tuple[int, int]:
     for segment in reversed(ledger.segments.all()):  # few: the newest, and what came since the last commit
         publication = segment.publication
         if publication is not None and publication.refused:
+            _discard_set_aside(ledger, segment.first, segment.end, DISCARD_NOT_STORED)  # by what was refused with it
             ledger.give_up(segment.first, segment.end, DISCARD_NOT_STORED)  # it came back from a consumer
             continue
         last = ledger.settled.outside(max(segment.first, ledger.floor), segment.end)[-1][1] - 1
@@ -59,12 +60,16 @@ def _drop_below(ledger: LedgerState, safe: int) -> None:
     for flow in ledger.flows.values():
         for first, end in flow.in_flight.remove(floor, safe):
             ledger.discard_for_good(first, end, DISCARD_REPLACED)
+    _discard_set_aside(ledger, floor, safe, DISCARD_REPLACED)
+    ledger.give_up(floor, safe, DISCARD_REPLACED)
+
+
+def _discard_set_aside(ledger: LedgerState, first: int, end: int, reason: str) -> None:
     replaced = ledger.replaced
     if replaced is not None:
-        for first, end in replaced.remove(floor, safe):
-            for start, stop in ledger.leaving.remove(first, end):
-                ledger.discard_for_good(start, stop, DISCARD_REPLACED)
-    ledger.give_up(floor, safe, DISCARD_REPLACED)
+        for start, stop in replaced.remove(first, end):
+            for its_start, its_stop in ledger.leaving.remove(start, stop):
+                ledger.discard_for_good(its_start, its_stop, reason)
 
 
 def _set_aside_below(ledger: LedgerState, newest: int) -> None:
