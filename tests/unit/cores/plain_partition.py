@@ -157,7 +157,9 @@ class PlainPartition:
         """Drop what a newer message has replaced for certain; of what nobody holds, the newest may be delivered."""
         if len(self.messages) <= 1 and not self.held_by(REPLACED):
             return
-        for sequence in [each for each in self.ready() if each in refused]:
+        newest_stored = max([each for each in self.messages if each in stored], default=0)
+        set_aside = [each for each in self.held_by(REPLACED) if each > newest_stored]
+        for sequence in [each for each in [*self.ready(), *set_aside] if each in refused]:
             self._discard(sequence, DISCARD_NOT_STORED)
         newest = max([each for each in self.messages if each not in refused], default=0)
         safe = max([self.gone, *(each for each in self.messages if each in stored)])
