@@ -38,10 +38,10 @@ def fill(broker: GatewayProcess, first: int, end: int) -> None:
         publisher.send_all(Message(str(n).encode(), queue="orders") for n in range(first, end))
 
 
-def reader_of(broker: GatewayProcess) -> QueueStreamReader:
+def reader_of(broker: GatewayProcess, **more: str) -> QueueStreamReader:
     """What a driver that has just been started has, but for a connection: a process keeps those."""
     given = {"url": url(broker), "queue": "orders", "columns": "payload", "longPollMs": "1", "retryMs": "120000"}
-    options = SourceOptions.of(given)
+    options = SourceOptions.of(given | more)
     return QueueStreamReader(options, RangeReader(options, SCHEMA))
 
 
@@ -95,3 +95,16 @@ def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: Gat
         asked = driver.submit(reader_of(broker).initialOffset)
         broker.start()
         assert asked.result()["next"] == {"0": 1}
+
+
+def test_sequences_that_a_crash_skipped_are_passed_over_in_one_batch(broker: GatewayProcess) -> None:
+    """docs/bulk.md, gaps: never_used. A limit of bytes is one of messages, and there are none."""
+    reader = reader_of(broker, maxBytesPerTrigger="1000000")
+    start = reader.initialOffset()
+    broker.kill9()
+    broker.start()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    assert rows(reader, start, end) == list(range(100))
+    after = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert rows(reader, end, after) == []
+    assert reader.latestOffset(after, reader.getDefaultReadLimit()) == after
