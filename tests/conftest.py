@@ -7,6 +7,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from loops import LOOPS, RunOnLoop, run_on
 
@@ -21,16 +23,21 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests one of several workers has for itself: those of a file, for they share what they start.
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Tests of a file have one worker for themselves, for they share what they start; and all that need Spark have one.
 
-    And all that need Spark, for a session is a JVM, and there is room for one.
+    A session of Spark is a JVM, and there is room for one.
     """
-    for item in items:
-        folder = item.path.parent
-        is_spark = folder.name == "spark" and folder.parent.name == "tests"
-        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else f"{folder.name}/{item.path.stem}"))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "tests/spark" if file.startswith("tests/spark/") else file
+
+
+@pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Say which of several workers runs which tests."""
+    return ByFile(config, log)
 
 
 @pytest.fixture(params=LOOPS)
