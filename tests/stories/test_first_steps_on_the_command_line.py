@@ -7,6 +7,7 @@ import pty
 import select
 import signal
 import subprocess
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +156,7 @@ def test_hangup_takes_over_a_changed_configuration(tmp_path: Path) -> None:
 def test_the_live_view_of_actors_draws_until_it_is_interrupted(node: GatewayProcess) -> None:
     says(node.command("queue", "create", "orders"))
     screen, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (60, 120))  # the whole tree has room; a smaller window shows its beginning
     command = [*PYTHON, "actors", "--interval", "0.2", "--url", node.admin_url]
     with subprocess.Popen(command, stdout=terminal, stderr=terminal) as view:
         os.close(terminal)
