@@ -4,6 +4,7 @@ import asyncio
 import random
 import shutil
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,20 +18,25 @@ from raw_client import DEADLINE_S, Clients
 
 
 class MovableClock(Clock):
-    """The machine's clock, which a test can put forward. Timers of the event loop do not follow it."""
+    """The machine's clock, which a test can put forward and set. Timers of the event loop do not follow it."""
 
     def __init__(self) -> None:
         self._machine = SystemClock()
         self._ahead_ms = 0
+        self._wall_ahead_ms = 0
 
     def forward(self, seconds: float) -> None:
         self._ahead_ms += int(seconds * 1000)
+
+    def set_wall(self, moment: datetime) -> None:
+        """Let it be this moment on the wall; what has run stays as it is."""
+        self._wall_ahead_ms = int(moment.timestamp() * 1000) - self._machine.wall_ms()
 
     def now_ms(self) -> int:
         return self._machine.now_ms() + self._ahead_ms
 
     def wall_ms(self) -> int:
-        return self._machine.wall_ms() + self._ahead_ms
+        return self._machine.wall_ms() + self._wall_ahead_ms + self._ahead_ms
 
     def now_ns(self) -> int:
         return self._machine.now_ns()

@@ -1,11 +1,13 @@
 """Stores that earlier releases have left behind, opened by this one."""
 
 import lzma
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.node_port import NodeView
 from running_broker import RunningBroker
 
+WRITTEN = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)  # later the session in the store has expired
 DATA = Path(__file__).resolve().parents[1] / "data" / "storage"
 
 
@@ -19,7 +21,9 @@ def brought_back(name: str, folder: Path) -> Path:
 async def test_a_store_that_knew_no_message_vpns_is_that_of_default(tmp_path: Path) -> None:
     """Written by release 0.1 before decision 0175, and closed in order: two queues, a template, a session, a topic."""
     folder = brought_back("spool_before_message_vpns.mdb.xz", tmp_path / "data")
-    async with RunningBroker(folder) as broker:
+    broker = RunningBroker(folder)
+    broker.clock.set_wall(WRITTEN)
+    async with broker:
         view = NodeView(broker.node)
         ready = {queue.name: queue.ready_count for queue in await view.list_queues()}
         assert ready == {"#mqtt/device": 1, "orders": 3, "plain": 0}

@@ -84,9 +84,8 @@ class Pod:
     def waiting(self) -> int:
         """How many messages wait in the queue, by what the port for scrapers says."""
         text = httpx.get(f"{self.health}/metrics", timeout=START_S, trust_env=False).text
-        lines = [
-            line for line in text.splitlines() if line.startswith('sluicegate_queue_messages_ready{queue="orders"}')
-        ]
+        series = 'sluicegate_queue_messages_ready{queue="orders",vpn="default"}'
+        lines = [line for line in text.splitlines() if line.startswith(series)]
         return int(float(lines[0].split()[-1]))
 
 
