@@ -1,6 +1,9 @@
-"""Who may connect, and as what, as the configuration says: an authenticator and a roster for each message VPN."""
+"""Who may connect to a message VPN, and as what: accounts of the configuration, and those that operators made.
 
-from collections.abc import Callable
+How operators make some is in `gateway.users`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 
 from actors.events import Events
 from actors.futures import LoopFuture
@@ -9,39 +12,77 @@ from gateway.audit import tell_denials
 from gateway.config import Authentication, Listeners
 from gateway.config.message_vpns import MessageVpn
 from gateway.config.oauth import OAuth
-from messaging.client_roster import ClientRoster
+from gateway.stored_users import StoredUser
+from messaging.client_roster import ClientRoster, ClientUsername
 from messaging.routing import TopicSpace
 from messaging.vpn_quota import VpnQuota
 from protocols import scram
-from protocols.authentication import Authenticator, Mechanism
+from protocols.authentication import Authenticator, Credentials, Mechanism
 from protocols.bearer_tokens import TokenVerifier, read_keys
 from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
 
-def make_authenticator(
-    authentication: Authentication, listeners: Listeners, runtime: Runtime, attempts: LoginAttempts
-) -> Authenticator:
-    """Return the authenticator of a message VPN. `attempts` outlives it."""
-    secrets = {user.name: user.secret() for user in authentication.users}
-    anonymous = [
-        name for name, listener in listeners.enabled().items() if authentication.anonymous_allowed_on(listener.host)
-    ]
-    mechanisms: dict[str, Mechanism] = {scram.NAME: scram.ScramSha256(secrets, runtime.rng.randbytes)}
-    verifier = _token_verifier(authentication.oauth, runtime.clock.wall_ms)
-    if verifier is not None:
-        mechanisms |= {name: OAuthMechanism(name, verifier) for name in (OAUTHBEARER, XOAUTH2)}
-    return Authenticator(
-        secrets=secrets,
-        anonymous_listeners=frozenset(anonymous),
-        mechanisms=mechanisms,
-        scram_matches=scram.password_matches,
-        token_principal=None if verifier is None else verifier.principal,
-        tokens_as_passwords=authentication.oauth.token_as_password,
-        attempts=attempts,
-        clock=runtime.clock,
-        wait=lambda wait_ms: _wait(runtime, wait_ms),
-    )
+class Accounts:
+    """The accounts of one message VPN, and its authenticator, which knows them as they are now.
+
+    `attempts` outlives it. Of two accounts of one name that of the configuration counts.
+    """
+
+    def __init__(
+        self,
+        authentication: Authentication,
+        listeners: Listeners,
+        runtime: Runtime,
+        attempts: LoginAttempts,
+        made: Mapping[str, StoredUser],
+    ) -> None:
+        self._listeners = listeners
+        self._runtime = runtime
+        self._made = made
+        self._scram = scram.ScramSha256({}, runtime.rng.randbytes)
+        self._read(authentication)
+        self.authenticator = Authenticator(
+            credentials=self._credentials(),
+            scram_matches=scram.password_matches,
+            attempts=attempts,
+            clock=runtime.clock,
+            wait=lambda wait_ms: _wait(runtime, wait_ms),
+        )
+
+    def read_secrets(self, authentication: Authentication) -> None:
+        """Go by this configuration and what its files say now. Raises OSError and ValueError; nothing changes then."""
+        self._read(authentication)
+        self.authenticator.credentials = self._credentials()
+
+    def made_changed(self) -> None:
+        """Go by what operators have made of their accounts."""
+        self.authenticator.credentials = self._credentials()
+
+    def _read(self, authentication: Authentication) -> None:
+        secrets = {user.name: user.secret() for user in authentication.users}
+        self._verifier = _token_verifier(authentication.oauth, self._runtime.clock.wall_ms)
+        self._secrets = secrets
+        self._authentication = authentication
+
+    def _credentials(self) -> Credentials:
+        authentication, verifier = self._authentication, self._verifier
+        anonymous = [
+            name
+            for name, listener in self._listeners.enabled().items()
+            if authentication.anonymous_allowed_on(listener.host)
+        ]
+        self._scram.configure({name: user.scram for name, user in self._made.items()} | self._secrets)
+        mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
+        if verifier is not None:
+            mechanisms |= {name: OAuthMechanism(name, verifier) for name in (OAUTHBEARER, XOAUTH2)}
+        return Credentials(
+            secrets={name: user.password_hash for name, user in self._made.items()} | self._secrets,
+            anonymous_listeners=frozenset(anonymous),
+            mechanisms=mechanisms,
+            token_principal=None if verifier is None else verifier.principal,
+            tokens_as_passwords=authentication.oauth.token_as_password,
+        )
 
 
 async def _wait(runtime: Runtime, wait_ms: int) -> None:
@@ -50,23 +91,25 @@ async def _wait(runtime: Runtime, wait_ms: int) -> None:
     await done
 
 
-def make_roster(vpn: str, settings: MessageVpn, space: TopicSpace, events: Events) -> ClientRoster:
+def make_roster(
+    vpn: str, settings: MessageVpn, usernames: Iterable[ClientUsername], space: TopicSpace, events: Events
+) -> ClientRoster:
     """Return the roster of a message VPN. What it denies becomes events."""
     roster = ClientRoster(vpn, VpnQuota(space))
-    configure_roster(roster, settings)
+    configure_roster(roster, settings, usernames)
     tell_denials(roster, events)
     return roster
 
 
-def configure_roster(roster: ClientRoster, settings: MessageVpn) -> None:
-    """Have the roster go by a configuration, for those who are connected as well."""
+def configure_roster(roster: ClientRoster, settings: MessageVpn, usernames: Iterable[ClientUsername]) -> None:
+    """Have the roster go by a configuration and by these accounts, for those who are connected as well."""
     authentication = settings.authentication
     roster.is_up = settings.enabled
     roster.quota.connection_count_max = settings.max_connection_count
     roster.quota.endpoint_count_max = settings.max_endpoint_count
     roster.quota.subscription_count_max = settings.max_subscription_count
     roster.configure(
-        [user.username() for user in authentication.users],
+        list(usernames),
         [each.profile() for each in authentication.client_profiles],
         [each.profile() for each in authentication.acl_profiles],
     )

@@ -55,7 +55,7 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
             router=vpn.router,
             queues=vpn.queues,
             spool=node.spool.inbox,
-            authenticator=vpn.authenticator,
+            authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=AmqpLimits(
                 frame_bytes_max=amqp.max_frame_size,

@@ -46,7 +46,7 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
             staging=vpn.staging,
             incarnation=node.recovered.incarnation,
             spool=node.spool.inbox,
-            authenticator=vpn.authenticator,
+            authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=FlowLimits(
                 frame_bytes_max=flow.max_frame_size,

@@ -64,7 +64,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
             flows=vpn.http_flows,
             selectors=node.selectors,
             spool=node.spool.inbox,
-            authenticator=vpn.authenticator,
+            authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=HttpLimits(
                 body_bytes_max=http.max_body_size,

@@ -62,7 +62,7 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
             queues=vpn.queues,
             sessions=vpn.sessions,
             spool=node.spool.inbox,
-            authenticator=vpn.authenticator,
+            authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=MqttLimits(
                 packet_bytes_max=mqtt.maximum_packet_size,

@@ -53,6 +53,8 @@ from storage.stored_state import NOTHING_STORED
 
 log = logging.getLogger("sluicegate.node")
 
+USER_GONE = "the user is shut down"
+
 STOP_S = 10  # how long clients may take to let go of their connections
 
 RESERVE_OF_SMALL_MAPS = 4  # of a map below 128 MiB, a quarter is kept for settling and deleting
@@ -158,17 +160,26 @@ class Node:
             if name not in self.vpns:
                 self.vpns[name] = MessageVpn(self, name, NOTHING_STORED)
                 await self.vpns[name].start(NOTHING_STORED)
-        for vpn in self.vpns.values():
-            await vpn.reload()
+        gone = {vpn.name: await vpn.reload() for vpn in self.vpns.values()}
         self.watched_files.follow(config)
         self._read_secrets()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
-                for front in self.fronts:
-                    front.send_away(vpn.name)
-                vpn.http_flows.end("the message VPN is shut down")  # they outlive connections
+                self._send_away(vpn, "the message VPN is shut down")
+            else:
+                self._send_away(vpn, USER_GONE, gone[vpn.name])
             await vpn.rest.start()
         return changes
+
+    def users_changed(self, vpn: MessageVpn) -> None:
+        """Go by what operators have made of the users of a message VPN."""
+        self._send_away(vpn, USER_GONE, vpn.users_changed())
+
+    def _send_away(self, vpn: MessageVpn, reason: str, users: frozenset[str] | None = None) -> None:
+        """Say goodbye to the clients of a message VPN, or to those of these users only."""
+        for front in self.fronts:
+            front.send_away(vpn.name, users)
+        vpn.http_flows.end(reason, users)  # they outlive connections
 
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""

@@ -52,6 +52,7 @@ from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.specimen import Specimen
+from gateway.user_views import UserView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from gateway.vpn_views import MessageVpnsView, vpns_view
@@ -312,6 +313,27 @@ class NodeView(NodePort):
     async def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a delivery point."""
         await self._vpn.rest.delete(name)
+
+    async def list_users(self) -> Sequence[UserView]:
+        """Return every user by name."""
+        return self._vpn.users.views()
+
+    async def show_user(self, name: str) -> UserView:
+        """Return one user."""
+        return self._vpn.users.view(name)
+
+    async def create_user(self, asked: Mapping[str, object]) -> UserView:
+        """Make a user."""
+        return self._vpn.users.view(await self._vpn.users.create(asked))
+
+    async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        """Change a user."""
+        await self._vpn.users.update(name, changes)
+        return self._vpn.users.view(name)
+
+    async def delete_user(self, name: str) -> None:
+        """Delete a user."""
+        await self._vpn.users.delete(name)
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""

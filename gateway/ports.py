@@ -16,6 +16,7 @@ from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
+from gateway.user_views import UserView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.vpn_views import MessageVpnsView
 from messaging.queue_config import QueueInvalid
@@ -34,6 +35,8 @@ __all__ = [
     "RestDeliveryPointNotFound",
     "TemplateAlreadyExists",
     "TemplateNotFound",
+    "UserAlreadyExists",
+    "UserNotFound",
     "VpnNotFound",
 ]
 
@@ -102,6 +105,12 @@ class RestDeliveryPointNotFound(NotFound):
     kind = "REST delivery point"
 
 
+class UserNotFound(NotFound):
+    """No user has that name."""
+
+    kind = "user"
+
+
 class QueueAlreadyExists(AlreadyExists):
     """A queue of that name is there already."""
 
@@ -118,6 +127,12 @@ class RestDeliveryPointAlreadyExists(AlreadyExists):
     """A REST delivery point of that name is there already."""
 
     kind = "REST delivery point"
+
+
+class UserAlreadyExists(AlreadyExists):
+    """A user of that name is there already."""
+
+    kind = "user"
 
 
 class Refused(RuntimeError):
@@ -260,6 +275,24 @@ class NodePort(Protocol):
 
     async def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a delivery point that was made so. Raises RestDeliveryPointNotFound, Refused."""
+
+    async def list_users(self) -> Sequence[UserView]:
+        """Return every user by name."""
+
+    async def show_user(self, name: str) -> UserView:
+        """Return one user. Raises UserNotFound."""
+
+    async def create_user(self, asked: Mapping[str, object]) -> UserView:
+        """Make a user, with a password in plain. Raises UserAlreadyExists, QueueInvalid, Refused."""
+
+    async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        """Change a user that was made so; clients of one that is shut down are sent away.
+
+        Raises UserNotFound, QueueInvalid, Refused.
+        """
+
+    async def delete_user(self, name: str) -> None:
+        """Delete a user that was made so; its clients are sent away. Raises UserNotFound, Refused."""
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

@@ -131,10 +131,11 @@ class ProtocolFront(ABC, Generic[C, S]):
         """Return the connections there are now."""
         return [cell.actor.connection for cell in (self.connections.children or {}).values()]
 
-    def send_away(self, vpn: str) -> None:
-        """Say goodbye to the clients of a message VPN."""
+    def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
+        """Say goodbye to the clients of a message VPN, or to those of these users only."""
         for connection in self.open_connections():
-            if connection.identity.vpn == vpn:
+            identity = connection.identity
+            if identity.vpn == vpn and (users is None or identity.user in users):
                 connection.shut_down()
 
     def look_at_the_clock(self) -> None:

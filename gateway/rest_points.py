@@ -18,8 +18,9 @@ from gateway.config.rest_delivery_points import (
     RestDeliveryPoint,
     status_codes,
 )
+from gateway.origins import CONFIGURATION, OPERATOR
 from gateway.ports import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
-from gateway.rest_views import CONFIGURATION, OPERATOR, RestDeliveryPointView, point_view
+from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.stored_rest_points import POINTS_MAX, changed_point, point_from_dict, point_row, stored_points
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint

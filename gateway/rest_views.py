@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
 from gateway.views import Sample
@@ -10,9 +9,6 @@ from messaging.settlement import OUTCOMES
 from protocols.rest.binding import QueueBinding
 from protocols.rest.consumer import RestConsumer
 from protocols.rest.point import RestDeliveryPoint
-
-CONFIGURATION: Final = "configuration"  # where a delivery point comes from
-OPERATOR: Final = "operator"  # made while the node ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class RestDeliveryPointView:
     """A delivery point. It is up when a consumer and a binding are."""
 
     name: str
-    origin: str  # CONFIGURATION or OPERATOR
+    origin: str  # one of gateway.origins
     enabled: bool
     up: bool
     reason: str  # why it does not run, though it is enabled

@@ -21,13 +21,14 @@ from actors.router import RouterActor
 from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
-from gateway.accounts import configure_roster, make_authenticator, make_roster
+from gateway.accounts import Accounts, configure_roster, make_roster
 from gateway.declared_queues import declare_queues
 from gateway.queue_kinds import group_queue
 from gateway.reader_batches import ReaderBatches
 from gateway.recovery import bring_back_retained
 from gateway.rest_points import RestPoints
 from gateway.tree import SupervisorActor
+from gateway.users import Users
 from gateway.virtual_destinations import define_virtual_destinations
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -37,7 +38,6 @@ from messaging.routing import TopicSpace
 from messaging.thresholds import ThresholdPair
 from protocols.amqp.registry import Registry
 from protocols.amqp.remembering import RememberedLinks
-from protocols.authentication import Authenticator
 from protocols.flow.directory import PublisherDirectory
 from protocols.flow.messages import RestorePublishers
 from protocols.http.flows import HttpFlows
@@ -67,8 +67,11 @@ class MessageVpn:
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
         watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
-        self.clients = make_roster(name, self.config, self.space, self.events)
-        self.authenticator = self._make_authenticator()
+        self.users = Users(node, self, stored)
+        self.clients = make_roster(name, self.config, self.users.usernames(), self.space, self.events)
+        self.accounts = Accounts(
+            self.config.authentication, node.config.listeners, node.runtime, node.attempts, self.users.made
+        )
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
         self.queues = self._spawn_queues(stored)
@@ -93,8 +96,8 @@ class MessageVpn:
         await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
         self.staging.inbox.post(FinishDecided())
 
-    async def reload(self) -> None:
-        """Take over what can change while the node runs."""
+    async def reload(self) -> frozenset[str]:
+        """Take over what can change while the node runs. Return the users who are let in no more."""
         config = self._node.config
         self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
@@ -106,15 +109,25 @@ class MessageVpn:
                 stall_ms=config.backpressure.slow_subscriber_stall_ms,
             )
         )
-        configure_roster(self.clients, self.config)
         publishers = self.publishers.actor
         assert isinstance(publishers, PublisherDirectory)
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
+        return self._renew_roster()
 
     def read_secrets(self) -> None:
-        """Read keys and passwords from their files, for the next client."""
-        self.authenticator = self._make_authenticator()
+        """Read keys and passwords from their files, for whoever proves itself from now on."""
+        self.accounts.read_secrets(self.config.authentication)
+
+    def users_changed(self) -> frozenset[str]:
+        """Go by what operators have made of their users. Return those who are let in no more."""
+        self.accounts.made_changed()
+        return self._renew_roster()
+
+    def _renew_roster(self) -> frozenset[str]:
+        before = self.clients.let_in()
+        configure_roster(self.clients, self.config, self.users.usernames())
+        return before - self.clients.let_in()
 
     def keep_queues(self) -> None:
         """The node stops: no queue ends any more because nobody consumes it."""
@@ -147,10 +160,6 @@ class MessageVpn:
     async def _declare(self) -> None:
         await declare_queues(self.queues, self.config.queues)
         await define_virtual_destinations(self)
-
-    def _make_authenticator(self) -> Authenticator:
-        node = self._node
-        return make_authenticator(self.config.authentication, node.config.listeners, node.runtime, node.attempts)
 
     # --- putting together ---
 

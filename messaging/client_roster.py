@@ -117,6 +117,10 @@ class ClientRoster:
         name = rights.profile.name
         self._profile_counts[name] -= 1
 
+    def let_in(self) -> frozenset[str]:
+        """Return the names of the accounts that are not shut down."""
+        return frozenset([name for name, username in self._usernames.items() if username.enabled])
+
     def rights_of(self, user: str | None, client: str) -> ClientRights | None:
         """Return what a client of this name may do: one that is connected, else one that came as this user.
 

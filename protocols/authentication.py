@@ -74,47 +74,60 @@ def _decoy() -> str:
     return PasswordHasher().hash("a name that does not exist")
 
 
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What proofs are held against.
+
+    `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
+    file, plain passwords. `mechanisms` are those of several steps, by the name clients ask for. `token_principal` tells
+    whose bearer token something is; with `tokens_as_passwords` a password of a name that is no account may be a token
+    of that name.
+    """
+
+    secrets: Mapping[str, str]
+    anonymous_listeners: frozenset[str]
+    mechanisms: Mapping[str, Mechanism]
+    token_principal: Callable[[bytes], Principal] | None = None
+    tokens_as_passwords: bool = False
+
+
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
-    `secrets` maps user names to argon2 hashes, stored SCRAM secrets or, where a secret came from the environment or a
-    file, plain passwords. `scram_matches` tells whether a password is the one behind a stored SCRAM secret.
-    `token_principal` tells whose bearer token something is; with `tokens_as_passwords` a password of a name that is no
-    account may be a token of that name. `attempts` says who has to wait after failures.
+    `credentials` may be replaced at any time: they hold for every proof that is not accepted yet, on open connections
+    too. `scram_matches` tells whether a password is the one behind a stored SCRAM secret. `attempts` says who has to
+    wait after failures.
     """
 
     def __init__(
         self,
         *,
-        secrets: Mapping[str, str],
-        anonymous_listeners: frozenset[str],
-        mechanisms: Mapping[str, Mechanism],
+        credentials: Credentials,
         scram_matches: Callable[[str, bytes], bool],
-        token_principal: Callable[[bytes], Principal] | None = None,
-        tokens_as_passwords: bool = False,
         attempts: LoginAttempts,
         clock: Clock,
         wait: Callable[[int], Awaitable[None]],
     ) -> None:
-        self.mechanisms = mechanisms  # by the name clients ask for
-        self._secrets = dict(secrets)
-        self._anonymous_listeners = anonymous_listeners
+        self.credentials = credentials
         self._scram_matches = scram_matches
-        self._token_principal = token_principal
-        self._tokens_as_passwords = tokens_as_passwords
         self._hasher = PasswordHasher()
         self._decoy = _decoy()
         self._attempts = attempts
         self._clock = clock
         self._wait = wait  # for so many milliseconds
 
+    @property
+    def mechanisms(self) -> Mapping[str, Mechanism]:
+        """The mechanisms of several steps, by the name clients ask for."""
+        return self.credentials.mechanisms
+
     def admits_anonymous(self, listener: str) -> bool:
         """Return whether clients of a listener need no user name."""
-        return listener in self._anonymous_listeners
+        return listener in self.credentials.anonymous_listeners
 
     def knows(self, user_name: str) -> bool:
         """Return whether there is an account of that name."""
-        return user_name in self._secrets
+        return user_name in self.credentials.secrets
 
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
         """Return who this is, or None. `host` is where it comes from: who has failed often has to wait."""
@@ -143,25 +156,27 @@ class Authenticator:
             self._attempts.failed(host, user_name, self._clock.now_ms())
 
     async def _password(self, user_name: str, password: bytes) -> Principal | None:
-        secret = self._secrets.get(user_name)
-        if secret is None and self._tokens_as_passwords and password.count(b".") == 2:
+        secret = self.credentials.secrets.get(user_name)
+        if secret is None and self.credentials.tokens_as_passwords and password.count(b".") == 2:
             principal = self.token(password)
             # A name beside a token may be left empty.
             return principal if principal is not None and user_name in ("", principal.user_name) else None
-        if secret is not None and secret.startswith(SCRAM_PREFIX):
-            matches = await asyncio.to_thread(self._scram_matches, secret, password)
-            return Principal(user_name) if matches else None
-        if secret is not None and not secret.startswith(ARGON2_PREFIX):
+        if secret is not None and not secret.startswith((SCRAM_PREFIX, ARGON2_PREFIX)):
             return Principal(user_name) if hmac.compare_digest(secret.encode(), password) else None
-        matches = await asyncio.to_thread(self._verify, secret or self._decoy, password)
-        return Principal(user_name) if matches and secret is not None else None
+        check = self._scram_matches if secret is not None and secret.startswith(SCRAM_PREFIX) else self._verify
+        matches = await asyncio.to_thread(check, secret or self._decoy, password)
+        # Meanwhile the account may have got another password, or be gone.
+        if not matches or secret is None or self.credentials.secrets.get(user_name) != secret:
+            return None
+        return Principal(user_name)
 
     def token(self, token: bytes) -> Principal | None:
         """Return whose bearer token this is, or None: it is not believed, or tokens are not taken here."""
-        if self._token_principal is None:
+        token_principal = self.credentials.token_principal
+        if token_principal is None:
             return None
         try:
-            return self._token_principal(token)
+            return token_principal(token)
         except AuthenticationFailed:
             return None
 

@@ -27,7 +27,7 @@ StoredSecret = tuple[bytes, bytes, bytes, int]  # salt, stored key, server key, 
 
 
 class ScramSha256:
-    """The mechanism, for a set of accounts."""
+    """The mechanism, for a set of accounts that may change: an exchange that is under way fails if its own has."""
 
     name = NAME
     needs_encryption = False
@@ -36,7 +36,13 @@ class ScramSha256:
         self._secrets = dict(secrets)
         self._random_bytes = random_bytes
         self._derived: dict[str, StoredSecret] = {}
-        self._decoy_key = random_bytes(32)
+        self._decoy_key = random_bytes(32)  # for good: salts of names that do not exist change as little as others
+
+    def configure(self, secrets: Mapping[str, str]) -> None:
+        """Go by these accounts from now on."""
+        kept = [name for name in self._derived if secrets.get(name) == self._secrets[name]]
+        self._derived = {name: self._derived[name] for name in kept}
+        self._secrets = dict(secrets)
 
     def begin(self) -> "ScramExchange":
         """Begin one exchange."""
@@ -64,6 +70,7 @@ class ScramExchange:
         self._server = ScramMechanism(NAME).make_server(self._look_up, s_nonce=server_nonce)
         self._mechanism = mechanism
         self._user_name = ""
+        self._stored: StoredSecret | None = None
         self._is_answered = False
 
     def step(self, data: bytes | None) -> Challenge | Proven:
@@ -77,22 +84,24 @@ class ScramExchange:
                 self._is_answered = True
                 return Challenge(self._server.get_server_first().encode())
             self._server.set_client_final(message)
+            if self._mechanism.stored(self._user_name) != self._stored:
+                raise AuthenticationFailed(
+                    f"{NAME} of user {self._user_name[:80]!r}: the account has changed meanwhile"
+                )
             return Proven(Principal(self._user_name), self._server.get_server_final().encode())
         except (ScramException, UnicodeDecodeError) as failure:
             raise AuthenticationFailed(f"{NAME} of user {self._user_name[:80]!r}: {failure}") from None
 
     def _look_up(self, user_name: str) -> StoredSecret:
         self._user_name = user_name
-        return self._mechanism.stored(user_name)
+        self._stored = self._mechanism.stored(user_name)
+        return self._stored
 
 
 def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
     """Return what SCRAM keeps of a secret, plain or stored. Raises ValueError for a stored form that is broken."""
     if not secret.startswith(SCRAM_PREFIX):
-        salt, stored_key, server_key, iterations = ScramMechanism(NAME).make_auth_info(
-            secret, iteration_count=ITERATIONS, salt=random_bytes(SALT_BYTES)
-        )
-        return salt, stored_key, server_key, iterations
+        return _derived(secret, random_bytes)
     parts = _STORED.fullmatch(secret)
     if parts is None:
         raise ValueError(f"a secret begins with {SCRAM_PREFIX!r} and does not go on with iterations:salt$key:key")
@@ -101,6 +110,25 @@ def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSe
     except binascii.Error as problem:
         raise ValueError(f"a SCRAM secret is not in base64: {problem}") from None
     return salt, stored_key, server_key, int(parts[1])
+
+
+def _derived(password: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
+    salt, stored_key, server_key, iterations = ScramMechanism(NAME).make_auth_info(
+        password, iteration_count=ITERATIONS, salt=random_bytes(SALT_BYTES)
+    )
+    return salt, stored_key, server_key, iterations
+
+
+def stored_text(password: str, random_bytes: Callable[[int], bytes]) -> str:
+    """Return the stored form of a plain password as a text. Raises ValueError for one that RFC 4013 prohibits."""
+    try:
+        salt, stored_key, server_key, iterations = _derived(password, random_bytes)
+    except ScramException as problem:
+        raise ValueError(str(problem)) from None
+    salt_text, stored_key_text, server_key_text = [
+        base64.b64encode(part).decode("ascii") for part in (salt, stored_key, server_key)
+    ]
+    return f"{SCRAM_PREFIX}{iterations}:{salt_text}${stored_key_text}:{server_key_text}"
 
 
 def password_matches(secret: str, password: bytes) -> bool:

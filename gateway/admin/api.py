@@ -31,6 +31,7 @@ from gateway.admin.operations import (
 )
 from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
 from gateway.admin.rest_api import RestApi
+from gateway.admin.user_api import UserApi
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
@@ -99,7 +100,7 @@ RELOAD: Final = TypeAdapter(ReloadView)
 VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
-class AdminApi(RestApi):
+class AdminApi(RestApi, UserApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:

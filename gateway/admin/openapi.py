@@ -17,6 +17,8 @@ from gateway.rest_views import RestDeliveryPointsView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
 from gateway.smrp import SmrpSubscriptionsView
+from gateway.stored_users import PASSWORD_CHARS_MAX, AskedUser
+from gateway.user_views import UsersView
 from gateway.version import VERSION
 from gateway.views import (
     QUEUE_CONFIG_SCHEMA,
@@ -57,6 +59,7 @@ VIEWS: Final = (
     ReloadView,
     ReaderBatch,
     MessageVpnsView,
+    UsersView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
@@ -92,6 +95,14 @@ _REPLAY: Final[Schema] = {
     },
     "required": ["from"],
     "additionalProperties": False,
+}
+_PASSWORD: Final[Schema] = {
+    "type": "string",
+    "format": "password",
+    "writeOnly": True,
+    "minLength": 1,
+    "maxLength": PASSWORD_CHARS_MAX,
+    "description": "in plain; only what proves it is kept",
 }
 _BACKUP: Final[Schema] = {
     "type": "object",
@@ -257,8 +268,16 @@ def _schemas() -> Schema:
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
             schemas[view.__name__] = schema
-    schemas.update(_delivery_points())
-    return schemas
+    return schemas | _delivery_points() | _users()
+
+
+def _users() -> Schema:
+    """Return the schemas of bodies that describe a user."""
+    user = TypeAdapter(AskedUser).json_schema()
+    fields: Schema = user["properties"]
+    fields["password"] = _PASSWORD
+    changes = {key: value for key, value in user.items() if key != "required"}
+    return {"User": {**user, "required": ["name", "password"]}, "UserChanges": changes}
 
 
 def _delivery_points() -> Schema:

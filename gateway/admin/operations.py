@@ -13,6 +13,7 @@ from gateway.admin.operation import (
     TextParameter,
 )
 from gateway.admin.rest_operations import REST_OPERATIONS
+from gateway.admin.user_operations import USER_OPERATIONS
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
 from messaging.message_vpn import NAME_CHARS_MAX
@@ -145,6 +146,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
     *REST_OPERATIONS,
+    *USER_OPERATIONS,
     Operation(
         "smrp_subscriptions",
         "GET",

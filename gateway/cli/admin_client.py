@@ -19,6 +19,7 @@ from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.smrp import SmrpSubscriptionsView
+from gateway.user_views import UsersView, UserView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 from gateway.vpn_views import MessageVpnsView
 from messaging.message_vpn import DEFAULT_VPN
@@ -51,6 +52,8 @@ _BACKUP: Final = TypeAdapter(BackupView)
 _SELECTORS: Final = TypeAdapter(tuple[DurableSelectorView, ...])
 _RELOAD: Final = TypeAdapter(ReloadView)
 _VPNS: Final = TypeAdapter(MessageVpnsView)
+_USER: Final = TypeAdapter(UserView)
+_USERS: Final = TypeAdapter(UsersView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -245,6 +248,22 @@ class AdminClient:
         """Delete a REST delivery point."""
         self._ask("DELETE", _rest_point_path(name))
 
+    def list_users(self) -> UsersView:
+        """Return every user."""
+        return _read(_USERS, self._ask("GET", "/users"))
+
+    def create_user(self, definition: Mapping[str, object]) -> UserView:
+        """Make a user."""
+        return _read(_USER, self._ask("POST", "/users", definition))
+
+    def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        """Change a user."""
+        return _read(_USER, self._ask("PATCH", _user_path(name), changes))
+
+    def delete_user(self, name: str) -> None:
+        """Delete a user."""
+        self._ask("DELETE", _user_path(name))
+
     def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
         return _read(_VPNS, self._ask("GET", "/message-vpns"))
@@ -309,6 +328,10 @@ def _template_path(name: str) -> str:
 
 def _rest_point_path(name: str) -> str:
     return "/rest-delivery-points/" + quote(name, safe="")
+
+
+def _user_path(name: str) -> str:
+    return "/users/" + quote(name, safe="")
 
 
 def _object(answer: object) -> dict[str, object]:

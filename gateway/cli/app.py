@@ -23,6 +23,7 @@ from gateway.cli import (
     show,
     subscribe,
     templates,
+    users,
 )
 from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
 from gateway.cli.output import JsonOption, print_json
@@ -49,6 +50,7 @@ app.add_typer(queues.app, name="queue")
 app.add_typer(templates.app, name="template")
 app.add_typer(selectors.app, name="selector")
 app.add_typer(rest_delivery_points.app, name="rest-delivery-point")
+app.add_typer(users.app, name="user")
 app.command("reload")(selectors.reload)
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")

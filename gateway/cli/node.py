@@ -1,7 +1,6 @@
 """Commands about the node of this machine: run it, check its configuration, hash a password for it."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from argon2 import PasswordHasher
 
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
+from gateway.cli.passwords import new_password
 from gateway.config import Config, ConfigError, load
 from gateway.config.allowed import allowed_by, is_secret, leaves
 from gateway.start_errors import CannotStart
@@ -52,13 +52,7 @@ def check_config(
 
 def hash_password() -> None:
     """Read a password (from the terminal without echo, or a line of standard input) and print its argon2 hash."""
-    if sys.stdin.isatty():
-        password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        password = sys.stdin.readline().rstrip("\n")
-    if not password:
-        raise CommandFailed("an empty password is none", exit_code=USAGE)
-    typer.echo(PasswordHasher().hash(password))
+    typer.echo(PasswordHasher().hash(new_password(None)))
 
 
 def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:

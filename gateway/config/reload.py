@@ -8,7 +8,7 @@ from gateway.config.model import Config
 
 # Of those that every message VPN has.
 SECTIONS_OF_VPNS: Final = (
-    "authentication",  # for the next CONNECT; open connections stay, and go by changed profiles
+    "authentication",  # for the next CONNECT; open connections go by changed profiles, or end with their user
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted

@@ -70,11 +70,12 @@ class HttpFlows:
             flow.tick(now_ms)
         self._forget_ended()
 
-    def end(self, reason: str) -> None:
-        """End every flow."""
-        for flow in list(self._flows.values()):
-            flow.end(reason)
-        self._flows.clear()
+    def end(self, reason: str, users: frozenset[str] | None = None) -> None:
+        """End every flow, or those of these users only."""
+        for flow_id, flow in list(self._flows.items()):
+            if users is None or flow.terms.user in users:
+                flow.end(reason)
+                del self._flows[flow_id]
 
     def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
         """Raise HttpProblem when there may be no other flow, of anybody or of this client.

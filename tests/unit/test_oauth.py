@@ -11,7 +11,7 @@ from joserfc.jwk import ECKey, OctKey
 from actors.clock import SystemClock
 from messaging.client_roster import ClientRoster
 from messaging.message_vpn import DEFAULT_VPN
-from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Principal, Proven
+from protocols.authentication import AuthenticationFailed, Authenticator, Challenge, Credentials, Principal, Proven
 from protocols.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
 from protocols.login_attempts import LoginAttempts
 from protocols.message_vpns import MessageVpns
@@ -144,12 +144,14 @@ def test_xoauth2_fails_at_once(server: TokenServer) -> None:
 
 def authenticator(server: TokenServer, *, token_as_password: bool) -> Authenticator:
     return Authenticator(
-        secrets={"grace": "compiler"},
-        anonymous_listeners=frozenset(),
-        mechanisms={OAUTHBEARER: OAuthMechanism(OAUTHBEARER, verifier(server))},
+        credentials=Credentials(
+            secrets={"grace": "compiler"},
+            anonymous_listeners=frozenset(),
+            mechanisms={OAUTHBEARER: OAuthMechanism(OAUTHBEARER, verifier(server))},
+            token_principal=verifier(server).principal,
+            tokens_as_passwords=token_as_password,
+        ),
         scram_matches=lambda secret, password: False,
-        token_principal=verifier(server).principal,
-        tokens_as_passwords=token_as_password,
         attempts=LoginAttempts(),
         clock=SystemClock(),
         wait=lambda wait_ms: asyncio.sleep(0),

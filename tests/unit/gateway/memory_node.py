@@ -48,6 +48,7 @@ from messaging.queue_config import QueueDefinition, changed, definition_from_dic
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
 from messaging.standing import WaitReason
+from unit.gateway.memory_users import MemoryUsers
 
 BILLING = point_from_dict(
     {
@@ -59,7 +60,7 @@ BILLING = point_from_dict(
 
 
 @dataclass
-class MemoryNode:
+class MemoryNode(MemoryUsers):
     """Queues and messages in memory, of `default` alone; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()

@@ -8,7 +8,7 @@ import pytest
 
 from actors.clock import SystemClock
 from actors.runtime import Runtime
-from gateway.accounts import make_authenticator
+from gateway.accounts import Accounts
 from gateway.config import ConfigError, load
 from protocols.login_attempts import LoginAttempts
 from tokens import TokenServer
@@ -26,8 +26,8 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
 
     def mechanisms(*settings: str) -> list[str]:
         config = load(settings=settings)
-        authenticator = make_authenticator(config.authentication, config.listeners, runtime, LoginAttempts())
-        return sorted(authenticator.mechanisms)
+        accounts = Accounts(config.authentication, config.listeners, runtime, LoginAttempts(), {})
+        return sorted(accounts.authenticator.mechanisms)
 
     assert mechanisms() == ["SCRAM-SHA-256"]
     assert mechanisms(*server.settings) == ["OAUTHBEARER", "SCRAM-SHA-256", "XOAUTH2"]

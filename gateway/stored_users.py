@@ -1,0 +1,118 @@
+"""Users that operators make while the node runs: checked like those of a file, kept in the catalog with their secrets.
+
+What is kept of a password proves it and does not tell it: an argon2id hash, and what SCRAM-SHA-256 needs.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+import orjson
+from argon2 import PasswordHasher
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
+
+from gateway.config.findings import finding_of
+from gateway.config.section import Section
+from messaging.client_roster import DEFAULT, ClientUsername
+from messaging.queue_config import QueueInvalid
+from protocols import scram
+from storage.interface import Table, TableWrite
+
+USER_ROW: Final = b"user/"
+USERS_MAX: Final = 10_000  # that are made, of one message VPN: each change goes through all of them
+PASSWORD_CHARS_MAX: Final = 1024
+
+log = logging.getLogger("sluicegate.node")
+
+
+class AskedUser(Section):
+    """A user as a body describes it."""
+
+    name: str = Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")
+    password: SecretStr | None = Field(
+        default=None, min_length=1, max_length=PASSWORD_CHARS_MAX, description="in plain; it is never shown"
+    )
+    enabled: bool = Field(default=True, description="whether its clients may connect")
+    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
+    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredUser:
+    """A user as it is kept."""
+
+    name: str
+    enabled: bool
+    client_profile: str
+    acl_profile: str
+    password_hash: str = field(repr=False)  # argon2id
+    scram: str = field(repr=False)  # the stored form of protocols.scram
+
+    def username(self) -> ClientUsername:
+        """Return the account without its secrets."""
+        return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
+
+
+_STORED: Final = TypeAdapter(StoredUser)
+
+
+def asked_user(values: Mapping[str, object]) -> AskedUser:
+    """Return the user that a body describes. Raises QueueInvalid."""
+    try:
+        return AskedUser.model_validate(dict(values))
+    except ValidationError as error:
+        found = finding_of(AskedUser, error.errors(include_url=False)[0])
+        raise QueueInvalid(found.field, found.reason, found.allowed) from None
+
+
+def asked_changes(user: StoredUser, changes: Mapping[str, object]) -> AskedUser:
+    """Return a user with some of its fields changed; without a password it keeps its own. Raises QueueInvalid."""
+    if changes.get("name", user.name) != user.name:
+        raise QueueInvalid("name", "a user keeps its name", user.name)
+    known = {"name": user.name, "enabled": user.enabled}
+    profiles = {"client_profile": user.client_profile, "acl_profile": user.acl_profile}
+    return asked_user({**known, **profiles, **changes})
+
+
+def stored_user(asked: AskedUser, before: StoredUser | None, random_bytes: Callable[[int], bytes]) -> StoredUser:
+    """Return what to keep of a user. Takes tens of milliseconds if it has a new password. Raises QueueInvalid."""
+    if asked.password is not None:
+        password_hash, scram_text = _kept(asked.password.get_secret_value(), random_bytes)
+    elif before is not None:
+        password_hash, scram_text = before.password_hash, before.scram
+    else:
+        raise QueueInvalid("password", "it is missing", f"1 to {PASSWORD_CHARS_MAX} characters")
+    return StoredUser(
+        name=asked.name,
+        enabled=asked.enabled,
+        client_profile=asked.client_profile,
+        acl_profile=asked.acl_profile,
+        password_hash=password_hash,
+        scram=scram_text,
+    )
+
+
+def user_row(name: str, user: StoredUser | None) -> TableWrite:
+    """Return the row that keeps a user, or with None the one that deletes it."""
+    value = None if user is None else orjson.dumps(asdict(user))
+    return TableWrite(Table.CATALOG, USER_ROW + name.encode(), value)
+
+
+def stored_users(catalog: Mapping[bytes, bytes]) -> Iterator[StoredUser]:
+    """Yield every user in the catalog; one that this release cannot read stays there, and is told of."""
+    for key, value in catalog.items():
+        if key.startswith(USER_ROW):
+            try:
+                yield _STORED.validate_json(value)
+            except ValidationError as error:
+                places = ", ".join(str(each["loc"]) for each in error.errors(include_input=False))
+                log.error("user %r of the store is left out: %s", key.decode(errors="replace"), places)
+
+
+def _kept(password: str, random_bytes: Callable[[int], bytes]) -> tuple[str, str]:
+    try:
+        return PasswordHasher().hash(password), scram.stored_text(password, random_bytes)
+    except ValueError as problem:
+        allowed = "characters that RFC 4013 does not prohibit, such as all printable ones"
+        raise QueueInvalid("password", f"this value is not allowed: {problem}", allowed) from None

@@ -1,0 +1,274 @@
+"""Users that operators make, change, shut down and delete while the gateway runs; beside them those of a file."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from scramp import ScramClient
+
+from flow_client import FlowClient
+from gateway.config import load
+from gateway.node import open_store
+from gateway.node_port import NodeView
+from gateway.ports import QueueInvalid, Refused, UserAlreadyExists, UserNotFound
+from http_client import create, http_client, poll, publish
+from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
+from storage.interface import Table
+
+CLIENTS: Final[dict[str, Callable[..., SpeakingClient]]] = {
+    "mqtt": Mqtt,
+    "amqp": Amqp,
+    "flow": FlowProtocol,
+    "http": Http,
+}
+WRONG: Final[dict[str, Answer]] = {"mqtt": 0x86, "amqp": "sasl-1", "flow": "auth-failed", "http": 401}
+UNNAMED: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "sasl-1", "flow": "auth-failed", "http": 401}
+SHUT_DOWN: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": 0x0203, "http": 403}
+REACHABLE: Final = tuple(f"listeners.{name}.host=0.0.0.0" for name in CLIENTS)
+ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")
+
+
+async def comes_in(broker: RunningBroker, protocol: str, user: str, password: str) -> Answer:
+    """Return what a client of a protocol hears when it connects; it is gone again then."""
+    client = CLIENTS[protocol](broker)
+    try:
+        return await client.connect(user, password)
+    finally:
+        await client.leave()
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+@pytest.mark.settings(*REACHABLE)
+async def test_a_door_to_the_outside_is_shut_until_there_are_users(broker: RunningBroker, protocol: str) -> None:
+    """docs/security.md: nobody comes in off loopback before there are users, and then only they."""
+    assert await comes_in(broker, protocol, "", "") == UNNAMED[protocol]
+    assert await comes_in(broker, protocol, "ada", "engine") == WRONG[protocol]
+    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    assert await comes_in(broker, protocol, "ada", "engine") == OK
+    assert await comes_in(broker, protocol, "ada", "wrong") == WRONG[protocol]
+    assert await comes_in(broker, protocol, "", "") == UNNAMED[protocol]
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protocol: str) -> None:
+    """README: what is on loopback by default lets anybody of this machine in."""
+    assert await comes_in(broker, protocol, "", "") == OK
+
+
+@pytest.mark.parametrize("protocol", CLIENTS)
+@ONLY_USERS
+async def test_a_user_that_is_shut_down_or_deleted_is_sent_away_at_once(broker: RunningBroker, protocol: str) -> None:
+    """Its connections end, and no new one begins; everybody else stays."""
+    node = NodeView(broker.node)
+    for name in ("ada", "bob"):
+        await node.create_user({"name": name, "password": "engine"})
+    bob = Mqtt(broker, "bob")
+    assert await bob.connect("bob", "engine") == OK
+    for deed, expected in ((node.update_user("ada", {"enabled": False}), SHUT_DOWN), (node.delete_user("ada"), WRONG)):
+        client = CLIENTS[protocol](broker)
+        assert await client.connect("ada", "engine") == OK
+        await deed
+        await broker.node_lets_go_of("ada")
+        assert await comes_in(broker, protocol, "ada", "engine") == expected[protocol]
+        await client.leave()
+        if expected is SHUT_DOWN:
+            await node.update_user("ada", {"enabled": True})
+    assert (await node.show_user("bob")).connected_count == 1
+    assert await bob.publish("still/here") == OK
+    await bob.leave()
+
+
+@ONLY_USERS
+async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broker: RunningBroker) -> None:
+    """Kept are an argon2id hash and what SCRAM needs, and neither is shown."""
+    node = NodeView(broker.node)
+    view = await node.create_user({"name": "ada", "password": "the-engine", "enabled": True})
+    assert (view.origin, view.enabled, view.client_profile, view.connected_count) == ("operator", True, "default", 0)
+    assert "the-engine" not in repr(broker.node.default.users.made)
+    assert "argon2" not in repr(broker.node.default.users.made)
+    await broker.stop()
+    store = open_store(broker.config)
+    (row,) = [value for key, value in store.recover().tables[Table.CATALOG] if key.endswith(b"user/ada")]
+    store.close()
+    assert b"$argon2id$" in row
+    assert b"SCRAM-SHA-256$" in row
+    assert b"the-engine" not in row
+    await broker.start()
+    assert await comes_in(broker, "mqtt", "ada", "the-engine") == OK
+
+
+async def scram(broker: RunningBroker, password: str, *, meanwhile: Callable[[], object] = lambda: None) -> str:
+    """Return how a SCRAM exchange of `ada` ends; something may happen between its two steps."""
+    client = FlowClient(broker.flow_port)
+    await client.connect()
+    peer = ScramClient(["SCRAM-SHA-256"], "ada", password)
+    challenge = await client.authenticate("SCRAM-SHA-256", peer.get_client_first().encode())
+    assert challenge.state == AUTH_CHALLENGE
+    peer.set_server_first((challenge.data or b"").decode())
+    pending = meanwhile()
+    if asyncio.iscoroutine(pending):
+        await pending
+    answer = await client.authenticate("", peer.get_client_final().encode())
+    if answer.state == AUTH_DONE:
+        peer.set_server_final((answer.data or b"").decode())  # raises unless the gateway has proven itself too
+    client.cut()
+    await client.ended()
+    return {AUTH_DONE: "proven", AUTH_FAILED: "failed"}[answer.state]
+
+
+@ONLY_USERS
+async def test_a_password_holds_for_every_mechanism_and_is_another_at_once(broker: RunningBroker) -> None:
+    """RFC 7677: an exchange that began with the old password is not ended with it."""
+    node = NodeView(broker.node)
+    await node.create_user({"name": "ada", "password": "old"})
+    assert await scram(broker, "old") == "proven"
+    changing = lambda: node.update_user("ada", {"password": "new"})  # noqa: E731 - a name for what happens
+    assert await scram(broker, "old", meanwhile=changing) == "failed"
+    assert await scram(broker, "new") == "proven"
+    assert await comes_in(broker, "amqp", "ada", "old") == "sasl-1"
+    assert await comes_in(broker, "amqp", "ada", "new") == OK
+
+
+@ONLY_USERS
+async def test_an_http_connection_from_before_knows_users_of_after(broker: RunningBroker) -> None:
+    """Who proves itself is held against the accounts of this moment, however old its connection is."""
+    await create(broker, "q")
+    async with http_client(broker) as client:
+        assert (await client.post("/TOPIC/a", content=b"x", auth=("ada", "engine"))).status_code == 401
+        await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+        assert (await client.post("/TOPIC/a", content=b"x", auth=("ada", "engine"))).status_code == 200
+
+
+@pytest.mark.accounts(ada="engine", bob="builder")
+@pytest.mark.parametrize("protocol", CLIENTS)
+async def test_who_is_taken_out_of_the_configuration_is_sent_away(broker: RunningBroker, protocol: str) -> None:
+    """docs/security.md: by a reload, and at once; everybody else stays."""
+    clients = {name: CLIENTS[protocol](broker, name) for name in ("ada", "bob")}
+    assert await clients["ada"].connect("ada", "engine") == OK
+    assert await clients["bob"].connect("bob", "builder") == OK
+    left = f"authentication.users=[{{name: bob, password_file: {broker.config.data.path}/bob.password}}]"
+    await broker.node.reload(load(None, settings=(*broker.settings, left, "authentication.allow_anonymous=false")))
+    await broker.node_lets_go_of("ada")
+    assert await comes_in(broker, protocol, "ada", "engine") == WRONG[protocol]
+    assert await clients["bob"].publish("still/here") == OK
+    for client in clients.values():
+        await client.leave()
+
+
+PROFILES: Final = "authentication.client_profiles=[{name: devices, allow_guaranteed_msg_send_enabled: false}]"
+
+
+@ONLY_USERS
+@pytest.mark.settings(PROFILES)
+async def test_other_profiles_hold_for_those_who_are_connected(broker: RunningBroker) -> None:
+    node = NodeView(broker.node)
+    await node.create_user({"name": "ada", "password": "engine"})
+    ada = Mqtt(broker)
+    assert await ada.connect("ada", "engine") == OK
+    assert await ada.publish("a") == OK
+    await node.update_user("ada", {"client_profile": "devices"})
+    assert await ada.publish("a") == 0x87
+    await ada.leave()
+
+
+@ONLY_USERS
+async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: RunningBroker) -> None:
+    """A profile that the configuration has no more gives nobody the rights of another one."""
+    with_profile = load(None, settings=(*broker.settings, PROFILES, "authentication.allow_anonymous=false"))
+    without = broker.node.config
+    await broker.node.reload(with_profile)
+    node = NodeView(broker.node)
+    await node.create_user({"name": "ada", "password": "engine", "client_profile": "devices"})
+    ada = Mqtt(broker)
+    assert await ada.connect("ada", "engine") == OK
+    await broker.node.reload(without)
+    await broker.node_lets_go_of("ada")
+    view = await node.show_user("ada")
+    assert (view.enabled, view.client_profile) == (True, "devices")
+    assert view.reason == "there is no such profile as 'devices'"
+    assert await comes_in(broker, "mqtt", "ada", "engine") == 0x87
+    await broker.node.reload(with_profile)
+    assert await comes_in(broker, "mqtt", "ada", "engine") == OK
+    await ada.leave()
+
+
+@pytest.mark.accounts(bob="builder")
+async def test_a_user_of_the_configuration_is_changed_there(broker: RunningBroker) -> None:
+    """And of two of one name it is the one that counts."""
+    node = NodeView(broker.node)
+    (view,) = await node.list_users()
+    assert (view.name, view.origin) == ("bob", "configuration")
+    for deed in (node.update_user("bob", {"enabled": False}), node.delete_user("bob")):
+        with pytest.raises(Refused, match="change it there, and reload"):
+            await deed
+    with pytest.raises(UserAlreadyExists, match="'bob'"):
+        await node.create_user({"name": "bob", "password": "other"})
+    await node.create_user({"name": "ada", "password": "engine"})
+    assert [each.name for each in await node.list_users()] == ["ada", "bob"]
+    configured = (
+        "authentication.users=[{name: ada, password: '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$MTIzNDU2Nzg5MDEy'}]"
+    )
+    await broker.node.reload(load(None, settings=(*broker.settings, configured)))
+    assert [(each.name, each.origin) for each in await node.list_users()] == [("ada", "configuration")]
+    await broker.node.reload(broker.config)
+    assert [(each.name, each.origin) for each in await node.list_users()] == [
+        ("ada", "operator"),
+        ("bob", "configuration"),
+    ]
+
+
+async def test_what_is_no_user_is_refused_with_its_place(broker: RunningBroker) -> None:
+    node = NodeView(broker.node)
+    fine = {"name": "ada", "password": "engine"}
+    for wrong, field in (
+        ({**fine, "name": ""}, "name"),
+        ({**fine, "name": "a\nb"}, "name"),
+        ({"name": "ada"}, "password"),
+        ({**fine, "password": ""}, "password"),
+        ({**fine, "password": "a\x00b"}, "password"),
+        ({**fine, "password": "x" * 1025}, "password"),
+        ({**fine, "client_profile": "nobody"}, "client_profile"),
+        ({**fine, "acl_profile": "nobody"}, "acl_profile"),
+        ({**fine, "secret": "s"}, "secret"),
+    ):
+        with pytest.raises(QueueInvalid) as refused:
+            await node.create_user(wrong)
+        assert refused.value.field == field
+        assert "engine" not in str(refused.value)
+    assert await node.list_users() == []
+    await node.create_user(fine)
+    with pytest.raises(QueueInvalid, match="keeps its name"):
+        await node.update_user("ada", {"name": "eva"})
+    for deed in (node.show_user("eva"), node.update_user("eva", {}), node.delete_user("eva")):
+        with pytest.raises(UserNotFound, match="'eva'"):
+            await deed
+
+
+@pytest.mark.settings("vpns.shop.enabled=true", "authentication.allow_anonymous=false")
+async def test_users_belong_to_one_message_vpn(broker: RunningBroker) -> None:
+    node = NodeView(broker.node)
+    await node.in_vpn("shop").create_user({"name": "ada", "password": "engine"})
+    assert await node.list_users() == []
+    assert await comes_in(broker, "mqtt", "ada", "engine") == WRONG["mqtt"]
+    assert await comes_in(broker, "mqtt", "ada@shop", "engine") == OK
+
+
+@ONLY_USERS
+async def test_http_flows_of_a_user_that_is_shut_down_end_with_it(broker: RunningBroker) -> None:
+    """They outlive connections, and hold what was delivered to them."""
+    node = NodeView(broker.node)
+    await create(broker, "q")
+    await node.create_user({"name": "ada", "password": "engine"})
+    async with http_client(broker, auth=("ada", "engine")) as client:
+        await publish(client, "q", "waits")
+        _, messages = await poll(client, "/QUEUE/q")
+    assert len(messages) == 1
+    assert len((await node.show_queue("q")).flows) == 1
+    await node.update_user("ada", {"enabled": False})
+    async with asyncio.timeout(DEADLINE_S):
+        while (await node.show_queue("q")).flows:
+            await asyncio.sleep(0.01)

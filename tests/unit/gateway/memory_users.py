@@ -1,0 +1,60 @@
+"""The users of a node in memory. They have no secrets: nobody connects to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.ports import QueueInvalid, Refused, UserAlreadyExists, UserNotFound
+from gateway.stored_users import AskedUser, asked_user
+from gateway.user_views import UserView
+
+FIXED = asked_user({"name": "fixed"})  # of the configuration
+
+
+@dataclass
+class MemoryUsers:
+    """Users in a dict, with their passwords as they were sent."""
+
+    users: dict[str, AskedUser] = field(default_factory=lambda: {"fixed": FIXED})
+
+    async def list_users(self) -> Sequence[UserView]:
+        return [await self.show_user(name) for name in sorted(self.users)]
+
+    async def show_user(self, name: str) -> UserView:
+        if name not in self.users:
+            raise UserNotFound(name)
+        user = self.users[name]
+        return UserView(
+            name=name,
+            origin=CONFIGURATION if user is FIXED else OPERATOR,
+            enabled=user.enabled,
+            reason="",
+            client_profile=user.client_profile,
+            acl_profile=user.acl_profile,
+            connected_count=0,
+        )
+
+    async def create_user(self, asked: Mapping[str, object]) -> UserView:
+        user = asked_user(asked)
+        if user.name in self.users:
+            raise UserAlreadyExists(user.name)
+        if user.password is None:
+            raise QueueInvalid("password", "it is missing", "a text")
+        self.users[user.name] = user
+        return await self.show_user(user.name)
+
+    async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
+        user = self._changeable(name)
+        self.users[name] = asked_user(dict(user) | dict(changes))
+        return await self.show_user(name)
+
+    async def delete_user(self, name: str) -> None:
+        self._changeable(name)
+        del self.users[name]
+
+    def _changeable(self, name: str) -> AskedUser:
+        if self.users.get(name) is FIXED:
+            raise Refused("it is the configuration's")
+        if name not in self.users:
+            raise UserNotFound(name)
+        return self.users[name]

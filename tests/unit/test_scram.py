@@ -1,0 +1,85 @@
+"""SCRAM-SHA-256 by itself: stored forms of passwords, and accounts that change. Whole exchanges: tests/broker."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis.strategies import characters, text
+from scramp import ScramClient
+
+from protocols.authentication import AuthenticationFailed, Challenge, Proven
+from protocols.scram import ITERATIONS, NAME, ScramExchange, ScramSha256, password_matches, stored_secret, stored_text
+
+RANDOM_BYTES = Random(1).randbytes
+NOT_OF_ASCII = "gr\u00fcn"
+
+
+def first_step(mechanism: ScramSha256, password: str, user: str = "ada") -> tuple[ScramExchange, ScramClient]:
+    """Return both sides of an exchange after the server's challenge."""
+    exchange, client = mechanism.begin(), ScramClient([NAME], user, password)
+    challenge = exchange.step(client.get_client_first().encode())
+    assert isinstance(challenge, Challenge)
+    client.set_server_first(challenge.data.decode())
+    return exchange, client
+
+
+def last_step(exchange: ScramExchange, client: ScramClient) -> str:
+    """Return whom the client has proven to be; it has its own proof of the server then."""
+    proven = exchange.step(client.get_client_final().encode())
+    assert isinstance(proven, Proven)
+    client.set_server_final(proven.data.decode())
+    return proven.principal.user_name
+
+
+@given(text(characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=40))
+def test_the_stored_form_of_a_password_proves_it_and_does_not_tell_it(password: str) -> None:
+    """RFC 5802, section 3: StoredKey and ServerKey, with a salt of their own each time."""
+    kept = stored_text(password, RANDOM_BYTES)
+    assert password_matches(kept, password.encode())
+    assert not password_matches(kept, password.encode() + b"x")
+    assert stored_text(password, RANDOM_BYTES) != kept
+    assert stored_secret(kept, RANDOM_BYTES)[3] == ITERATIONS
+
+
+@pytest.mark.parametrize("password", ["engine", "a b", NOT_OF_ASCII, "$argon2 like", "SCRAM-SHA-256$ like", "x" * 1024])
+def test_a_client_proves_a_password_against_its_stored_form(password: str) -> None:
+    mechanism = ScramSha256({"ada": stored_text(password, RANDOM_BYTES)}, RANDOM_BYTES)
+    assert last_step(*first_step(mechanism, password)) == "ada"
+    exchange, client = first_step(mechanism, password + "x")
+    with pytest.raises(AuthenticationFailed):
+        exchange.step(client.get_client_final().encode())
+
+
+@pytest.mark.parametrize("password", ["a\x00b", "\u0007"])
+def test_what_rfc_4013_prohibits_is_no_password(password: str) -> None:
+    with pytest.raises(ValueError, match="forbidden"):
+        stored_text(password, RANDOM_BYTES)
+
+
+@pytest.mark.parametrize("secrets", [{}, {"ada": "other"}, {"ada": "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA"}])
+def test_an_exchange_does_not_end_with_an_account_that_has_changed(secrets: dict[str, str]) -> None:
+    """Decision 0180: deleted, of another password, or one that SCRAM cannot use any more."""
+    mechanism = ScramSha256({"ada": "engine"}, RANDOM_BYTES)
+    exchange, client = first_step(mechanism, "engine")
+    mechanism.configure(secrets)
+    with pytest.raises(AuthenticationFailed, match="changed meanwhile"):
+        exchange.step(client.get_client_final().encode())
+
+
+def test_a_change_of_others_does_not_disturb_an_exchange() -> None:
+    """What was derived of a plain password stays, with its salt: clients may keep what they derived of it."""
+    mechanism = ScramSha256({"ada": "engine", "bob": "builder"}, RANDOM_BYTES)
+    exchange, client = first_step(mechanism, "engine")
+    derived = mechanism.stored("ada")
+    mechanism.configure({"ada": "engine", "eve": "apple"})
+    assert last_step(exchange, client) == "ada"
+    assert mechanism.stored("ada") == derived
+
+
+def test_names_that_do_not_exist_look_like_others_before_and_after_a_change() -> None:
+    """RFC 5802, section 5.1 (unknown-user): always the same salt for a name, or its absence shows."""
+    mechanism = ScramSha256({"ada": "engine"}, RANDOM_BYTES)
+    salt = mechanism.stored("nobody")[0]
+    mechanism.configure({"bob": "builder"})
+    assert mechanism.stored("nobody")[0] == salt
+    assert mechanism.stored("ada")[0] != salt
