@@ -46,7 +46,8 @@ class PartitionReading:
             read.begin()
             return read.answer
         if isinstance(request, CutRange):
-            return min(log.cut(request.first, request.bytes_max), max(request.first, log.synced_end()))
+            end = log.cut(request.first, bytes_max=request.bytes_max, rows_max=request.rows_max)
+            return min(end, max(request.first, log.synced_end()))
         if isinstance(request, PrepareReplay):
             return self._prepare_replay(request)
         if isinstance(request, ConsumeThrough):

@@ -54,13 +54,15 @@ class ReadFailed(Exception):
 
 @dataclass(slots=True)
 class CutRange(PartitionRequest):
-    """Where does a range from `first` end that has at most `bytes_max` of payload? Answered with a sequence.
+    """Where does a range from `first` end that has at most so much payload, and so many messages? 0: no such bound.
 
-    By the index of bytes, without reading payloads: exact at the bounds of batches and pages, by average within them.
+    Answered with a sequence, which is `first` where nothing comes any more. No payload is read: bytes are exact at the
+    bounds of batches and pages, by average within them; of messages each counts that was stored, settled or not.
     """
 
     first: int
     bytes_max: int
+    rows_max: int
 
 
 @dataclass(slots=True)

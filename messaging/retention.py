@@ -20,6 +20,7 @@ from messaging.recovery import StoredPartition
 from messaging.stretches import NO_PAGE, Stretch, journaled, paged
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
+UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
 LOOKED_AT_MAX: Final = 256  # stretches for each trim: what cannot go yet must not be walked over and over
 
 
@@ -262,20 +263,44 @@ class RetainedLog:
         behind = max(0, sequence - stretch.first)
         return stretch.bytes_before + stretch.payload_bytes * behind // (stretch.end - stretch.first)
 
-    def cut(self, first: int, bytes_max: int) -> int:
-        """Return where a range from `first` ends that has at most `bytes_max` of payload, or one stretch at least."""
-        limit = self.bytes_at(first) + bytes_max
+    def cut(self, first: int, *, bytes_max: int, rows_max: int) -> int:
+        """Return where a range from `first` ends that has at most so much payload and so many rows. 0: no such bound.
+
+        At least the rest of one stretch fits by bytes, by average within it. Sequences between stretches are no rows;
+        so the answer is `first` where nothing comes any more.
+        """
+        bytes_left, rows_left = bytes_max or UNBOUNDED, rows_max or UNBOUNDED
         end = first
-        index = self._index_of(first)
-        while index < len(self._stretches) and (end == first or self._stretches[index].bytes_before < limit):
-            stretch = self._stretches[index]
-            count = stretch.end - stretch.first
-            room = limit - stretch.bytes_before
-            if room < stretch.payload_bytes and end > first:
-                return max(end, stretch.first + count * room // stretch.payload_bytes)
-            end = stretch.end
-            index += 1
-        return max(end, first)
+        while rows_left > 0:
+            found = self._piece_from(end)
+            if found is None:
+                break
+            start, stop, payload_bytes = found
+            count = stop - start
+            if payload_bytes > bytes_left and end > first:
+                count = count * bytes_left // payload_bytes
+            count = min(count, rows_left)
+            if count <= 0:
+                break
+            end = start + count
+            rows_left -= count
+            bytes_left -= payload_bytes
+        return end
+
+    def _piece_from(self, sequence: int) -> tuple[int, int, int] | None:
+        """Return the next sequences that have rows, from `sequence` on: first, end, payload bytes by average."""
+        if self.active:
+            stretch = self.at_or_after(sequence)
+            if stretch is None:
+                return None
+            first, end, size = stretch.first, stretch.end, stretch.payload_bytes
+        else:
+            segment = self.ledger.segments.at_or_after(sequence)
+            if segment is None:
+                return None
+            first, end, size = segment.first, segment.end, segment.bytes_left
+        start = max(first, sequence)
+        return start, end, size * (end - start) // (end - first)
 
     def first_since(self, wall_ms: int) -> int:
         """Return a sequence before which everything arrived before `wall_ms`; at most one page too early."""

@@ -9,8 +9,9 @@ from pipeline.configuration import JobFile, QueueJob, StreamJob
 from pipeline.places import place_of
 from pyspark_sluicegate.columns import chosen_columns, schema_of
 from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.options import SourceOptions
-from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
+from pyspark_sluicegate.planning import RangeToRead, cut, group
 
 
 def plan_of(config: JobFile) -> Mapping[str, object]:
@@ -28,14 +29,15 @@ def plan_of(config: JobFile) -> Mapping[str, object]:
 
 
 def _next_ranges(config: QueueJob, options: SourceOptions) -> list[RangeToRead]:
-    """Return what a stream would read with its next batch, but for a limit by bytes; what a batch job reads."""
+    """Return what a stream would read with its next batch; what a batch job reads."""
+    bulk = bulk_for(options.connect)
     if isinstance(config, StreamJob):
         places = place_of(config).partitions
         firsts = {number: max(each.read, each.acknowledged) for number, each in places.items()}
         ends = {number: each.end for number, each in places.items()}
     else:
-        positions = bulk_for(options.connect).queue_status(options.queue).positions
+        positions = bulk.queue_status(options.queue).positions
         firsts = {each.partition: each.low for each in positions}
         ends = {each.partition: each.next_sequence for each in positions}
-    shares = share_rows({number: end - firsts[number] for number, end in ends.items()}, options.rows_max)
-    return [RangeToRead(number, firsts[number], firsts[number] + count) for number, count in sorted(shares.items())]
+    chosen = next_ends(bulk, options.queue, firsts, ends, rows_max=options.rows_max, bytes_max=options.bytes_max)
+    return [RangeToRead(number, firsts[number], end) for number, end in sorted(chosen.items())]

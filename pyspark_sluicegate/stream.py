@@ -23,9 +23,10 @@ from pyspark.sql.streaming.datasource import (
 
 from messaging.cursors import EARLIEST, LATEST
 from pyspark_sluicegate.connection import bulk_for
+from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, starting_places
 from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
-from pyspark_sluicegate.planning import RangeToRead, cut, group, share_rows
+from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 from pyspark_sluicegate.reading import RangeReader, RangesPartition
 from sluicegate import BlockingCursor, FlowClientError
 
@@ -83,8 +84,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._next_now(above=begin.next, wait_ms=self._options.long_poll_ms)
         else:
             ends = self._target
-        waiting = {each: end - begin.next_in(each) for each, end in ends.items() if end > begin.next_in(each)}
-        chosen = self._limited(begin, waiting, limit)
+        chosen = self._limited(begin, ends, limit)
         if not chosen:
             return start  # equal to the last: Spark makes no batch
         return begin.moved(chosen, self._bound().epoch).to_json()
@@ -178,31 +178,17 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 firsts[number] = acked
         return firsts
 
-    def _limited(self, begin: Offset, waiting: Mapping[int, int], limit: ReadLimit) -> dict[int, int]:
-        if isinstance(limit, ReadAllAvailable):
-            shares = dict(waiting)
-        elif isinstance(limit, ReadMaxRows):
-            shares = share_rows(waiting, limit.max_rows)
+    def _limited(self, begin: Offset, ends: Mapping[int, int], limit: ReadLimit) -> dict[int, int]:
+        rows_max = bytes_max = ALL
+        if isinstance(limit, ReadMaxRows):
+            rows_max = limit.max_rows
         elif isinstance(limit, ReadMaxBytes):
-            return self._cut_by_bytes(begin, waiting, limit.max_bytes)
-        else:
+            bytes_max = limit.max_bytes
+        elif not isinstance(limit, ReadAllAvailable):
             raise OptionError(f"{limit!r}: a batch is limited by rows or bytes")
-        return {each: begin.next_in(each) + count for each, count in shares.items()}
-
-    def _cut_by_bytes(self, begin: Offset, waiting: Mapping[int, int], bytes_max: int) -> dict[int, int]:
-        """Share payload among partitions in proportion to their rows; each gives one message at least.
-
-        Where nothing is left but sequences that a crash of the gateway skipped, all of them are one step.
-        """
-        total = sum(waiting.values())
+        firsts = {each: begin.next_in(each) for each in ends}
         bulk = bulk_for(self._options.connect)
-        ends: dict[int, int] = {}
-        for each, count in waiting.items():
-            first = begin.next_in(each)
-            share = max(1, bytes_max * count // total)
-            end = bulk.cut_range(self._options.queue, partition=each, first=first, payload_bytes=share)
-            ends[each] = first + count if end == first else min(end, first + count)
-        return ends
+        return next_ends(bulk, self._options.queue, firsts, ends, rows_max=rows_max, bytes_max=bytes_max)
 
     def _rewound(self, partition: int, wanted: int, acked: int) -> str:
         return (

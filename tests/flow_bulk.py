@@ -78,9 +78,11 @@ class BulkClient(FlowClient):
         request_id = self.new_request_id()
         return await self.asks(Positions, request_id, QueueStatus(request_id, queue).encode())
 
-    async def cuts(self, first: int, payload_bytes: int, *, queue: str = "q", partition: int = 0) -> int:
+    async def cuts(
+        self, first: int, payload_bytes: int = 0, *, rows: int = 0, queue: str = "q", partition: int = 0
+    ) -> int:
         request_id = self.new_request_id()
-        asked = CutRange(request_id, queue, partition, first, payload_bytes)
+        asked = CutRange(request_id, queue, partition, first, payload_bytes, rows)
         return (await self.asks(RangeCut, request_id, asked.encode())).end
 
     async def binds_cursor(

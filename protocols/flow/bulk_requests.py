@@ -101,7 +101,7 @@ async def answer_bulk(connection: "FlowConnection", asked: BulkRequest) -> bytes
         return (await _answer_staging(connection, asked)).encode()
     if isinstance(asked, CutRangeFrame):
         handle = await _queue(connection, asked.queue, READ_ONLY)
-        cut = AskPartitions(asked.partition, CutRange(asked.first, asked.payload_bytes))
+        cut = AskPartitions(asked.partition, CutRange(asked.first, asked.payload_bytes, asked.messages_count))
         try:
             ends: list[int] = await handle.cell.ask(cut)
         except LookupError as error:

@@ -51,13 +51,14 @@ class QueueStatus:
 @final
 @dataclass(frozen=True)
 class CutRange:
-    """Where does a range end that has so much payload?"""
+    """Where does a range end that has so much payload, and so many messages? 0: no such bound."""
 
     request_id: int
     queue: str
     partition: int
     first: int
     payload_bytes: int
+    messages_count: int
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -65,6 +66,7 @@ class CutRange:
         out.number(f.PARTITION, self.partition, 4)
         out.number(f.FIRST, self.first, 8)
         out.number(f.PAYLOAD_BYTES, self.payload_bytes, 8)
+        out.number(f.MESSAGES_COUNT, self.messages_count, 8)
         return encode_frame(CUT_RANGE, 0, SESSION, out.encoded(), b"")
 
 
@@ -226,7 +228,8 @@ def _read_of_queue(kind: int, request_id: int, queue: str, reader: FieldReader) 
             queue,
             reader.number(f.PARTITION, 4, 0),
             reader.number_required(f.FIRST, 8),
-            reader.number_required(f.PAYLOAD_BYTES, 8),
+            reader.number(f.PAYLOAD_BYTES, 8, 0),
+            reader.number(f.MESSAGES_COUNT, 8, 0),
         )
     return CursorBind(
         request_id,

@@ -202,6 +202,7 @@ async def test_positions_and_cuts_say_where_a_batch_would_end(broker: RunningBro
         end = await client.cuts(1, 20_000, queue="plain")
         assert 1 < end <= 101
         assert await client.cuts(end, 1 << 40, queue="plain") == 101
+        assert await client.cuts(11, rows=20, queue="plain") == 31
 
 
 @pytest.mark.parametrize(

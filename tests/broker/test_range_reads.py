@@ -148,8 +148,9 @@ async def test_a_range_is_cut_by_bytes_without_reading_it(broker: RunningBroker)
 
     handle = await orders.handle()
 
-    assert await handle.cell.ask(AskPartitions(0, CutRange(1, 1000))) == [11]
-    assert await handle.cell.ask(AskPartitions(0, CutRange(41, 1 << 30))) == [51]
+    assert await handle.cell.ask(AskPartitions(0, CutRange(1, 1000, 0))) == [11]
+    assert await handle.cell.ask(AskPartitions(0, CutRange(41, 0, 0))) == [51]
+    assert await handle.cell.ask(AskPartitions(0, CutRange(3, 0, 7))) == [10]
 
 
 async def test_sequences_that_a_crash_skipped_are_told_as_never_used(broker: RunningBroker) -> None:

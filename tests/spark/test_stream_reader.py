@@ -97,14 +97,24 @@ def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: Gat
         assert asked.result()["next"] == {"0": 1}
 
 
-def test_sequences_that_a_crash_skipped_are_passed_over_in_one_batch(broker: GatewayProcess) -> None:
-    """docs/bulk.md, gaps: never_used. A limit of bytes is one of messages, and there are none."""
-    reader = reader_of(broker, maxBytesPerTrigger="1000000")
+@pytest.mark.parametrize("limit", [{"maxBytesPerTrigger": "1000000"}, {"maxRowsPerTrigger": "150"}])
+def test_sequences_that_a_crash_skipped_are_passed_over_and_no_batch_is_empty(
+    broker: GatewayProcess, limit: dict[str, str]
+) -> None:
+    """docs/bulk.md, gaps: never_used. A limit is one of messages; only when nothing else is left is a batch of none."""
+    reader = reader_of(broker, **limit)
     start = reader.initialOffset()
     broker.kill9()
     broker.start()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert rows(reader, start, end) == list(range(100))
-    after = reader.latestOffset(end, reader.getDefaultReadLimit())
-    assert rows(reader, end, after) == []
-    assert reader.latestOffset(after, reader.getDefaultReadLimit()) == after
+    passed = reader.latestOffset(end, reader.getDefaultReadLimit())
+    assert rows(reader, end, passed) == []
+    assert reader.latestOffset(passed, reader.getDefaultReadLimit()) == passed
+
+    fill(broker, 100, 120)
+    broker.kill9()
+    broker.start()
+    fill(broker, 120, 200)
+    after = reader.latestOffset(passed, reader.getDefaultReadLimit())
+    assert rows(reader, passed, after) == list(range(100, 200))

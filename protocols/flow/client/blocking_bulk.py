@@ -105,10 +105,10 @@ class BlockingBulk:
         """As `Bulk.queue_status`."""
         return self._thread.run(self._bulk.queue_status(queue))
 
-    def cut_range(self, queue: str, *, partition: int = 0, first: int, payload_bytes: int) -> int:
+    def cut_range(self, queue: str, *, partition: int = 0, first: int, payload_bytes: int = 0, rows: int = 0) -> int:
         """As `Bulk.cut_range`."""
         return self._thread.run(
-            self._bulk.cut_range(queue, partition=partition, first=first, payload_bytes=payload_bytes)
+            self._bulk.cut_range(queue, partition=partition, first=first, payload_bytes=payload_bytes, rows=rows)
         )
 
     def bind_cursor(

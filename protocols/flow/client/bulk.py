@@ -172,11 +172,16 @@ class Bulk:
         """Return where each partition of a queue stands, and the spool's incarnation."""
         return await self._ask(Positions, Request(lambda request_id: QueueStatus(request_id, queue).encode()))
 
-    async def cut_range(self, queue: str, *, partition: int = 0, first: int, payload_bytes: int) -> int:
-        """Return the end of a range from `first` that has about so much payload."""
+    async def cut_range(
+        self, queue: str, *, partition: int = 0, first: int, payload_bytes: int = 0, rows: int = 0
+    ) -> int:
+        """Return the end of a range from `first` that has about so much payload, and so many rows. 0: no such bound.
+
+        Sequences that were never used are no rows. Where nothing comes from `first` on, it is the end, too.
+        """
         answer = await self._ask(
             RangeCut,
-            Request(lambda request_id: CutRange(request_id, queue, partition, first, payload_bytes).encode()),
+            Request(lambda request_id: CutRange(request_id, queue, partition, first, payload_bytes, rows).encode()),
         )
         return answer.end
 

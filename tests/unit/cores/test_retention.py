@@ -1,5 +1,6 @@
 """What is kept beyond its settlement: all that somebody needs, nothing else, and consumers do not notice."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -213,7 +214,56 @@ def test_the_byte_index_cuts_a_range_without_payloads() -> None:
         partition.append(batch_of([b"x" * 10] * 5))
     partition.page_out(page_bytes=100)
 
-    assert partition.log.cut(1, 100) == 11
-    assert partition.log.cut(11, 120) == 23
-    assert partition.log.cut(6, 1) > 6, "at least something, or a reader would stand still"
-    assert partition.log.cut(51, 100) == 51
+    assert partition.log.cut(1, bytes_max=100, rows_max=0) == 11
+    assert partition.log.cut(11, bytes_max=120, rows_max=0) == 23
+    assert partition.log.cut(6, bytes_max=1, rows_max=0) > 6, "at least something, or a reader would stand still"
+    assert partition.log.cut(51, bytes_max=100, rows_max=0) == 51
+
+
+@pytest.mark.parametrize("size_bytes", [10_000, 0])
+def test_a_range_is_cut_at_a_number_of_rows_and_passes_over_what_is_none(size_bytes: int) -> None:
+    """What was refused was never stored; without a log the ledger's own segments count."""
+    partition = kept_partition(size_bytes=size_bytes)
+    for refused in (False, True, False):
+        publication = partition.append(numbered(10), stored=not refused)
+        publication.refused = refused
+    partition.log.withdraw(11, 21)
+    partition.ledger.give_up(11, 21, DISCARD_NOT_STORED)
+
+    def cut(first: int, rows_max: int, bytes_max: int = 0) -> int:
+        return partition.log.cut(first, bytes_max=bytes_max, rows_max=rows_max)
+
+    assert [cut(1, 4), cut(3, 8), cut(3, 10), cut(11, 3), cut(1, 20), cut(1, 0)] == [5, 11, 23, 24, 31, 31]
+    assert cut(15, 1) == 22
+    assert cut(1, 4, bytes_max=1 << 40) == 5
+    assert cut(31, 4) == 31
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=12), st.integers(1, 15), st.integers(1, 40))
+def test_ranges_cut_one_behind_the_other_have_every_row_and_none_has_too_many(
+    batches: list[tuple[int, bool]], rows_max: int, bytes_max: int
+) -> None:
+    """Goal: a reader with limits gets on. Method: some batches are refused; cut until nothing comes, and read."""
+    partition = kept_partition(size_bytes=10_000)
+    refusals = set[int]()
+    for count, refused in batches:
+        first = partition.ledger.next_sequence
+        publication = partition.append(numbered(count), stored=not refused)
+        if refused:
+            publication.refused = True
+            refusals.update(range(first, first + count))
+            partition.log.withdraw(first, first + count)
+            partition.ledger.give_up(first, first + count, DISCARD_NOT_STORED)
+    stored = {sequence for sequence in partition.payloads if sequence not in refusals}
+    at, found = 1, set[int]()
+    while (end := partition.log.cut(at, bytes_max=bytes_max, rows_max=rows_max)) > at:
+        rows: set[int] = set()
+        start = at
+        while start < end:
+            chunk, _gaps, start = partition.read(start, end)
+            rows |= set(chunk)
+        assert 0 < len(rows) <= rows_max
+        found |= rows
+        at = end
+    assert found == stored

@@ -1,0 +1,33 @@
+"""Where the next batch of a stream ends, when it is limited by rows or bytes. `planning` makes tasks of it.
+
+Partitions share the limit in proportion to the sequences that each has waiting, and the gateway says how far a share
+reaches: it knows which sequences a crash skipped, and passes over them, for they are no rows.
+"""
+
+from collections.abc import Mapping
+
+from pyspark_sluicegate.planning import ALL, share_rows
+from sluicegate import BlockingBulk
+
+
+def next_ends(
+    bulk: BlockingBulk, queue: str, firsts: Mapping[int, int], ends: Mapping[int, int], *, rows_max: int, bytes_max: int
+) -> dict[int, int]:
+    """Return the end of the batch in each partition that has something from `firsts` to `ends`.
+
+    With a limit (ALL: none) each gives one message at least, while there are no more partitions than rows. Where there
+    are skipped sequences only, all of them are passed over.
+    """
+    waiting = {each: end - firsts[each] for each, end in ends.items() if end > firsts[each]}
+    if rows_max != ALL:
+        shares = {each: (0, rows) for each, rows in share_rows(waiting, rows_max).items()}
+    elif bytes_max != ALL:
+        total = sum(waiting.values())
+        shares = {each: (max(1, bytes_max * count // total), 0) for each, count in waiting.items()}
+    else:
+        return {each: ends[each] for each in waiting}
+    cuts = {
+        each: bulk.cut_range(queue, partition=each, first=firsts[each], payload_bytes=payload_bytes, rows=rows)
+        for each, (payload_bytes, rows) in shares.items()
+    }
+    return {each: ends[each] if cut == firsts[each] else min(cut, ends[each]) for each, cut in cuts.items()}
