@@ -122,9 +122,8 @@ class DecodeTable(SchemaTable):
         return super().needed() if self.format == RAW else (*super().needed(), frozenset({"undecodable"}))
 
 
-@final
 class ArchiveTable(Section):
-    """`[archive]`: where the rows go."""
+    """An archive: where its rows lie, and how. Every job that writes or reads one names it so."""
 
     path: Annotated[str, Field(min_length=1)]
     format: Literal["parquet", "delta"] = PARQUET

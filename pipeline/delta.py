@@ -9,10 +9,14 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -56,6 +60,27 @@ def enter_batch(path: str, name: str, schema: StructType, query_id: str, batch: 
         list(PARTITIONED_BY),
         commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch)]),
     )
+
+
+def rows_of(spark: SparkSession, path: str) -> DataFrame:
+    """Return the rows of a table as it is now. Raises what Delta does where there is none.
+
+    What its files lack, and their directories may write in two ways (those that `compact` made have no batch), are the
+    values of the columns that the table is partitioned by: they come from the log.
+    """
+    table = DeltaTable(path)
+    columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta writes schemas as Spark does
+    partitioned_by = table.metadata().partition_columns
+    in_files = StructType([each for each in columns.fields if each.name not in partitioned_by])
+    parts: dict[tuple[object, ...], list[str]] = {}
+    for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        values = tuple(file[f"partition.{name}"] for name in partitioned_by)
+        parts.setdefault(values, []).append(str(Path(path) / unquote(file["path"])))
+    rows = spark.createDataFrame([], columns)
+    for values, files in parts.items():
+        named = {name: fn.lit(value) for name, value in zip(partitioned_by, values, strict=True)}
+        rows = rows.unionByName(spark.read.schema(in_files).parquet(*files).withColumns(named))
+    return rows
 
 
 def _actions(root: Path, files: Iterable[BatchFile]) -> Iterable[AddAction]:

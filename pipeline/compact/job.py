@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal, final
+from typing import Annotated, Final, final
 
 from pydantic import Field
 from pyspark.sql import SparkSession
 
+from pipeline.archived import check_format
 from pipeline.compact.days import alone_in, carry_on, closed_days, compact_day
-from pipeline.configuration import DELTA, PARQUET, JobFile, Section
+from pipeline.configuration import DELTA, ArchiveTable, JobFile
 from pipeline.directories import DAY
 from pipeline.failures import JobFailed
 
@@ -22,11 +23,10 @@ MIB: Final = 1024 * 1024
 
 
 @final
-class CompactTable(Section):
+class CompactTable(ArchiveTable):
     """`[compact]`: which archive, and which of its days are over."""
 
     path: Annotated[str, Field(pattern="^/")]  # a folder of this host
-    format: Literal["parquet", "delta"] = PARQUET
     file_mb: Annotated[int, Field(ge=1, le=4096)] = 256
     closed_after_h: Annotated[int, Field(ge=0)] = 24  # after the day's end in UTC: what is late is archived by then
     replaced_kept_h: Annotated[int, Field(ge=1)] = 168  # for those who read the files that were replaced
@@ -71,6 +71,7 @@ def compact(spark: SparkSession, config: CompactJob) -> CompactResult:
     table, now = config.compact, datetime.now(UTC)
     if not Path(table.path).is_dir():
         raise JobFailed(f"compact.path: there is no folder {table.path}")
+    check_format(table)
     return _compact_delta(table, now) if table.format == DELTA else _compact_directories(spark, table, now)
 
 

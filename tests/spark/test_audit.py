@@ -17,6 +17,7 @@ from pipeline.audit.comparison import findings, paired
 from pipeline.audit.findings import WRONGS, AuditResult
 from pipeline.audit.job import AuditJob, AuditTable, audit
 from pipeline.batch_job import FOUND
+from pipeline.configuration import DELTA
 from pipeline.failures import JobFailed
 
 ENDS_S = 240
@@ -88,12 +89,14 @@ def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tm
     assert not (tmp_path / "reports").exists()
 
 
-def test_a_delta_table_is_refused_for_files_that_were_replaced_lie_there_too(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    (tmp_path / "archive" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(JobFailed, match=r"archive is a Delta table, and what is looked at are archives of Parquet"):
-        audit(spark, config(str(tmp_path / "archive"), tmp_path))
+def test_an_archive_that_is_not_what_its_format_says_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that were replaced lie in the folder of a Delta table, too."""
+    path = write_archives(spark, tmp_path, Archive(IN, numbered(10)))
+    with pytest.raises(JobFailed, match=r"archive is no Delta table, and format is delta$"):
+        Archived(path=path, format=DELTA).rows(spark)
+    (tmp_path / "archive" / "_delta_log").mkdir()
+    with pytest.raises(JobFailed, match=r"archive is a Delta table, and format is parquet$"):
+        audit(spark, config(path, tmp_path))
 
 
 def plain(sent: Archive, arrived: Archive) -> dict[str, int]:

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.archived import Archived
 from pipeline.compact.days import DONE, NEW, OLD, WORK, alone_in
 from pipeline.compact.job import CompactJob, CompactResult, CompactTable, compact
 from pipeline.configuration import DELTA
@@ -141,3 +142,8 @@ def test_a_delta_table_is_compacted_in_its_log(spark: SparkSession, tmp_path: Pa
     assert len(table.file_uris()) == 3, "today is left alone"
     assert sorted(table.to_pyarrow_table()["sequence"].to_pylist()) == [*range(40), 100, 101]
     assert table.transaction_version("query") == 3
+    read_again = Archived(path=path, format=DELTA, where="dt < current_date()").rows(spark)
+    assert read_again.columns == batches[0][0].columns
+    assert sorted((row.queue, row.sequence) for row in read_again.collect()) == [(QUEUE, n) for n in range(40)]
+    with pytest.raises(JobFailed, match="is a Delta table, and format is parquet"):
+        compacted(spark, tmp_path)
