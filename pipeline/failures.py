@@ -10,11 +10,12 @@ from typing import Final, final
 
 from sluicegate import ConnectFailed, RequestInterrupted
 
-# They say that the gateway was away; whatever else is wrong stays wrong, however often it is tried.
-TRANSIENT: Final = frozenset({ConnectFailed.__name__, RequestInterrupted.__name__})
+# What passes by itself, in words; whatever else is wrong stays wrong, however often it is tried.
+GATEWAY_AWAY: Final = "the gateway was away"
+HOST_TOO_BUSY: Final = "Python did not start within the ten seconds that Spark gives it, for its host is too busy"
 
-# Spark gives a process of Python ten seconds to start and call back, which a busy host may not manage.
-STARTED_TOO_SLOWLY: Final = "Python worker failed to connect back"
+_SAY_AWAY: Final = frozenset({ConnectFailed.__name__, RequestInterrupted.__name__})
+_SAYS_BUSY: Final = "Python worker failed to connect back"
 
 # How Python's tracebacks end: `package.module.Name: what`.
 _RAISED: Final = re.compile(
@@ -32,7 +33,7 @@ class Failure:
     """What ended a query."""
 
     text: str  # one line
-    is_transient: bool
+    passes: str | None  # why it is worth another try; None: it is not
 
 
 def failure_of(error: Exception) -> Failure:
@@ -41,5 +42,8 @@ def failure_of(error: Exception) -> Failure:
     raised = _RAISED.findall(text)
     if raised:
         name, text = raised[-1]
+    passes = GATEWAY_AWAY if name in _SAY_AWAY else None
+    if not raised and _SAYS_BUSY in text:
+        passes = HOST_TOO_BUSY
     first_line = text.strip().partition("\n")[0]
-    return Failure(f"{name}: {first_line}", name in TRANSIENT or STARTED_TOO_SLOWLY in first_line)
+    return Failure(f"{name}: {first_line}", passes)

@@ -1,4 +1,4 @@
-"""Trying again what failed because the gateway was away, from the checkpoint; and giving up on anything else."""
+"""Trying again, from the checkpoint, what failed for a reason that passes; and giving up on anything else."""
 
 import logging
 from collections.abc import Callable
@@ -40,9 +40,9 @@ def supervise(attempt: Callable[[], Done], batch_count: Callable[[], int], stopp
         if through > seen:
             failed_count, seen = 0, through
         failed_count += 1
-        if not failure.is_transient or failed_count == ATTEMPTS_MAX:
+        if failure.passes is None or failed_count == ATTEMPTS_MAX:
             raise JobFailed(failure.text)
         delay_s = min(DELAY_MAX_S, DELAY_FIRST_S * 2 ** (failed_count - 1))
-        _log.warning("the job begins again in %.0f s, for the gateway was away: %s", delay_s, failure.text)
+        _log.warning("the job begins again in %.0f s, for %s: %s", delay_s, failure.passes, failure.text)
         stopping.wait(delay_s)
     return None

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from threading import Event
 
 import pytest
+from pyspark.errors import PySparkException
 
-from pipeline.failures import JobFailed, failure_of
+from pipeline.failures import GATEWAY_AWAY, HOST_TOO_BUSY, JobFailed, failure_of
 from pipeline.progress import lag_by_partition
 from pipeline.supervision import ATTEMPTS_MAX, supervise
 from pyspark_sluicegate.offsets import Offset
@@ -46,23 +47,35 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], None], list[int]
 
 
 @pytest.mark.parametrize(
-    ("raised", "is_transient"),
+    ("raised", "passes"),
     [
-        ("protocols.flow.client.errors.ConnectFailed: no connection for 30 s", True),
-        ("protocols.flow.client.errors.RequestInterrupted: the connection broke", True),
-        ("pyspark_sluicegate.reading.DataLossError: DATA LOSS in queue orders", False),
-        ("protocols.flow.client.errors.RequestRefused: not-found (0x0301): no queue orders", False),
+        ("protocols.flow.client.errors.ConnectFailed: no connection for 30 s", GATEWAY_AWAY),
+        ("protocols.flow.client.errors.RequestInterrupted: the connection broke", GATEWAY_AWAY),
+        ("pyspark_sluicegate.reading.DataLossError: DATA LOSS in queue orders", None),
+        ("protocols.flow.client.errors.RequestRefused: not-found (0x0301): no queue orders", None),
     ],
 )
-def test_what_was_raised_in_another_process_is_found_in_spark_s_text(raised: str, is_transient: bool) -> None:
+def test_what_was_raised_in_another_process_is_found_in_spark_s_text(raised: str, passes: str | None) -> None:
     failure = failure_of(RuntimeError(OF_SPARK.format(raised=raised)))
     assert failure.text == raised.rpartition("errors.")[2].removeprefix("pyspark_sluicegate.reading.")
-    assert failure.is_transient is is_transient
+    assert failure.passes == passes
 
 
-def test_a_busy_host_on_which_python_starts_too_slowly_is_tried_again() -> None:
-    text = "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back. SQLSTATE: XXKST"
-    assert failure_of(RuntimeError(text)).is_transient
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back. SQLSTATE: XXKST",
+        "Job aborted due to stage failure:\n Lost task 0.3: SparkException: Python worker failed to connect back.",
+    ],
+)
+def test_a_host_on_which_python_starts_too_slowly_is_tried_again_and_the_gateway_not_blamed(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempt, runs = failing(PySparkException(text), times=1)
+    supervise(attempt, lambda: 0, Impatient())
+    assert len(runs) == 2
+    assert HOST_TOO_BUSY in caplog.text
+    assert GATEWAY_AWAY not in caplog.text
 
 
 def test_a_job_whose_gateway_was_away_begins_again_ever_later() -> None:
