@@ -25,8 +25,7 @@ def check_nothing_is_lost(truth: Truth) -> None:
 
 def _check_is_settled(truth: Truth, message: Message, target: Target) -> None:
     """Somebody has settled it: a consumer of the queue, or of one that may have got it from there."""
-    seen = target.seen.get(message.number)
-    if seen is not None and seen.settled_tick > 0:
+    if _was_settled_in(target, message):
         return
     if target.expiry_s(message) and not target.has_dead_message_queue():
         return
@@ -37,10 +36,9 @@ def _check_is_settled(truth: Truth, message: Message, target: Target) -> None:
         heir = truth.targets.get(name)
         if heir is None or not _has_the_dead(truth, heir, message.number, message.sent_tick):
             return
-        its = heir.seen.get(message.number)
-        if its is not None and its.settled_tick > 0:
+        if _was_settled_in(heir, message):
             return
-    what = "never delivered it" if seen is None else "did not bring it to its end"
+    what = "never delivered it" if message.number not in target.seen else "did not bring it to its end"
     raise Violation(f"{message} was confirmed, and {target.name} {what}")
 
 
@@ -75,7 +73,13 @@ def _check_the_newest(truth: Truth, target: Target) -> None:
         return
     if target.was_emptied_since(since_tick):
         return
-    if not any(each.number in target.seen and target.seen[each.number].settled_tick for each in last):
+    places = [target]
+    if target.was_moved_since(since_tick):
+        spare = truth.targets.get(SPARE)
+        if spare is None or not all(_has_the_dead(truth, spare, each.number, since_tick) for each in last):
+            return
+        places.append(spare)
+    if not any(_was_settled_in(place, each) for place in places for each in last):
         raise Violation(f"{target.name} did not bring its newest message to its end, one of {last}")
 
 
@@ -93,10 +97,14 @@ def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
             continue  # a crash had brought it back
         if seen.settled_crashes < truth.crashes and not target.owes(message):
             continue  # it was not confirmed, and the crash may have come before it was written
-        its = dead.seen.get(number)
-        if its is None or its.settled_tick == 0:
-            what = "did not get it" if its is None else "did not bring it to its end"
+        if not _was_settled_in(dead, message):
+            what = "did not get it" if number not in dead.seen else "did not bring it to its end"
             raise Violation(f"{target.name}: {message} was rejected, and {dead.name} {what}")
+
+
+def _was_settled_in(target: Target, message: Message) -> bool:
+    seen = target.seen.get(message.number)
+    return seen is not None and seen.settled_tick > 0
 
 
 def _has_the_dead(truth: Truth, heir: Target, number: int, tick: int) -> bool:
