@@ -89,7 +89,7 @@ async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentI
             found: FoundSequences = await handle.cell.ask(LookUpSequences(sorted(ids.remembered)))
             unsettled = found.unsettled
         delivering.forget_settled(ids, unsettled)
-    ids.partition_id = partition_id
+    ids.are_of(partition_id)
 
 
 def flow_gone(connection: "MqttConnection", message: FlowGone) -> None:

@@ -133,14 +133,25 @@ class DeliveringSide:
             key = (message.partition_number, delivery.epoch)
             source = bound.sources.get(key)
             if source is None:
-                source = bound.sources[key] = DeliverySource(
-                    message.partition, message.flow.flow_id, delivery.epoch, bound.ids
-                )
+                source = DeliverySource(message.partition, message.flow.flow_id, delivery.epoch, bound.ids)
+                bound.sources[key] = source
+                self._take_over(source)
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
+
+    def _take_over(self, source: DeliverySource) -> None:
+        """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""
+        ids = source.ids
+        if ids is None:
+            return
+        held = self.ids.hand_over(source)
+        for known in (held, ids.taken):
+            if known.total > 0:
+                source.known_below = max(source.known_below, known.ends[-1])
+        source.held = held if held.total > 0 else None
 
     def _deliver(
         self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery, wall_ms: int
@@ -171,11 +182,29 @@ class DeliveringSide:
         """Send rows that are all to be had alike; those that nobody asks for (any more) are done with."""
         end_sequence = first_sequence + rows.stop - rows.start
         if rows.qos > 0:
-            self._send_guaranteed(source, first_sequence, rows)
+            if first_sequence < source.known_below:
+                self._send_unknown(source, first_sequence, rows)
+            else:
+                self._send_guaranteed(source, first_sequence, rows)
             return
         if rows.qos == 0:
             self._send(rows, 0, dup=False)
         self._settle(source, first_sequence, end_sequence, ACCEPTED)
+
+    def _send_unknown(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+        """Send what the client neither has taken nor, under an id of this connection, has yet to answer."""
+        ids = source.ids
+        assert ids is not None, "nothing is known of other queues"
+        offset = rows.start - first_sequence
+        for start, stop in ids.taken.within(first_sequence, rows.stop - offset):
+            self._settle(source, start, stop, ACCEPTED)
+        for start, stop in ids.taken.outside(first_sequence, rows.stop - offset):
+            unknown = [(start, stop)]
+            if source.held is not None:
+                unknown = source.held.outside(start, stop)
+                self._give_credit(source.held.count_within(start, stop))  # it was taken when they were sent
+            for first, end in unknown:
+                self._send_guaranteed(source, first, rows.part(first + offset, end + offset))
 
     def _send_guaranteed(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
         start, stop = rows.start, rows.stop
@@ -263,6 +292,8 @@ class DeliveringSide:
         count = 0
         for each in self.ids.release(first, last):
             count += each.end - each.first
+            if each.source.ids is not None:
+                each.source.ids.takes(each.first, each.end)
             self._settle(each.source, each.first, each.end, ACCEPTED, keep_credit=True)
             self._session.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
         if count == last - first + 1:
@@ -300,6 +331,8 @@ class DeliveringSide:
         ids = source.ids
         if ids is not None:
             ids.answered(first, end)
+            if source.held is not None:
+                source.held.discard(first, end)
         source.partition.hand(Settle(source.flow_id, source.epoch, [(first, end)], outcome))
 
     def _give_credit(self, count: int) -> None:

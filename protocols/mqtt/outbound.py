@@ -16,13 +16,15 @@ from protocols.mqtt.sent_ids import SentIds
 class DeliverySource:
     """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
 
-    __slots__ = ("epoch", "flow_id", "ids", "partition")
+    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition")
 
     def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
         self.partition = partition
         self.flow_id = flow_id
         self.epoch = epoch
         self.ids = ids  # None: packet ids mean nothing beyond this connection
+        self.held: RangeSet | None = None  # what the client had, unanswered, when this source took its place
+        self.known_below = 0  # only messages below may be in `held`, or among those that the client has taken
 
 
 @final
@@ -175,6 +177,15 @@ class OutboundIds:
     def unanswered(self) -> list[OutboundRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""
         return list(self._runs.values())
+
+    def hand_over(self, source: DeliverySource) -> RangeSet:
+        """Let what is unanswered stand for messages of a source that takes the place of others; return which."""
+        held = RangeSet()
+        for run in self._runs.values():
+            if run.source.ids is source.ids:
+                run.source = source
+                held.add(run.first_sequence, run.first_sequence + run.count)
+        return held
 
     def _take_runs(self, first: int, end: int) -> list[Acknowledged]:
         answered: list[Acknowledged] = []

@@ -5,6 +5,7 @@ from typing import Final, final
 from messaging.ranges import RangeSet
 
 NOT_BOUND: Final = 0  # partition ids start at 1
+TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
 
 
 @final
@@ -19,6 +20,8 @@ class SentIds:
         self.partition_id = NOT_BOUND  # whose sequences these are: a queue of the same name may be another one
         self.remembered: dict[int, int] = {}  # sent on an earlier connection, and not again on this one
         self.exactly_once: dict[int, int] = {}  # the QoS 2 ones of this connection; a restart must know them
+        # The QoS 2 ones that the client has. A ledger that is made anew may not know it, and deliver them again.
+        self.taken = RangeSet()
         # QoS 1 ids are not written while the client is there. After a crash, a message below may have been sent, under
         # an id that nobody knows.
         self.maybe_sent_below = 0
@@ -32,6 +35,19 @@ class SentIds:
         if self.exactly_once:
             for sequence in range(first, end):
                 self.exactly_once.pop(sequence, None)
+
+    def takes(self, first: int, end: int) -> None:
+        """Note that the client has the QoS 2 messages `[first, end)`."""
+        taken = self.taken
+        taken.add(first, end)
+        if len(taken.starts) > TAKEN_RANGES_MAX:
+            taken.remove(taken.starts[0], taken.ends[0])
+
+    def are_of(self, partition_id: int) -> None:
+        """Note whose sequences these are; what was taken of another queue says nothing of this one."""
+        if partition_id != self.partition_id:
+            self.taken = RangeSet()
+        self.partition_id = partition_id
 
     def kept_ranges(self) -> list[tuple[int, int]]:
         """Return what is remembered as ranges of sequences."""

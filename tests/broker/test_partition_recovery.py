@@ -11,6 +11,7 @@ import pytest
 import mqtt_packets as mqtt
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
+from actors.messages import DescribeQueue
 from named_queues import create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -37,7 +38,7 @@ async def fail(partition: ActorCell, times: int = FAILURES_UNTIL_RELOAD) -> None
 @pytest.fixture(autouse=True)
 def expect_the_failures(caplog: pytest.LogCaptureFixture) -> None:
     """These tests cause failures, which are logged as errors; nothing else may be."""
-    caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/q/" not in record.getMessage())
+    caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/" not in record.getMessage())
 
 
 async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> None:
@@ -193,3 +194,62 @@ async def test_a_backlog_in_pages_survives(broker: RunningBroker) -> None:
     payloads = await consumer.payloads(400)
     assert [int(payload[:4]) for payload in payloads] == list(range(400))
     await shows(broker, lambda view: view.ready_count == view.unacked_count == view.spooled_bytes == 0)
+
+
+async def holds_nothing(broker: RunningBroker, name: str) -> None:
+    """Wait until a queue of the broker's own, which the admin port does not show, has nothing left."""
+    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue(name))
+    async with asyncio.timeout(2 * DEADLINE_S):
+        while (await handle.cell.ask(DescribeQueue())).partitions[0].waiting_count:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("filter_text", "name"), [("t", "#mqtt/c"), ("$share/g/t", "#share/g/t")])
+async def test_a_qos_2_message_that_a_session_holds_stays_under_its_packet_id(
+    broker: RunningBroker, filter_text: str, name: str
+) -> None:
+    """[4.3.3-1]: exactly once; it is neither sent again, which only a reconnect allows [4.4.0-1], nor lost."""
+    client = await broker.connect_durable("c")
+    await client.subscribe(filter_text, qos=2)
+    publisher = await broker.connect()
+    for payload in (b"1", b"2"):
+        await publisher.publish("t", payload, qos=2)
+    first, second = [await client.message() for _ in range(2)]
+
+    await fail(await partition_of(broker, name=name))
+
+    await client.is_quiet()
+    for message in (second, first):
+        await client.completes(message)
+    await publisher.publish("t", b"3", qos=2)
+    third = await client.message()
+    assert third.payload == b"3"
+    await client.completes(third)
+    await holds_nothing(broker, name)
+
+
+@pytest.mark.parametrize("reconnects", [False, True])
+async def test_a_qos_2_message_that_a_session_has_taken_does_not_come_to_it_again(
+    broker: RunningBroker, reconnects: bool
+) -> None:
+    """[4.3.3-1]: the ledger is told again, as soon as it delivers a message whose settlement has not reached it."""
+    client = await broker.connect_durable("c", properties=mqtt.receive_maximum(1))
+    await client.subscribe("t", qos=2)
+    publisher = await broker.connect()
+    for payload in (b"1", b"2"):
+        await publisher.publish("t", payload, qos=2)
+    message = await client.message()
+    await fail(await partition_of(broker, name="#mqtt/c"))  # and the window is full: nothing is delivered again
+
+    client.send(mqtt.pubrec(message.packet_id))
+    assert await client.answered(mqtt.PUBREL, message.packet_id) == 0
+    if reconnects:
+        await client.vanish()
+        client = await broker.connect_durable("c", properties=mqtt.receive_maximum(1))
+        assert await client.answered(mqtt.PUBREL, message.packet_id) == 0
+    client.send(mqtt.pubcomp(message.packet_id))
+
+    following = await client.message()
+    assert following.payload == b"2"
+    await client.completes(following)
+    await holds_nothing(broker, "#mqtt/c")

@@ -80,7 +80,6 @@ class Seen:
     count_known: int = 0  # deliveries since the node may last have forgotten them
     recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
-    new_recounts: int = 0  # recounts of the target by then
 
 
 class Holder(Protocol):

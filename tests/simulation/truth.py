@@ -218,8 +218,6 @@ class Truth:
     def came_anew(self, target: Target, message_number: int) -> None:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
         message, seen = self.messages[message_number], target.seen[message_number]
-        if seen.new_recounts < target.recounts:  # what was settled may not have reached a ledger that was made anew
-            seen.new_recounts, seen.new_count = target.recounts, 0
         seen.new_count += 1
         if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
             raise Violation(f"{target.name} got {message} twice under QoS 2")

@@ -1,0 +1,25 @@
+"""What a session knows of the messages that its client has."""
+
+from protocols.mqtt.sent_ids import TAKEN_RANGES_MAX, SentIds
+
+
+def test_what_a_client_has_taken_takes_bounded_memory() -> None:
+    """A session that takes every other message has a range for each; the oldest is forgotten first."""
+    ids = SentIds()
+    ids.are_of(1)
+    for number in range(TAKEN_RANGES_MAX + 1):
+        ids.takes(2 * number + 1, 2 * number + 2)
+    assert len(ids.taken.ranges()) == TAKEN_RANGES_MAX
+    assert 1 not in ids.taken
+    assert 3 in ids.taken
+
+
+def test_what_was_taken_of_one_queue_says_nothing_of_another() -> None:
+    """A queue that was deleted and made again under its name has other sequences."""
+    ids = SentIds()
+    ids.are_of(1)
+    ids.takes(5, 8)
+    ids.are_of(1)
+    assert ids.taken.ranges() == [(5, 8)]
+    ids.are_of(2)
+    assert not ids.taken
