@@ -1,7 +1,8 @@
 """A fresh ledger for a partition, in the place of one that cannot be trusted any more.
 
-What is in the store is taken from there. Of the old ledger only this is believed: how far its sequences have gone, how
-much it counted for against quotas, and which publications it held that were not in the store when that was read.
+What is in the store is taken from there. Of the old ledger only this is believed: how far its sequences have gone, what
+the newest of a last-value queue has replaced, how much it counted for against quotas, and which publications it held
+that were not in the store when that was read.
 """
 
 from actors.data_messages import Settled
@@ -46,6 +47,7 @@ def fresh_ledger(
     ledger = Ledger(durable=old.durable, rules=old.rules)
     ledger.watched_cut = old.watched_cut
     ledger.holds = None if old.holds is None else old.holds.anew()
+    ledger.gone_end = 0 if stored.is_offered_again else old.gone_end
     restore(ledger, stored, was_clean=False)
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards

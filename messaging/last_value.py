@@ -23,7 +23,7 @@ def keep_newest(ledger: LedgerState) -> None:
                 stay(ledger, first, end)
         ledger.replaced = None
         return
-    if ledger.waiting_count <= 1 and replaced is None:
+    if ledger.waiting_count <= 1 and replaced is None and ledger.gone_end <= ledger.floor:
         return
     newest, safe = _newest_and_safe(ledger)
     _drop_below(ledger, safe)

@@ -54,6 +54,7 @@ class StoredPartition:
         self.delays: tuple[tuple[int, int, int], ...] = ()  # of messaging.back_off, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
+        self.is_offered_again = False  # some of it was settled, and is not to be taken for that
 
     def settle(self, first: int, end: int) -> None:
         """Note settled sequences."""
@@ -62,6 +63,7 @@ class StoredPartition:
 
     def offer_again(self, first: int, end: int) -> None:
         """Take sequences for unsettled that are not; what is still stored of them will be delivered again."""
+        self.is_offered_again = True
         if first < self.floor:
             self.settled.add(first, self.floor)
             self.floor = first

@@ -10,7 +10,6 @@ from messaging.ledger import Ledger
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
-    DISCARD_NOT_STORED,
     DISCARD_PURGED,
     FAILED,
     RELEASED,
@@ -240,21 +239,3 @@ def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
 
     assert ledger.effects.drained == [publication]
     assert publication.open_count == 0
-
-
-def test_of_a_last_value_queue_everything_that_was_refused_together_goes() -> None:
-    """One of it was set aside by its own newest: nobody ever gets either, and the one before is the last again."""
-    ledger = Ledger(durable=True, rules=DeliveryRules(last_value_only=True))
-    stored, refused = published(numbered(1)), published(numbered(2))
-    for publication in (stored, refused):
-        publication.sequenced(1, ledger.append(publication.batch, publication), None)
-    stored.confirmed = True
-    ledger.deliver(1)
-
-    refused.refused = True
-    ledger.give_up(2, 4, DISCARD_NOT_STORED)
-    ledger.attach(flow_of(1), 1)
-
-    assert [list(sequences_of(each)) for each in ledger.deliver(2)] == [[1]]
-    assert ledger.effects.discards == {DISCARD_NOT_STORED: 2}
-    ledger.check()
