@@ -155,7 +155,8 @@ class PlainPartition:
 
     def keep_newest(self, stored: set[int], refused: set[int]) -> None:
         """Drop what a newer message has replaced for certain; of what nobody holds, the newest may be delivered."""
-        if len(self.messages) <= 1 and not self.held_by(REPLACED):
+        is_alone = len(self.messages) <= 1 and all(each > self.gone for each in self.messages)
+        if is_alone and not self.held_by(REPLACED):
             return
         newest_stored = max([each for each in self.messages if each in stored], default=0)
         set_aside = [each for each in self.held_by(REPLACED) if each > newest_stored]
