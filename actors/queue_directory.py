@@ -119,6 +119,10 @@ class QueueDirectory(LoopActor):
         """How many queues there are, of all kinds."""
         return len(self._queues)
 
+    def accepted_counts(self) -> dict[str, int]:
+        """Return how many messages each queue has taken, by name."""
+        return {name: handle.target.gate.accepted_count for name, handle in self._queues.items()}
+
     def on_start(self) -> None:
         """Bring back the queues that the catalog knows."""
         for row in stored_queues(self._catalog):

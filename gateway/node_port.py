@@ -40,10 +40,13 @@ from gateway.ports import (
     QueueAlreadyExists,
     QueueNotFound,
     Refused,
+    SubscriptionAlreadyExists,
+    SubscriptionNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
 from gateway.replay_start import ReplayStart
@@ -74,6 +77,7 @@ class NodeView(NodePort):
         self._node = node
         self._vpn = node.vpns[vpn]
         self._deeds = MessageDeeds(node, self._vpn)
+        self._changing = asyncio.Lock()  # a change of a queue is made from its definition as it is
         self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
 
     def in_vpn(self, name: str) -> "NodeView":
@@ -101,12 +105,34 @@ class NodeView(NodePort):
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
-        handle = await self._find(name)
+        async with self._changing:
+            await self._update(await self._find(name), changes)
+        return await self.show_queue(name)
+
+    async def add_subscription(self, queue: str, topic: str) -> None:
+        """Add a topic to a queue."""
+        async with self._changing:
+            handle = await self._find(queue)
+            topics = handle.definition.subscriptions
+            if topic in topics:
+                raise SubscriptionAlreadyExists(topic)
+            await self._update(handle, {"subscriptions": [*topics, topic]})
+
+    async def remove_subscription(self, queue: str, topic: str) -> None:
+        """Take a topic from a queue."""
+        async with self._changing:
+            handle = await self._find(queue)
+            topics = handle.definition.subscriptions
+            if topic not in topics:
+                raise SubscriptionNotFound(topic)
+            await self._update(handle, {"subscriptions": [each for each in topics if each != topic]})
+
+    async def _update(self, handle: QueueHandle, changes: Mapping[str, object]) -> None:
+        definition = changed(handle.definition, dict(changes), durable=handle.durable)
         try:
-            await self._vpn.queues.ask(UpdateQueue(changed(handle.definition, dict(changes), durable=handle.durable)))
+            await self._vpn.queues.ask(UpdateQueue(definition))
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
-        return await self.show_queue(name)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds."""
@@ -335,6 +361,10 @@ class NodeView(NodePort):
         """Delete a user."""
         await self._vpn.users.delete(name)
 
+    async def list_profiles(self) -> ProfilesView:
+        """Return the profiles that users may have."""
+        return profiles_view(self._vpn.config.authentication)
+
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""
         vpn = self._vpn.name
@@ -380,7 +410,9 @@ class NodeView(NodePort):
         return overview
 
     async def _view(self, handle: QueueHandle) -> QueueView:
-        return queue_view(handle, await self._describe(handle), incarnation_text(self._node.recovered.incarnation))
+        overview, node = await self._describe(handle), self._node
+        rate = self._vpn.rates.rate(handle.name, overview.accepted_count, node.clock.now_ms())
+        return queue_view(handle, overview, incarnation_text(node.recovered.incarnation), rate)
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:

@@ -23,8 +23,8 @@ from messaging.keys import key_in
 from messaging.settlement import TO_DMQ_FAILED
 
 
-def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -> QueueView:
-    """Return a queue as operators see it."""
+def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str, rate: float) -> QueueView:
+    """Return a queue as operators see it; `rate` is that of the messages that come in."""
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     partitions = []
     for partition, (status, flow_id, epoch) in zip(overview.partitions, overview.partition_statuses, strict=True):
@@ -51,10 +51,12 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str) -
         ready_count=sum(each.ready_count for each in overview.partitions),
         unacked_count=sum(each.in_flight_count for each in overview.partitions),
         spooled_bytes=overview.usage_bytes,
+        spooled_count=overview.usage_count,
         partition_operational_count=len(partitions) if overview.config.partitioned() else 0,
         scale_status=ScaleStatus(overview.scale_status),
         rebalance_status=RebalanceStatus(overview.rebalance_status),
         accepted_total=overview.accepted_count,
+        accepted_rate=rate,
         delivered_total=sum(each.delivered_count for each in overview.partitions),
         redelivered_total=sum(each.redelivered_count for each in overview.partitions),
         settled_total=sum(each.settled_count for each in overview.partitions),

@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
@@ -33,6 +34,8 @@ __all__ = [
     "Refused",
     "RestDeliveryPointAlreadyExists",
     "RestDeliveryPointNotFound",
+    "SubscriptionAlreadyExists",
+    "SubscriptionNotFound",
     "TemplateAlreadyExists",
     "TemplateNotFound",
     "UserAlreadyExists",
@@ -99,6 +102,12 @@ class TemplateNotFound(NotFound):
     kind = "queue template"
 
 
+class SubscriptionNotFound(NotFound):
+    """The queue does not subscribe to that."""
+
+    kind = "subscription"
+
+
 class RestDeliveryPointNotFound(NotFound):
     """No REST delivery point has that name."""
 
@@ -121,6 +130,12 @@ class TemplateAlreadyExists(AlreadyExists):
     """A queue template of that name is there already."""
 
     kind = "queue template"
+
+
+class SubscriptionAlreadyExists(AlreadyExists):
+    """The queue subscribes to that already."""
+
+    kind = "subscription"
 
 
 class RestDeliveryPointAlreadyExists(AlreadyExists):
@@ -161,6 +176,12 @@ class NodePort(Protocol):
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions. Raises QueueNotFound, QueueInvalid, Refused. All or nothing."""
+
+    async def add_subscription(self, queue: str, topic: str) -> None:
+        """Add a topic to a queue. Raises QueueNotFound, SubscriptionAlreadyExists, QueueInvalid, Refused."""
+
+    async def remove_subscription(self, queue: str, topic: str) -> None:
+        """Take a topic from a queue. Raises QueueNotFound, SubscriptionNotFound, Refused."""
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds. Raises QueueNotFound, Refused."""
@@ -293,6 +314,9 @@ class NodePort(Protocol):
 
     async def delete_user(self, name: str) -> None:
         """Delete a user that was made so; its clients are sent away. Raises UserNotFound, Refused."""
+
+    async def list_profiles(self) -> ProfilesView:
+        """Return the client and ACL profiles that users may have, by name."""
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

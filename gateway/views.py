@@ -142,10 +142,12 @@ class QueueView:
     ready_count: int
     unacked_count: int
     spooled_bytes: int
+    spooled_count: int = 0  # messages in it, with those that are neither ready nor delivered: their time has not come
     partition_operational_count: int = 0  # partitions there are; 0 when the queue is not partitioned
     scale_status: ScaleStatus = ScaleStatus.READY
     rebalance_status: RebalanceStatus = RebalanceStatus.READY
     accepted_total: int = 0  # messages taken into the queue
+    accepted_rate: float = 0.0  # of them in a second, mean of the last minute
     delivered_total: int = 0  # deliveries, first ones and repeated ones
     redelivered_total: int = 0
     settled_total: int = 0  # messages a consumer accepted

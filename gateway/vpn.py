@@ -18,12 +18,14 @@ from actors.queue_directory import QueueDirectory
 from actors.queue_selectors import DurableSelectors
 from actors.quota_watch import watch_vpn
 from actors.router import RouterActor
+from actors.runtime import TimerHandle
 from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
 from gateway.accounts import Accounts, configure_roster, make_roster
 from gateway.declared_queues import declare_queues
 from gateway.queue_kinds import group_queue
+from gateway.queue_rates import SAMPLE_MS, QueueRates
 from gateway.reader_batches import ReaderBatches
 from gateway.recovery import bring_back_retained
 from gateway.rest_points import RestPoints
@@ -84,6 +86,8 @@ class MessageVpn:
         self.amqp_registry = Registry()
         self.amqp_links = RememberedLinks(self._publisher_at)
         self.catalog = self._spawn_catalog()
+        self.rates = QueueRates()
+        self._sampler: TimerHandle | None = None
         self.rest = RestPoints(node, self, stored)
 
     # --- from start to stop ---
@@ -95,6 +99,7 @@ class MessageVpn:
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
         await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
         self.staging.inbox.post(FinishDecided())
+        self._sample_rates()
 
     async def reload(self) -> frozenset[str]:
         """Take over what can change while the node runs. Return the users who are let in no more."""
@@ -132,6 +137,8 @@ class MessageVpn:
     def keep_queues(self) -> None:
         """The node stops: no queue ends any more because nobody consumes it."""
         self.queues.inbox.post(KeepQueues())
+        if self._sampler is not None:
+            self._sampler.cancel()
 
     async def close_ledgers(self) -> list[ClosedLedger]:
         """Return what every durable partition is to begin with after the next start."""
@@ -156,6 +163,12 @@ class MessageVpn:
         queues = self.queues.actor
         assert isinstance(queues, QueueDirectory)
         return queues.queues_count
+
+    def _sample_rates(self) -> None:
+        queues, runtime = self.queues.actor, self._node.runtime
+        assert isinstance(queues, QueueDirectory)
+        self.rates.add(runtime.clock.now_ms(), queues.accepted_counts())
+        self._sampler = runtime.after(SAMPLE_MS, self._sample_rates)
 
     async def _declare(self) -> None:
         await declare_queues(self.queues, self.config.queues)

@@ -36,6 +36,7 @@ from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
+from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
@@ -97,6 +98,7 @@ TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
 SELECTORS: Final = TypeAdapter(_Selectors)
 RELOAD: Final = TypeAdapter(ReloadView)
+PROFILES: Final = TypeAdapter(ProfilesView)
 VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
@@ -187,6 +189,10 @@ class AdminApi(RestApi, UserApi):
             limit=limit,
         )
         return json_answer(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
+
+    async def list_profiles(self, request: Request) -> Response:
+        """The client and ACL profiles."""
+        return json_answer(PROFILES.dump_json(await self._node.list_profiles()))
 
     async def list_message_vpns(self, request: Request) -> Response:
         """Every message VPN."""

@@ -15,11 +15,12 @@ from gateway.admin.api import AdminApi
 from gateway.admin.operation import Operation
 from gateway.admin.operations import OPERATIONS, PROBED
 from gateway.admin.problems import Unacceptable, answer_error, problem
+from gateway.admin.requests import ANSWER_TIMEOUT_S
 from gateway.config.listeners import is_loopback
 from gateway.metrics import Exposition
 from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
+from gateway.semp.app import semp_routes
 
-ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -37,9 +38,8 @@ def build_app(
     `loopback_only`: it is bound to a loopback address.
     """
     api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
-    return _Guard(
-        Starlette(routes=routes(api, probes_only=probes_only), exception_handlers=HANDLERS), loopback_only=loopback_only
-    )
+    served = routes(api, probes_only=probes_only) + ([] if probes_only else semp_routes(node))
+    return _Guard(Starlette(routes=served, exception_handlers=HANDLERS), loopback_only=loopback_only)
 
 
 def routes(api: AdminApi, *, probes_only: bool = False) -> list[Route]:

@@ -10,6 +10,7 @@ from gateway.admin.operations import OPERATIONS
 from gateway.client_views import ClientsView
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ALLOWED
@@ -60,6 +61,7 @@ VIEWS: Final = (
     ReaderBatch,
     MessageVpnsView,
     UsersView,
+    ProfilesView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}

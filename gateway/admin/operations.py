@@ -166,6 +166,13 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         (Answer(200, "By name", "MessageVpnsView"),),
     ),
     Operation(
+        "list_profiles",
+        "GET",
+        "/profiles",
+        "Client profiles and ACL profiles: what users may do; the configuration makes them",
+        (Answer(200, "By name", "ProfilesView"),),
+    ),
+    Operation(
         "list_clients",
         "GET",
         "/clients",

@@ -12,6 +12,7 @@ from gateway.admin.problems import Unacceptable
 from gateway.ports import QueueInvalid
 from gateway.replay_start import SEQUENCE_MAX
 
+ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
 # The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
 CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
-from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.config import Authentication
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.ports import (
     CursorNotFound,
@@ -12,22 +12,21 @@ from gateway.ports import (
     QueueInvalid,
     QueueNotFound,
     Refused,
-    RestDeliveryPointAlreadyExists,
-    RestDeliveryPointNotFound,
     SelectorNotFound,
+    SubscriptionAlreadyExists,
+    SubscriptionNotFound,
     TemplateAlreadyExists,
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
-from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.specimen import Specimen
-from gateway.stored_rest_points import changed_point, point_from_dict
 from gateway.views import (
     ActorView,
     EventView,
@@ -48,19 +47,12 @@ from messaging.queue_config import QueueDefinition, changed, definition_from_dic
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
 from messaging.standing import WaitReason
+from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers
-
-BILLING = point_from_dict(
-    {
-        "name": "billing",
-        "queue_bindings": [{"queue": "orders", "post_request_target": "/in"}],
-        "rest_consumers": [{"name": "erp", "remote_host": "erp"}],
-    }
-)
 
 
 @dataclass
-class MemoryNode(MemoryUsers):
+class MemoryNode(MemoryRestPoints, MemoryUsers):
     """Queues and messages in memory, of `default` alone; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()
@@ -73,7 +65,6 @@ class MemoryNode(MemoryUsers):
     cursors: Sequence[CursorView] = ()  # of the queue `q`
     batches: list[ReaderBatch] = field(default_factory=list)
     selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
-    points: dict[str, RestDeliveryPoint] = field(default_factory=lambda: {"billing": BILLING})
     reloads: list[ReloadView] = field(default_factory=list)  # what reloads come to, the last one first
     replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
     refusal: str = ""  # why it refuses to delete
@@ -85,6 +76,7 @@ class MemoryNode(MemoryUsers):
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
     clients: Sequence[ClientView] = ()
+    authentication: Authentication = field(default_factory=Authentication)
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -120,6 +112,18 @@ class MemoryNode(MemoryUsers):
         self.definitions[name] = changed(self._definition(name), dict(changes))
         return await self.show_queue(name)
 
+    async def add_subscription(self, queue: str, topic: str) -> None:
+        topics = self._definition(queue).subscriptions
+        if topic in topics:
+            raise SubscriptionAlreadyExists(topic)
+        await self.update_queue(queue, {"subscriptions": [*topics, topic]})
+
+    async def remove_subscription(self, queue: str, topic: str) -> None:
+        topics = self._definition(queue).subscriptions
+        if topic not in topics:
+            raise SubscriptionNotFound(topic)
+        await self.update_queue(queue, {"subscriptions": [each for each in topics if each != topic]})
+
     async def delete_queue(self, name: str) -> None:
         self._definition(name)
         if self.refusal:
@@ -149,6 +153,7 @@ class MemoryNode(MemoryUsers):
             ready_count=len(stored),
             unacked_count=0,
             spooled_bytes=size,
+            spooled_count=len(stored),
             partitions=(first, *others),
             flows=tuple(self.flows.get(name, ())),
         )
@@ -327,44 +332,6 @@ class MemoryNode(MemoryUsers):
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         return [event for event in self.happened if event.number > after][-limit:]
 
-    async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
-        consumer = RestConsumerView("erp", "http://erp:8080", False, "connection refused", 0, 3, {"200": 4})
-        binding = QueueBindingView("orders", "/in", True, "", {"accepted": 4})
-        return [
-            RestDeliveryPointView(
-                name,
-                "operator",
-                point.enabled,
-                False,
-                "",
-                point,
-                *(([consumer], [binding]) if point.enabled else ([], [])),
-            )
-            for name, point in sorted(self.points.items())
-        ]
-
-    async def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
-        for view in await self.list_rest_delivery_points():
-            if view.name == name:
-                return view
-        raise RestDeliveryPointNotFound(name)
-
-    async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
-        point = point_from_dict(asked)
-        if point.name in self.points:
-            raise RestDeliveryPointAlreadyExists(point.name)
-        self.points[point.name] = point
-        return await self.show_rest_delivery_point(point.name)
-
-    async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
-        await self.show_rest_delivery_point(name)
-        self.points[name] = changed_point(self.points[name], changes)
-        return await self.show_rest_delivery_point(name)
-
-    async def delete_rest_delivery_point(self, name: str) -> None:
-        await self.show_rest_delivery_point(name)
-        del self.points[name]
-
     def in_vpn(self, name: str) -> "MemoryNode":
         if name != DEFAULT_VPN:
             raise VpnNotFound(name)
@@ -387,6 +354,9 @@ class MemoryNode(MemoryUsers):
                 ),
             )
         )
+
+    async def list_profiles(self) -> ProfilesView:
+        return profiles_view(self.authentication)
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

@@ -1,0 +1,110 @@
+"""SEMP on the admin port: a route for each path of its tables of operations, and its answers to whatever goes wrong."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.admin.problems import Unacceptable
+from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer
+from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
+from gateway.semp.actions import ACTIONS
+from gateway.semp.changing import CHANGED, changing
+from gateway.semp.envelope import Asked, Document, answer_of_error
+from gateway.semp.errors import NOT_FOUND, SempError, already_exists, invalid_parameter, not_allowed, not_found
+from gateway.semp.messages import MESSAGES
+from gateway.semp.openapi import document
+from gateway.semp.operation import BASE, Api, Performing, SempOperation
+from gateway.semp.reading import reading
+from gateway.semp.resources import CONFIGURED, MONITORED
+from gateway.version import VERSION
+
+SEMP_VERSION: Final = "2.40"  # of the names of attributes
+PLATFORM: Final = "Sluicegate"
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+OPERATIONS: Final[dict[Api, tuple[SempOperation, ...]]] = {
+    "monitor": (*MESSAGES, *(operation for each in MONITORED for operation in reading(each))),
+    "config": (
+        *(operation for each in CONFIGURED for operation in reading(each.as_configured())),
+        *(operation for each, verbs in CHANGED for operation in changing(each.as_configured(), verbs)),
+    ),
+    "action": ACTIONS,
+}
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def semp_routes(node: NodePort) -> list[Route]:
+    """Return the routes of SEMP; what is at none of its paths is told in its words too."""
+    routes = []
+    for api, operations in OPERATIONS.items():
+        by_path: dict[str, dict[str, Performing]] = {"/about/api": {"GET": _about}, "/spec": {"GET": _spec_of(api)}}
+        for each in operations:
+            by_path.setdefault(each.path, {})[each.method] = each.perform
+        for path, methods in by_path.items():
+            routes.append(Route(f"{BASE}/{api}{path}", _endpoint(node, methods), methods=METHODS))
+    routes.append(Route("/SEMP/{rest:path}", _endpoint(node, dict.fromkeys(METHODS, _nothing)), methods=METHODS))
+    return routes
+
+
+def _endpoint(node: NodePort, methods: dict[str, Performing]) -> Endpoint:
+    """Return what answers at a path."""
+
+    async def endpoint(request: Request) -> Response:
+        asked = Asked(request.method, str(request.url))
+        perform = methods.get("GET" if request.method == "HEAD" else request.method)
+        if perform is None:
+            allowed = ", ".join(methods)
+            wrong = not_allowed(f"{request.method} is not possible here; possible: {allowed}", http_status=405)
+            return _refused(asked, wrong, {"Allow": allowed})
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                return json_answer(orjson.dumps(await perform(node, request, asked)))
+        except SempError as error:
+            return _refused(asked, error)
+        except NotFound as absent:
+            return _refused(asked, not_found(f"{absent.kind} {absent.name!r}"))
+        except AlreadyExists as present:
+            return _refused(asked, already_exists(str(present)))
+        except Refused as refusal:
+            return _refused(asked, not_allowed(refusal.reason))
+        except QueueInvalid as wrong:
+            return _refused(asked, invalid_parameter(str(wrong)))
+        except Unacceptable as wrong_form:
+            return _refused(asked, invalid_parameter(wrong_form.detail, http_status=wrong_form.status))
+        except TimeoutError:
+            return _refused(asked, not_allowed("the node did not answer in time", http_status=503))
+
+    return endpoint
+
+
+def _refused(asked: Asked, error: SempError, headers: dict[str, str] | None = None) -> Response:
+    response = json_answer(orjson.dumps(answer_of_error(asked, error)), status=error.http_status)
+    response.headers.update(headers or {})
+    return response
+
+
+async def _about(node: NodePort, request: Request, asked: Asked) -> Document:
+    """What this is; clients look at it before they ask for more."""
+    meta = {"request": {"method": asked.method, "uri": asked.uri}, "responseCode": 200}
+    data = {"platform": PLATFORM, "sempVersion": SEMP_VERSION, "release": VERSION}
+    return {"data": data, "links": {"uri": asked.path}, "meta": meta}
+
+
+def _spec_of(api: Api) -> Performing:
+    async def spec(node: NodePort, request: Request, asked: Asked) -> Document:
+        return document(api, OPERATIONS[api])
+
+    return spec
+
+
+async def _nothing(node: NodePort, request: Request, asked: Asked) -> Document:
+    allowed = " and ".join(f"{BASE}/{api}/spec" for api in OPERATIONS)
+    text = f"there is nothing at {request.url.path}; {allowed} list what there is"
+    raise SempError(*NOT_FOUND, text, http_status=404)

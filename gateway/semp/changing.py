@@ -1,0 +1,180 @@
+"""Changing objects of SEMP: which of them can be made, changed and deleted, by which operations of the node.
+
+A body's attributes become fields of the admin API, and what that says of a field is said of the attribute. What has no
+verbs here is a configuration's: message VPNs, client profiles and ACL profiles.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from starlette.requests import Request
+
+from gateway.admin.requests import json_object, path_name
+from gateway.ports import NodePort, QueueInvalid, QueueNotFound, TemplateNotFound
+from gateway.semp.attributes import SempObject
+from gateway.semp.envelope import Asked, Document, answer_of_done
+from gateway.semp.errors import invalid_parameter
+from gateway.semp.openapi import object_schema
+from gateway.semp.operation import SempOperation
+from gateway.semp.reading import Names, Resource, answer_with
+from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES
+from messaging.queue_config import config_from_dict
+from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
+
+Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
+Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
+Deleting = Callable[[NodePort, Names], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verbs:
+    """How objects of a resource are changed. What is None cannot be done to them."""
+
+    create: Changing
+    delete: Deleting
+    change: Changing | None = None
+    replace: Changing | None = None  # what is not said has its default; one that is not there is made
+
+
+async def _create_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).create_queue(fields, durable=True)
+
+
+async def _change_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).update_queue(names[1], fields)
+
+
+async def _replace_queue(node: NodePort, names: Names, fields: Fields) -> None:
+    try:
+        await _change_queue(node, names, {**config_from_dict(fields, reserved_name=True).to_dict()})
+    except QueueNotFound:
+        await _create_queue(node, names, fields)
+
+
+async def _delete_queue(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_queue(names[1])
+
+
+async def _create_subscription(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).add_subscription(names[1], str(fields["topic"]))
+
+
+async def _delete_subscription(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).remove_subscription(names[1], names[2])
+
+
+async def _template(node: NodePort, names: Names) -> QueueTemplate:
+    for each in await node.in_vpn(names[0]).list_templates():
+        if each.name == names[1]:
+            return each
+    raise TemplateNotFound(names[1])
+
+
+async def _create_template(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=True)
+
+
+async def _change_template(node: NodePort, names: Names, fields: Fields) -> None:
+    template = changed_template(await _template(node, names), fields)
+    await node.in_vpn(names[0]).put_template(template, must_be_new=False)
+
+
+async def _replace_template(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=False)
+
+
+async def _delete_template(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_template(names[1])
+
+
+CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
+    (
+        QUEUES,
+        Verbs(create=_create_queue, delete=_delete_queue, change=_change_queue, replace=_replace_queue),
+    ),
+    (SUBSCRIPTIONS, Verbs(create=_create_subscription, delete=_delete_subscription)),
+    (
+        TEMPLATES,
+        Verbs(create=_create_template, delete=_delete_template, change=_change_template, replace=_replace_template),
+    ),
+)
+
+
+def changing(resource: Resource, verbs: Verbs) -> list[SempOperation]:
+    """Return the operations that change what is in a resource."""
+    operations = [_creating(resource, verbs.create)]
+    if verbs.change is not None:
+        operations.append(_altering("PATCH", "Change what the body names of", resource, verbs.change))
+    if verbs.replace is not None:
+        summary = "Make, or set to what the body says and else to the defaults,"
+        operations.append(_altering("PUT", summary, resource, verbs.replace))
+    return [*operations, _deleting(resource, verbs.delete)]
+
+
+def _creating(resource: Resource, create: Changing) -> SempOperation:
+    kind = resource.kind
+    field = kind.attribute(kind.key).field
+
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents = resource.parents_of(request)
+        fields = kind.fields(await json_object(request), parents)
+        name = fields.get(field)
+        if not isinstance(name, str) or not name:
+            reason = f"{name!r} is not allowed" if field in fields else "it is missing"
+            raise invalid_parameter(f"{kind.key}: {reason}; allowed: a text that is not empty")
+        with _in_words_of(kind):
+            await create(node, list(parents.values()), fields)
+        return await answer_with(node, resource, name, request, asked, uri=asked.below(name))
+
+    schema = {**object_schema(kind, _settable(kind)), "required": [kind.key], "additionalProperties": False}
+    return SempOperation(
+        method="POST", path=resource.path, summary=f"Make a {kind.kind}", perform=perform, kind=kind, body=schema
+    )
+
+
+def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, change: Changing) -> SempOperation:
+    kind = resource.kind
+
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents, name = resource.parents_of(request), path_name(request, kind.key)
+        fields = kind.fields(await json_object(request), {**parents, kind.key: name})
+        with _in_words_of(kind):
+            await change(node, [*parents.values(), name], {**fields, kind.attribute(kind.key).field: name})
+        return await answer_with(node, resource, name, request, asked, uri=asked.path)
+
+    schema = {**object_schema(kind, _settable(kind)), "additionalProperties": False}
+    return SempOperation(
+        method=method,
+        path=resource.object_path,
+        summary=f"{words} a {kind.kind}",
+        perform=perform,
+        kind=kind,
+        body=schema,
+    )
+
+
+def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
+    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+        parents = resource.parents_of(request)
+        await delete(node, [*parents.values(), path_name(request, resource.kind.key)])
+        return answer_of_done(asked)
+
+    return SempOperation(
+        method="DELETE", path=resource.object_path, summary=f"Delete a {resource.kind.kind}", perform=perform
+    )
+
+
+def _settable(kind: SempObject[Any]) -> list[str]:
+    return [each.name for each in kind.attributes if each.field]
+
+
+@contextmanager
+def _in_words_of(kind: SempObject[Any]) -> Iterator[None]:
+    """Say what is wrong with a field as something that is wrong with an attribute."""
+    try:
+        yield
+    except QueueInvalid as wrong:
+        text = f"{kind.name_of(wrong.field)}: {wrong.reason}; allowed: {wrong.allowed}"
+        raise invalid_parameter(text) from None

@@ -1,0 +1,94 @@
+"""The messages of a queue in SEMP's monitor: read a page at a time, for there may be more of them than fit anywhere.
+
+A page is what lies behind its cursor; `where` is asked of that page only, so one may be short, or empty, and yet
+another follow. What is in a message is not shown: the admin API browses.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+
+from gateway.admin.requests import path_name
+from gateway.ports import NodePort, QueueInvalid
+from gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, shown
+from gateway.semp.errors import SempError, invalid_parameter, not_found
+from gateway.semp.operation import SempOperation
+from gateway.semp.query import cursor_after, read_query
+from gateway.semp.queue_objects import MESSAGE
+from gateway.semp.resources import QUEUES
+from gateway.views import MessageView
+from messaging.message_selection import MessageId, parse_message_id
+
+PARENTS: Final = ("msgVpnName", "queueName")
+PATH: Final = f"{QUEUES.object_path}/msgs"
+OBJECT_PATH: Final = f"{PATH}/{{{MESSAGE.key}}}"
+
+
+async def _many(node: NodePort, request: Request, asked: Asked) -> Document:
+    """Return the answer with a page of messages."""
+    parents = {name: path_name(request, name) for name in PARENTS}
+    query = read_query(request.url.query, [*parents, *MESSAGE.names()], of_collection=True)
+    vpn, queue = node.in_vpn(parents["msgVpnName"]), parents["queueName"]
+    first, after = (0, 0) if query.after is None else _place(query.after)
+    found: list[MessageView] = []
+    for partition in (await vpn.show_queue(queue)).partitions:
+        wanted_count = query.count + 1 - len(found)
+        if wanted_count and partition.number >= first:
+            since = after if partition.number == first else 0
+            found += await vpn.browse_queue(queue, partition=partition.number, after=since, limit=wanted_count)
+    page = [
+        shown(
+            MESSAGE,
+            each,
+            uri=asked.below(each.id),
+            parents=parents,
+            selection=query.selection,
+        )
+        for each in found[: query.count]
+        if is_wanted(MESSAGE, each, parents, query)
+    ]
+    cursor = cursor_after(found[query.count - 1].id) if len(found) > query.count else None
+    return answer_of_many(asked, page, count=None, cursor=cursor)
+
+
+async def _one(node: NodePort, request: Request, asked: Asked) -> Document:
+    """Return the answer with one message."""
+    parents = {name: path_name(request, name) for name in PARENTS}
+    place = message_id(path_name(request, MESSAGE.key))
+    query = read_query(request.url.query, [*parents, *MESSAGE.names()], of_collection=False)
+    vpn, queue = node.in_vpn(parents["msgVpnName"]), parents["queueName"]
+    try:
+        found = await vpn.browse_queue(queue, partition=place.partition, after=place.sequence - 1, limit=1)
+    except QueueInvalid:  # there is no such partition
+        found = ()
+    for each in found:
+        if each.id == place.text():
+            one = shown(MESSAGE, each, uri=asked.path, parents=parents, selection=query.selection)
+            return answer_of_one(asked, one)
+    raise _no_message(place.text())
+
+
+def message_id(text: str) -> MessageId:
+    """Return the id of a message that stands in a path. Raises SempError: nothing else is the id of any."""
+    try:
+        return parse_message_id(text)
+    except QueueInvalid:
+        raise _no_message(text) from None
+
+
+def _no_message(text: str) -> SempError:
+    return not_found(f"msg {text!r}")
+
+
+def _place(cursor: str) -> MessageId:
+    """Return the message that a page begins after. Raises SempError."""
+    try:
+        return parse_message_id(cursor)
+    except QueueInvalid:
+        raise invalid_parameter("cursor: it is none of a collection of messages") from None
+
+
+MESSAGES: Final = (
+    SempOperation(method="GET", path=PATH, summary="Every msg", perform=_many, kind=MESSAGE, of_many=True),
+    SempOperation(method="GET", path=OBJECT_PATH, summary="One msg", perform=_one, kind=MESSAGE),
+)

@@ -1,0 +1,102 @@
+"""SEMP over a whole node: what its config makes holds messages, what its monitor counts was there, its actions act."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
+
+KEDA: Final = "?select=msgs,msgSpoolUsage,averageRxMsgRate"
+
+
+@asynccontextmanager
+async def semp(broker: RunningBroker) -> AsyncIterator[httpx.AsyncClient]:
+    """Yield a client whose paths begin after `/SEMP/v2`."""
+    admin = broker.node.admin
+    assert admin is not None
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{admin.port}/SEMP/v2", timeout=DEADLINE_S) as client:
+        yield client
+
+
+async def done(client: httpx.AsyncClient, method: str, path: str, body: object = None) -> dict[str, Any]:
+    """Return the answer to a request that is not refused."""
+    answer = await client.request(method, path, json=body)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_kedas_scaler_sees_backlog_and_rate_of_a_queue_that_config_made(broker: RunningBroker) -> None:
+    """KEDA, solace-event-queue; `averageRxMsgRate` is the mean of the last minutes that were counted."""
+    async with semp(broker) as client:
+        body = {"queueName": "orders/eu", "accessType": "non-exclusive", "partitionCount": 2}
+        await done(client, "POST", "/config/msgVpns/default/queues", body)
+        queue = f"/config/msgVpns/default/queues/{quote('orders/eu', safe='')}"
+        await done(client, "POST", f"{queue}/subscriptions", {"subscriptionTopic": "orders/>"})
+        publisher = await broker.connect()
+        for _ in range(600):
+            await publisher.publish("orders/1", b"12345")
+        broker.forward(300)
+        found = await done(client, "GET", queue.replace("config", "monitor") + KEDA)
+        assert found["collections"] == {"msgs": {"count": 600}}
+        assert found["data"] == {"msgSpoolUsage": 3000, "averageRxMsgRate": 2}
+        assert (await done(client, "GET", "/monitor/msgVpns/default?select=state"))["data"] == {"state": "up"}
+
+
+async def test_topics_that_come_at_the_same_time_are_all_there(broker: RunningBroker) -> None:
+    """Each is added to those that there are then; none is lost to another one's change."""
+    async with semp(broker) as client:
+        queues = "/config/msgVpns/default/queues"
+        await done(client, "POST", queues, {"queueName": "q"})
+        topics = [f"t/{number}" for number in range(8)]
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.gather(
+                *(done(client, "POST", f"{queues}/q/subscriptions", {"subscriptionTopic": topic}) for topic in topics),
+                done(client, "PATCH", f"{queues}/q", {"maxBindCount": 7}),
+            )
+        found = await done(client, "GET", f"{queues}/q/subscriptions?count=100")
+        assert sorted(each["subscriptionTopic"] for each in found["data"]) == topics
+        await done(client, "DELETE", f"{queues}/q/subscriptions/t%2F3")
+    await broker.restart()
+    async with semp(broker) as client:
+        data = await done(client, "GET", "/monitor/msgVpns/default/queues/q")
+        assert data["collections"]["subscriptions"] == {"count": 7}
+        assert data["data"]["maxBindCount"] == 7
+
+
+async def test_messages_are_copied_deleted_and_offered_again(broker: RunningBroker) -> None:
+    """Solace 4.15: copyMsgFromQueue leaves the original where it is; a replay needs messages that are kept."""
+    async with semp(broker) as client:
+        for name in ("q", "other"):
+            await done(client, "POST", "/config/msgVpns/default/queues", {"queueName": name, "retentionSize": 1})
+        await done(client, "POST", "/config/msgVpns/default/queues/q/subscriptions", {"subscriptionTopic": "t"})
+        publisher = await broker.connect()
+        for number in range(3):
+            await publisher.publish("t", b"%d" % number)
+        monitor, action = "/monitor/msgVpns/default/queues", "/action/msgVpns/default/queues"
+        copied = {"sourceQueueName": "q", "replicationGroupMsgId": "0:2"}
+        await done(client, "PUT", f"{action}/other/copyMsgFromQueue", copied)
+        await done(client, "PUT", f"{action}/q/msgs/0:1/delete", {})
+        left = await done(client, "GET", f"{monitor}/q/msgs?select=msgId")
+        assert [each["msgId"] for each in left["data"]] == ["0:2", "0:3"]
+        consumer = await broker.connect(level=5)
+        await consumer.subscribe("$queue/other", qos=1)
+        first = await consumer.message()
+        assert first.payload == b"1"
+        consumer.acknowledge(first)
+        await consumer.round_trip()
+        flows = await done(client, "GET", f"{monitor}/other/txFlows?select=activityState")
+        assert flows["data"] == [{"activityState": "active-consumer"}]
+        await done(client, "PUT", f"{action}/other/startReplay", {"afterMsg": "0:1"})
+        await done(client, "PUT", f"{action}/other/startReplay", {})
+        assert (await consumer.message()).payload == b"1"
+        await done(client, "PUT", f"{action}/q/deleteMsgs", {})
+        assert (await done(client, "GET", f"{monitor}/q?select=msgs"))["collections"] == {"msgs": {"count": 0}}

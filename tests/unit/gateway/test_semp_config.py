@@ -1,0 +1,110 @@
+"""SEMP's config: queues, their topics, and queue templates, made, changed and deleted under SEMP's names."""
+
+import pytest
+
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.semp_client import refused, semp
+
+QUEUES = "/config/msgVpns/default/queues"
+TEMPLATES = "/config/msgVpns/default/queueTemplates"
+
+
+def test_a_queue_is_made_with_attributes_of_the_reference(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP: POST makes it and answers with it; names of the path may stand in the body as well."""
+    body = {
+        "msgVpnName": "default",
+        "queueName": "orders/eu",
+        "accessType": "non-exclusive",
+        "partitionCount": 4,
+        "partitionRebalanceDelay": 9,
+        "eventBindCountThreshold": {"setPercent": 70, "clearPercent": 50},
+    }
+    found = semp(admin, "POST", QUEUES, body)
+    assert found["links"]["uri"] == f"{admin.url}/SEMP/v2{QUEUES}/orders%2Feu"
+    assert {name: found["data"][name] for name in body} == body
+    assert "msgSpoolUsage" not in found["data"]
+    config = node.definitions["orders/eu"].config
+    assert (config.partition_count, config.partition_rebalance_delay_s) == (4, 9)
+    assert config.event_bind_count_threshold == "70/50%"
+    assert refused(admin, "POST", QUEUES, body)[:2] == (10, "ALREADY_EXISTS")
+
+
+def test_a_queue_is_changed_in_part_or_as_a_whole(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP: PATCH leaves what it does not name; PUT sets that to its default, and makes what is not there."""
+    semp(admin, "POST", QUEUES, {"queueName": "q", "maxTtl": 7, "respectTtlEnabled": True})
+    changed = semp(admin, "PATCH", f"{QUEUES}/q?select=max*", {"maxBindCount": 3})["data"]
+    assert (changed["maxTtl"], changed["maxBindCount"]) == (7, 3)
+    replaced = semp(admin, "PUT", f"{QUEUES}/q", {"queueName": "q", "maxTtl": 8})["data"]
+    assert (replaced["maxTtl"], replaced["maxBindCount"], replaced["respectTtlEnabled"]) == (8, 1000, False)
+    assert semp(admin, "PUT", f"{QUEUES}/other", {"maxTtl": 9})["data"]["queueName"] == "other"
+    assert semp(admin, "DELETE", f"{QUEUES}/q").keys() == {"meta"}
+    assert list(node.definitions) == ["other"]
+    assert refused(admin, "DELETE", f"{QUEUES}/q")[1] == "NOT_FOUND"
+
+
+def test_topics_of_a_queue_come_and_go_one_by_one(admin: RunningAdmin, node: MemoryNode) -> None:
+    semp(admin, "POST", QUEUES, {"queueName": "q"})
+    topics = f"{QUEUES}/q/subscriptions"
+    for topic in ("a/*", "b/>"):
+        assert semp(admin, "POST", topics, {"subscriptionTopic": topic})["data"]["subscriptionTopic"] == topic
+    assert refused(admin, "POST", topics, {"subscriptionTopic": "a/*"})[:2] == (10, "ALREADY_EXISTS")
+    assert semp(admin, "GET", f"{topics}/a%2F*")["data"] == {
+        "msgVpnName": "default",
+        "queueName": "q",
+        "subscriptionTopic": "a/*",
+    }
+    semp(admin, "DELETE", f"{topics}/a%2F*")
+    assert node.definitions["q"].subscriptions == ("b/>",)
+    assert refused(admin, "DELETE", f"{topics}/a%2F*")[:2] == (6, "NOT_FOUND")
+    assert refused(admin, "PATCH", f"{topics}/b%2F%3E", {}, status=405)[:2] == (89, "NOT_ALLOWED")
+
+
+def test_templates_are_made_changed_and_deleted(admin: RunningAdmin, node: MemoryNode) -> None:
+    body = {"queueTemplateName": "t", "queueNameFilter": "tmp*", "maxTtl": 3, "durabilityOverride": "non-durable"}
+    found = semp(admin, "POST", TEMPLATES, body)["data"]
+    assert {name: found[name] for name in body} == body
+    semp(admin, "PATCH", f"{TEMPLATES}/t", {"maxBindCount": 5})
+    assert node.templates["t"].attributes == {"max_ttl": 3, "max_bind_count": 5}
+    semp(admin, "PUT", f"{TEMPLATES}/t", {"queueNameFilter": "x*"})
+    assert (node.templates["t"].attributes, node.templates["t"].durability_override) == ({}, "none")
+    semp(admin, "DELETE", f"{TEMPLATES}/t")
+    assert node.templates == {}
+    assert refused(admin, "PATCH", f"{TEMPLATES}/t", {})[1] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({}, "queueName: it is missing"),
+        ({"queueName": 7}, "queueName: 7"),
+        ({"queueName": "a*"}, "queueName: "),
+        ({"queueName": "q", "colour": "red"}, "colour: there is no such attribute"),
+        ({"queueName": "q", "msgSpoolUsage": 1}, "msgSpoolUsage: there is no such attribute"),
+        ({"queueName": "q", "msgVpnName": "other"}, "msgVpnName: 'other'"),
+        ({"queueName": "q", "partitionRebalanceDelay": -1}, "partitionRebalanceDelay: -1"),
+        ({"queueName": "q", "eventBindCountThreshold": {"setPercent": 7}}, "setPercent and clearPercent"),
+        ({"queueName": "q", "eventBindCountThreshold": {"setPercent": 7, "clearPercent": 9}}, "7/9%"),
+        (["q"], "JSON object"),
+    ],
+)
+def test_what_is_wrong_with_a_body_is_said_in_semps_names(admin: RunningAdmin, body: object, word: str) -> None:
+    code, status, description = refused(admin, "POST", QUEUES, body)
+    assert (code, status) == (11, "INVALID_PARAMETER")
+    assert word in description
+    assert "allowed" in description or "must be" in description
+
+
+def test_what_the_configuration_makes_can_only_be_read(admin: RunningAdmin, node: MemoryNode) -> None:
+    """Message VPNs and profiles are shown with their settings; a queue that the node keeps is not deleted."""
+    assert semp(admin, "GET", "/config/msgVpns/default")["data"] == {
+        "msgVpnName": "default",
+        "enabled": True,
+        "maxMsgSpoolUsage": 0,
+    }
+    profiles = "/config/msgVpns/default/clientProfiles"
+    assert semp(admin, "GET", profiles)["data"][0]["allowTransactedSessionsEnabled"] is True
+    assert refused(admin, "POST", profiles, {"clientProfileName": "p"}, status=405)[2].endswith("possible: GET")
+    semp(admin, "POST", QUEUES, {"queueName": "q"})
+    node.refusal = "it is busy"
+    assert refused(admin, "DELETE", f"{QUEUES}/q") == (89, "NOT_ALLOWED", "it is busy")

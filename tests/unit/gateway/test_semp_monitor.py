@@ -1,0 +1,249 @@
+"""SEMP's monitor, asked as clients of Solace's brokers ask it."""
+
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+import pytest
+
+from gateway.client_views import ClientView
+from gateway.config import Authentication
+from gateway.views import FlowView
+from messaging.deliver_to_one import priorities_of
+from messaging.routing import Subscriber, Subscription
+from messaging.topics import Syntax, parse_filter
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.semp_client import refused, semp
+
+BASE = "/SEMP/v2/monitor"
+
+
+def queue(admin: RunningAdmin, name: str, **attributes: object) -> None:
+    assert admin.ask("POST", "/queues", {"name": name, **attributes}).status == 201
+
+
+def client(name: str, protocol: str = "mqtt") -> ClientView:
+    return ClientView(
+        name=name,
+        client_username="ada",
+        protocol=protocol,
+        address="127.0.0.1:5",
+        client_profile="default",
+        acl_profile="default",
+        connected_s=3,
+        flows_count=1,
+        unacked_count=2,
+        is_paused=False,
+    )
+
+
+def asked(admin: RunningAdmin, path: str) -> dict[str, Any]:
+    return semp(admin, "GET", "/monitor" + path)
+
+
+def error(admin: RunningAdmin, path: str) -> tuple[int, str, str]:
+    return refused(admin, "GET", "/monitor" + path)
+
+
+def test_the_query_of_kedas_scaler_is_answered_as_it_wants(admin: RunningAdmin, node: MemoryNode) -> None:
+    """KEDA, solace-event-queue: collections.msgs.count, data.msgSpoolUsage, data.averageRxMsgRate, and no more."""
+    queue(admin, "orders/eu")
+    for _ in range(3):
+        node.publish("orders/eu", b"12345")
+    path = "/msgVpns/default/queues/orders%2Feu"
+    found = asked(admin, f"{path}?select=msgs,msgSpoolUsage,averageRxMsgRate")
+    assert found["collections"] == {"msgs": {"count": 3}}
+    assert found["data"] == {"msgSpoolUsage": 15, "averageRxMsgRate": 0}
+    assert found["links"]["uri"] == admin.url + BASE + path
+    assert found["links"]["txFlowsUri"] == admin.url + BASE + path + "/txFlows"
+
+
+def test_a_message_vpn_says_whether_it_is_up(admin: RunningAdmin) -> None:
+    assert asked(admin, "/msgVpns/default?select=state")["data"] == {"state": "up"}
+    assert asked(admin, "/about/api")["data"]["platform"] == "Sluicegate"
+
+
+def test_attributes_of_a_queue_have_the_names_of_the_reference(admin: RunningAdmin) -> None:
+    """SEMP: names are in camel case, thresholds have parts; keys of what it lies in are among them."""
+    queue(admin, "q", access_type="non-exclusive", partition_count=4, event_bind_count_threshold="30/20")
+    data = asked(admin, "/msgVpns/default/queues/q")["data"]
+    assert (data["msgVpnName"], data["queueName"]) == ("default", "q")
+    assert (data["accessType"], data["partitionCount"], data["maxMsgSpoolUsage"]) == ("non-exclusive", 4, 5000)
+    assert data["eventBindCountThreshold"] == {"clearValue": 20, "setValue": 30}
+    assert data["eventMsgSpoolUsageThreshold"] == {"clearPercent": 18, "setPercent": 25}
+
+
+def test_pages_follow_each_other_until_there_are_none(admin: RunningAdmin) -> None:
+    """SEMP: ten a page unless `count` says otherwise; paging.nextPageUri keeps the rest of the query."""
+    names = sorted(f"q/{number}" for number in range(23))
+    for name in names:
+        queue(admin, name)
+    seen: list[str] = []
+    path: str | None = "/msgVpns/default/queues?select=queueName"
+    sizes = []
+    while path is not None:
+        found = asked(admin, path)
+        sizes.append(len(found["data"]))
+        assert found["meta"]["count"] == 23
+        assert [each["uri"] for each in found["links"]] == [
+            f"{admin.url}{BASE}/msgVpns/default/queues/{quote(each['queueName'], safe='')}" for each in found["data"]
+        ]
+        seen += [each["queueName"] for each in found["data"]]
+        paging = found["meta"].get("paging")
+        path = None if paging is None else paging["nextPageUri"].removeprefix(admin.url + BASE)
+        assert paging is None or paging["cursorQuery"] in str(path)
+    assert seen == names
+    assert sizes == [10, 10, 3]
+
+
+def test_where_wants_all_of_its_clauses(admin: RunningAdmin, node: MemoryNode) -> None:
+    for name in ("orders/eu", "orders/us", "bills"):
+        queue(admin, name)
+    node.publish("orders/us", b"12345")
+    where = f"{BASE}/msgVpns/default/queues?select=queueName&where="
+    for clause, expected in (
+        ("queueName==orders*", ["orders/eu", "orders/us"]),
+        ("queueName==orders*,msgSpoolUsage>4", ["orders/us"]),
+        ("queueName!=*/*", ["bills"]),
+        ("accessType==exclusive,egressEnabled==true,msgSpoolUsage<=0", ["bills", "orders/eu"]),
+        ("msgVpnName==other", []),
+    ):
+        found: Any = admin.ask("GET", where + quote(clause, safe=",=<>!*")).json()
+        assert [each["queueName"] for each in found["data"]] == expected
+
+
+def test_what_is_not_there_and_what_is_not_allowed_is_said(admin: RunningAdmin) -> None:
+    """SEMP: 400 with code and status; the text says what would do."""
+    queue(admin, "q")
+    assert error(admin, "/msgVpns/default/queues/none") == (6, "NOT_FOUND", "Could not find match for queue 'none'")
+    assert error(admin, "/msgVpns/none/queues")[:2] == (6, "NOT_FOUND")
+    assert error(admin, "/msgVpns/default/clients/none")[:2] == (6, "NOT_FOUND")
+    queues = "/msgVpns/default/queues"
+    for query, word in (
+        ("select=colour", "'colour'"),
+        ("where=queueName", "NAME==VALUE"),
+        ("where=queueName%3E3", "no number"),
+        ("where=msgSpoolUsage%3Ex", "is a number"),
+        ("where=msgs%3E3", "collection"),
+        ("count=0", "1 to 100"),
+        ("count=101", "1 to 100"),
+        ("cursor=*", "cursorQuery"),
+        ("colour=red", "no parameter 'colour'"),
+        ("count=1&count=2", "twice"),
+    ):
+        code, status, description = error(admin, f"{queues}?{query}")
+        assert (code, status) == (11, "INVALID_PARAMETER")
+        assert word in description
+    assert error(admin, f"{queues}/q?count=3")[1] == "INVALID_PARAMETER"
+
+
+def test_flows_topics_and_clients_are_collections(admin: RunningAdmin, node: MemoryNode) -> None:
+    queue(admin, "q", subscriptions=["a/b", "a/*"])
+    flow = FlowView(
+        id="7", client="worker", protocol="mqtt", window=9, unacked_count=2, active=True, activity="active-consumer"
+    )
+    node.flows["q"] = [flow]
+    node.clients = [client("worker")]
+    subscription = Subscription(Subscriber("worker"), 0, None, priorities_of(["P2"]))
+    node.space.subscribe(parse_filter("x/+", Syntax.MQTT), "worker", subscription)
+    below = "/msgVpns/default/queues/q"
+    topics = asked(admin, f"{below}/subscriptions")["data"]
+    assert [each["subscriptionTopic"] for each in topics] == ["a/*", "a/b"]
+    assert asked(admin, f"{below}/txFlows/7")["data"]["clientName"] == "worker"
+    assert asked(admin, "/msgVpns/default/clients?select=clientUsername")["data"] == [{"clientUsername": "ada"}]
+    its = "/msgVpns/default/clients/worker"
+    assert asked(admin, f"{its}/txFlows?select=queueName,flowId")["data"] == [{"flowId": "7", "queueName": "q"}]
+    assert asked(admin, f"{its}/subscriptions?select=-*Name")["data"] == [
+        {"subscriptionTopic": "x/+", "dtoPriority": "P2"}
+    ]
+    assert error(admin, "/msgVpns/default/clients/none/txFlows")[:2] == (6, "NOT_FOUND")
+    counts = asked(admin, below)["collections"]
+    assert counts == {"msgs": {"count": 0}, "subscriptions": {"count": 2}, "txFlows": {"count": 1}}
+
+
+def test_profiles_and_their_exceptions_are_shown(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP: an ACL profile's exceptions are objects below it; `default` is there always."""
+    acl = {
+        "name": "sensors",
+        "client_connect_exceptions": ["10.0.0.0/8"],
+        "publish_topic_exceptions": [{"topic": "s/>"}, {"topic": "m/#", "syntax": "mqtt"}],
+    }
+    node.authentication = Authentication.model_validate(
+        {"acl_profiles": [acl], "client_profiles": [{"name": "small", "max_connection_count": 3}]}
+    )
+    profiles = asked(admin, "/msgVpns/default/clientProfiles")["data"]
+    assert [(each["clientProfileName"], each["maxConnectionCount"]) for each in profiles][1] == ("small", 3)
+    found = asked(admin, "/msgVpns/default/aclProfiles/sensors")
+    assert found["data"]["publishTopicDefaultAction"] == "disallow"
+    assert found["collections"]["publishTopicExceptions"] == {"count": 2}
+    below = "/msgVpns/default/aclProfiles/sensors"
+    topics = asked(admin, f"{below}/publishTopicExceptions")["data"]
+    assert [(each["publishTopicException"], each["publishTopicExceptionSyntax"]) for each in topics] == [
+        ("m/#", "mqtt"),
+        ("s/>", "smf"),
+    ]
+    network = asked(admin, f"{below}/clientConnectExceptions/10.0.0.0%2F8")["data"]
+    assert network["clientConnectExceptionAddress"] == "10.0.0.0/8"
+    assert asked(admin, "/msgVpns/default/aclProfiles/default")["data"]["subscribeTopicDefaultAction"] == "allow"
+    assert error(admin, "/msgVpns/default/aclProfiles/none/publishTopicExceptions")[1] == "NOT_FOUND"
+    shown: Any = admin.ask("GET", "/profiles").json()
+    assert [each["name"] for each in shown["acl_profiles"]] == ["default", "sensors"]
+
+
+def test_names_have_no_units_and_templates_show_what_their_queues_get(admin: RunningAdmin) -> None:
+    """SEMP: `partitionRebalanceDelay` is seconds, and says so in its description only."""
+    template = {"name": "t", "queue_name_filter": "tmp*", "partition_rebalance_delay_s": 9}
+    assert admin.ask("POST", "/queue-templates", template).status == 201
+    data = asked(admin, "/msgVpns/default/queueTemplates/t")["data"]
+    assert (data["queueNameFilter"], data["partitionRebalanceDelay"], data["maxBindCount"]) == ("tmp*", 9, 1000)
+    assert "owner" not in data
+
+
+def test_clients_of_one_name_are_all_shown_once_each(admin: RunningAdmin, node: MemoryNode) -> None:
+    """Two protocols may each have a client of a name; pages have both."""
+    node.clients = [client("worker", protocol) for protocol in ("mqtt", "amqp")]
+    first = asked(admin, "/msgVpns/default/clients?count=1&select=protocol")
+    path = first["meta"]["paging"]["cursorQuery"]
+    second = asked(admin, f"/msgVpns/default/clients?count=1&select=protocol&{path}")
+    assert {first["data"][0]["protocol"], second["data"][0]["protocol"]} == {"mqtt", "amqp"}
+    assert "paging" not in second["meta"]
+
+
+def test_messages_are_read_a_page_at_a_time(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP: pages may be short and yet more follow; no payload is shown."""
+    queue(admin, "q", access_type="non-exclusive", partition_count=2)
+    for size in range(1, 6):
+        node.publish("q", b"x" * size, key="k")
+    path: str = "/msgVpns/default/queues/q/msgs"
+    first = asked(admin, f"{path}?count=2&where=contentSize%3E1&select=msgId,contentSize")
+    assert first["data"] == [{"msgId": "0:2", "contentSize": 2}]
+    second = asked(admin, f"{path}?count=3&{first['meta']['paging']['cursorQuery']}&select=msgId")
+    assert [each["msgId"] for each in second["data"]] == ["0:3", "0:4", "0:5"]
+    assert "paging" not in second["meta"]
+    one = asked(admin, f"{path}/0:3")["data"]
+    assert (one["queueName"], one["partitionKey"], one["contentSize"], one["spooledTime"]) == (
+        "q",
+        "k",
+        3,
+        1_700_000_000,
+    )
+    assert "payload" not in one
+    for absent in ("0:6", "0:0", "7:1", "x"):
+        assert error(admin, f"{path}/{absent}")[:2] == (6, "NOT_FOUND")
+    assert error(admin, f"{path}?cursor=eA")[:2] == (11, "INVALID_PARAMETER")
+
+
+@pytest.mark.parametrize("select", ["msg*", "-*Enabled,-*Count", "queueName,msgs"])
+def test_select_takes_wildcards_and_leaves_out(admin: RunningAdmin, select: str) -> None:
+    queue(admin, "q")
+    found = asked(admin, f"/msgVpns/default/queues/q?select={select}")
+    shown = set(found["data"])
+    if select == "msg*":
+        assert shown == {"msgVpnName", "msgSpoolUsage"}
+        assert set(found["collections"]) == {"msgs"}
+    elif select.startswith("-"):
+        assert "queueName" in shown
+        assert not [each for each in shown if each.endswith(("Enabled", "Count"))]
+    else:
+        assert (shown, orjson.dumps(found["collections"])) == ({"queueName"}, b'{"msgs":{"count":0}}')
