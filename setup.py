@@ -43,11 +43,13 @@ COMPILED: Final = (
     "actors/clock.py",
     "actors/data_messages.py",
     "actors/inbox.py",
+    "actors/page_arrivals.py",
     "actors/paging_out.py",
     "actors/parking.py",
     "actors/partition.py",
     "actors/partition_ranges.py",  # has an address as well
     "actors/pressure_watch.py",
+    "actors/publish_result.py",
     "actors/publishing.py",
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "protocols/counters.py",

@@ -12,6 +12,7 @@ from actors.spool_io import StoreReader
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.ledger import Ledger
+from messaging.queue_trace import QueueTrace
 from messaging.routing import QueueTarget
 
 
@@ -31,6 +32,7 @@ class ErrandPlace:
         gate: QueueGate,
         reader: StoreReader | None,
         targets: dict[str, QueueTarget],
+        trace: QueueTrace | None,
     ) -> None:
         self.runtime = runtime
         self.clock: Clock = runtime.clock
@@ -43,6 +45,7 @@ class ErrandPlace:
         self.gate = gate  # of the queue itself
         self.reader = reader
         self.targets = targets  # every queue of the node by name
+        self.trace = trace  # None: nothing of this queue is traced
         self.under_way: dict[int, Errand] = {}
         self.burying_count = 0  # messages on their way to the dead message queue
         self.settled_count = 0  # messages that transactions settled

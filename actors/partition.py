@@ -47,9 +47,9 @@ from actors.messages import (
     PurgePartition,
     ReadPage,
     ReloadPartition,
-    SetPageAside,
     Withdraw,
 )
+from actors.page_arrivals import PageArrivals
 from actors.paging_out import PagingOut
 from actors.parking import Parking, ParkingRequest
 from actors.partition_overview import overview_of
@@ -73,16 +73,15 @@ from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.moments import deadline_ms
-from messaging.paging import page_damaged, page_loaded
-from messaging.parking import discard_kept, release_kept
+from messaging.parking import discard_kept
 from messaging.pressure import Pressure, PressureLimits
+from messaging.queue_trace import QueueTrace
 from messaging.recovery import StoredPartition, redelivered_ranges
 from messaging.retention import RetainedLog
 from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED
 from messaging.standing import key_standing
 
-READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
 LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
 
 
@@ -107,6 +106,7 @@ class Partition:
         memory: MemoryBudget,
         spool: Address | None,
         reader: StoreReader | None,
+        trace: QueueTrace | None,
     ) -> None:
         self._address = address
         self._runtime = runtime
@@ -123,6 +123,8 @@ class Partition:
         self._memory = PagingOut(address, log=log, partition_id=partition_id, memory=memory, spool=spool)
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
+        self._pages = PageArrivals(runtime, address, partition_id=partition_id, spool=spool, reader=reader)
+        self._trace = trace  # None: nothing of this queue is traced
         self._looks: dict[int, PartitionBrowse] = {}  # browser -> its look that waits for something new
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._asks = ConsumerAsks()
@@ -141,6 +143,7 @@ class Partition:
             gate=gate,
             reader=reader,
             targets=targets,
+            trace=trace,
         )
         self._timer = TurnTimer(runtime, address)
         self._commits = CommitWatch(address, spool)
@@ -242,12 +245,7 @@ class Partition:
             ledger.pause(message.flow_id)
             self._draining[message.flow_id] = message.epoch
         elif isinstance(message, Detach):
-            self._draining.pop(message.flow_id, None)
-            gone = ledger.flows.get(message.flow_id)
-            discard_kept(ledger, message.flow_id)
-            ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
-            if gone is not None:
-                self._wake_the_others(gone.flow)
+            self._detach(message)
         elif isinstance(message, SettleDurably):
             if self._asks.takes(ledger, message):
                 self._settle(message.settle)
@@ -256,7 +254,7 @@ class Partition:
         elif isinstance(message, PagesWritten):
             self._memory.written(message)
         elif isinstance(message, PageRead):
-            self._page_read(message)
+            self._pages.take(ledger, message)
         elif isinstance(message, ErrandAnswer):
             message.errand.answered(message.message)
         elif isinstance(message, PageOut):
@@ -295,6 +293,16 @@ class Partition:
             return self._closed_ledger()
         return None
 
+    def _detach(self, message: Detach) -> None:
+        self._draining.pop(message.flow_id, None)
+        gone = self._ledger.flows.get(message.flow_id)
+        discard_kept(self._ledger, message.flow_id)
+        self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
+        if self._trace is not None:
+            self._trace.flow_ended(message.flow_id, self._clock.wall_ms())
+        if gone is not None:
+            self._wake_the_others(gone.flow)
+
     def _closed_ledger(self) -> ClosedLedger:
         ledger = self._ledger
         delays = ledger.back_off.waiting(self._clock.wall_ms())
@@ -317,6 +325,8 @@ class Partition:
         flow = self._ledger.flows.get(message.flow_id)
         if flow is None or flow.epoch != message.epoch:
             return  # the partition has moved on: what was unsettled is somebody else's now
+        if self._trace is not None and self._trace.held:
+            self._trace.settled(message.flow_id, message.ranges, message.outcome, self._clock.wall_ms())
         for first, end in message.ranges:
             self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome, message.cause)
         self._wake_the_others(flow.flow)
@@ -327,26 +337,11 @@ class Partition:
             for waiter in flow.window.next_waiters():
                 waiter.post(WAKE)
 
-    def _page_read(self, message: PageRead) -> None:
-        if message.failed:
-            self._runtime.after(READ_AGAIN_MS, lambda: self._read_again(message.first_sequence))
-        elif message.damage:
-            # Set aside first: giving up its messages deletes the page in the same commit.
-            assert self._spool is not None
-            self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
-            release_kept(self._ledger, message.first_sequence)
-            page_damaged(self._ledger, message.first_sequence)
-        else:
-            page_loaded(self._ledger, message.first_sequence, message.runs)
-
-    def _read_again(self, page_first: int) -> None:
-        """Ask for a page again: what a disk cannot give now is not lost."""
-        if not self._address.closed and self._reader is not None:
-            self._reader.read(ReadPage(self._address, self._partition_id, page_first))
-
     # --- effects ---
 
     def _post(self, deliveries: list[Delivery]) -> None:
+        if self._trace is not None:
+            self._trace.delivered(deliveries, self._clock.wall_ms())
         if len(deliveries) == 1:
             only = deliveries[0]
             self._count(only)

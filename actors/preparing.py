@@ -10,6 +10,7 @@ from actors.errands import Errand, ErrandPlace
 from actors.transaction_messages import CommitEnded, PrepareSettlement
 from messaging.departures import depart
 from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
+from messaging.settlement import ACCEPTED
 
 
 @final
@@ -31,6 +32,8 @@ class Prepared(Errand):
         if not message.is_made:
             give_back_prepared(place.ledger, self._ranges, place.clock.wall_ms())
             return
+        if place.trace is not None:
+            place.trace.settled(self._ranges.flow.flow_id, self._ranges.ranges, ACCEPTED, place.clock.wall_ms())
         place.settled_count += settle_prepared(place.ledger, self._ranges)
         window = self._ranges.flow.window
         if window.keeps_waiting():  # the flow holds less: other partitions may have waited for that

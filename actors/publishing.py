@@ -5,10 +5,11 @@ the gates, and posts. For guaranteed messages it returns how many confirmations 
 """
 
 from random import Random
-from typing import Final, final
+from typing import Final
 
 from actors.data_messages import Append, SharedDirect
 from actors.messages import WriteTables
+from actors.publish_result import FannedOut, PublishResult
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientRights
@@ -18,56 +19,14 @@ from messaging.fans import Fan
 from messaging.keys import key_hashes
 from messaging.pressure import Pressure
 from messaging.publication import Publication
-from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND, refusal_text
+from messaging.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from messaging.routing import QueueTarget, RetainedMessage, Route, ShareGroup, Subscriber, TopicSpace
+from messaging.trace_records import PublishTraced
 from messaging.virtual_copies import Expansion
 from storage.interface import Table, TableWrite
 from storage.record import encode_batch
 
 NOWHERE: Final = Route([], [], [], [])
-REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
-
-
-@final
-class PublishResult:
-    """What became of a publish at once.
-
-    `confirmations_pending` answers (Confirmed or Refused) will come to the publisher's address; with none pending and
-    no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
-    some of them and is not counted, for then the caller publishes them again one by one. `routed` is False with nobody
-    there.
-    """
-
-    def __init__(self) -> None:
-        self.confirmations_pending = 0
-        self.refusal = ADMITTED
-        self.refused_by = ""  # the queue that said no
-        self.also_refused = ""  # and others that did, each with its reason
-        self.routed = True
-        self.publication: Publication | None = None  # what is stored of it, with its later fate
-        self.fanned: _FannedOut | None = None  # None: no definition sends it on
-
-    def reason(self) -> str:
-        """Return what the publisher is told of a refusal: each queue that said no, and why."""
-        return refusal_text(self.refusal, self.refused_by) + self.also_refused
-
-    def refuse(self, verdict: int, refused_by: str) -> None:
-        """Note that a queue says no."""
-        if self.refusal == ADMITTED:
-            self.refusal = verdict
-            self.refused_by = refused_by
-        elif len(self.also_refused) < REASON_CHARS_MAX:
-            self.also_refused += f"; {refusal_text(verdict, refused_by)}"
-
-
-@final
-class _FannedOut:
-    """What the definitions say that send a publish on."""
-
-    def __init__(self) -> None:
-        self.spared: dict[QueueTarget, None] = {}
-        self.is_partial = False
-        self.is_concurrent = False
 
 
 class Publisher:
@@ -87,6 +46,17 @@ class Publisher:
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
         """Send a batch to everybody who is to have it. `token` comes back with each confirmation."""
+        tracing = self._space.tracing
+        if tracing is None:
+            return self._publish(batch, token)
+        noted: list[PublishTraced] = []
+        batch = tracing.begin(batch, noted)
+        result = self._publish(batch, token)
+        if noted and (result.refusal == ADMITTED or batch.count == 1):  # else they are published again one by one
+            tracing.published(noted, result.refusal, is_routed=result.routed)
+        return result
+
+    def _publish(self, batch: MessageBatch, token: int) -> PublishResult:
         result = PublishResult()
         rights = self.rights
         if rights is not None and rights.limits_publishing:
@@ -132,7 +102,7 @@ class Publisher:
         if fan.spared or fan.is_partial:
             fanned = result.fanned
             if fanned is None:
-                fanned = result.fanned = _FannedOut()
+                fanned = result.fanned = FannedOut()
             fanned.spared.update(fan.spared)
             # Several rows are taken all or not at all; if not, they are published again one by one.
             fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._is_whole)
@@ -416,7 +386,7 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
     return chosen
 
 
-def _stops_at_refusal(fanned: _FannedOut | None) -> bool:
+def _stops_at_refusal(fanned: FannedOut | None) -> bool:
     """Return whether queues behind one that refuses are not asked: what one of them took would stay there."""
     return fanned is not None and fanned.is_partial and not fanned.is_concurrent
 

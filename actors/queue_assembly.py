@@ -26,10 +26,12 @@ from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
 from messaging.pressure import Pressure, PressureLimits
 from messaging.queue_config import QueueConfig, QueueDefinition
+from messaging.queue_trace import QueueTrace
 from messaging.recovery import StoredPartition, restore
 from messaging.rescale import Rescale
 from messaging.retention import RetainedLog
 from messaging.routing import PartitionTarget, QueueTarget
+from messaging.tracing import Tracing
 from storage.queue_catalog import PartitionIds
 
 # What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
@@ -58,6 +60,7 @@ class QueueServices:
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
     clients: ClientRoster  # whose clients ask for queues
     targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
+    tracing: Tracing | None  # None: no message is traced
 
 
 def assemble_queue(
@@ -169,6 +172,7 @@ def start_partition(
             memory=services.memory,
             spool=services.spool if target.durable else None,
             reader=services.reader if target.durable else None,
+            trace=_trace_of(services, target.name, number),
         )
 
     return services.runtime.spawn(
@@ -178,3 +182,10 @@ def start_partition(
         policy=RELOADED,
         parent=queue,
     )
+
+
+def _trace_of(services: QueueServices, queue: str, number: int) -> QueueTrace | None:
+    tracing = services.tracing
+    if tracing is None or not tracing.wants_queue(queue):
+        return None
+    return QueueTrace(tracing, queue=queue, partition=number)

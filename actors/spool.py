@@ -33,6 +33,8 @@ from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_SPOOL_CHANGED
 from messaging.publication import Publication
+from messaging.trace_records import ELIDED, NOT_STORED, WRITTEN
+from messaging.tracing import Tracing
 from storage.interface import PageDamage, PageWrite, Table, TableWrite
 from storage.record_page import Run, encode_page
 from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
@@ -55,6 +57,7 @@ class SpoolActor(LoopActor):
         gate: SpoolGate,
         commit_interval_ms: int,
         partitions: dict[int, Address],
+        tracing: Tracing | None,
     ) -> None:
         super().__init__(cell)
         self._planner = planner
@@ -62,6 +65,7 @@ class SpoolActor(LoopActor):
         self._gate = gate
         self._commit_interval_ms = commit_interval_ms
         self._partitions = partitions
+        self._tracing = tracing  # None: no message is traced
         self._writing = False
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
@@ -126,8 +130,7 @@ class SpoolActor(LoopActor):
     def _commit(self) -> None:
         if self._writing:
             return
-        for publication in self._planner.take_elided():
-            _confirm(publication)
+        self._confirm_all(self._planner.take_elided(), ELIDED)
         if not self._planner.has_work():
             self._idle()
             return
@@ -232,8 +235,8 @@ class SpoolActor(LoopActor):
         self._writing = False
         self.commits_ns += self.runtime.clock.now_ns() - self._commit_began_ns
         commit = self._planner.committed()
-        for publication in commit.publications + commit.elided:
-            _confirm(publication)
+        self._confirm_all(commit.publications, WRITTEN)
+        self._confirm_all(commit.elided, ELIDED)
         for table in commit.tables:
             table.done("")
         for page in commit.pages:
@@ -244,6 +247,14 @@ class SpoolActor(LoopActor):
         for watcher in self._watchers:
             watcher.post(CommitSeen())
         self._page_out_the_oldest()
+
+    def _confirm_all(self, publications: list[Publication], outcome: str) -> None:
+        """Tell publishers that what they published is safe."""
+        for publication in publications:
+            _confirm(publication)
+        if self._tracing is not None:
+            for publication in publications:
+                self._tracing.stored(publication.batch, outcome, self.runtime.clock.wall_ms())
 
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
@@ -265,6 +276,8 @@ class SpoolActor(LoopActor):
     def _withdraw(self, publication: Publication, reason: str) -> None:
         """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
         publication.refused = True
+        if self._tracing is not None:
+            self._tracing.stored(publication.batch, NOT_STORED, self.runtime.clock.wall_ms())
         for match in publication.matches:
             partition = self._partitions.get(match.partition_id)
             if partition is not None:

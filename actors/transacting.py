@@ -24,7 +24,8 @@ from actors.asking import ask_at
 from actors.data_messages import Confirmed, Refused, Settled
 from actors.futures import LoopFuture
 from actors.preparing import Prepared
-from actors.publishing import Publisher, PublishResult
+from actors.publish_result import PublishResult
+from actors.publishing import Publisher
 from actors.transaction_messages import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
 from messaging.address import Address
 from messaging.batch import MessageBatch

@@ -30,6 +30,7 @@ from gateway.protocol_front import ProtocolFront
 from gateway.recovery import Recovered, partition_ids_of, read_store, register_partitions
 from gateway.start_errors import CannotStart, cannot_listen
 from gateway.surroundings import THE_MACHINE, Surroundings
+from gateway.trace_export import TraceExport, make_tracing, start_export
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
 from gateway.vpn import MessageVpn
@@ -90,6 +91,8 @@ class Node:
         self.threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
         watch_gates(self)
+        self.tracing = make_tracing(config.tracing, self.natives, rng)
+        self.trace_export: TraceExport | None = None
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
@@ -126,6 +129,8 @@ class Node:
         self.recovered.records.clear()
         self.recovered.partitions.clear()
         self.recovered.vpns.clear()
+        if self.tracing is not None:
+            self.trace_export = start_export(self.config.tracing, self.config.node.name, self.runtime, self.tracing)
         if self.config.admin.enabled:
             self.admin = await self._open_admin("admin", self.config.admin)
         if self.config.health.enabled:
@@ -213,6 +218,8 @@ class Node:
         await self._spool_is_idle()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
         await self._spool_is_idle()
+        if self.trace_export is not None:
+            await self.trace_export.stop()
         self.runtime.stop()
         self.threads.stop()
         states = last_cursors(closed, self.planner)
@@ -242,6 +249,7 @@ class Node:
                 gate=self.spool_gate,
                 commit_interval_ms=self.config.spool.commit_interval_ms,
                 partitions=self.partition_addresses,
+                tracing=self.tracing,
             ),
             kind="spool",
             name="spool",

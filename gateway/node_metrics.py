@@ -50,6 +50,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
         *_spool(node),
         *_backups(node),
         *_events(node),
+        *_traces(node),
         *_actors([root.overview() for root in node.runtime.roots]),
     ]
 
@@ -218,6 +219,14 @@ def _events(node: "Node") -> Iterator[Sample]:
         yield Sample("sluicegate_events_total", count, (name,))
     for name, count in events.suppressed.items():
         yield Sample("sluicegate_events_suppressed_total", count, (name,))
+
+
+def _traces(node: "Node") -> Iterator[Sample]:
+    export = node.trace_export
+    if export is not None:
+        yield Sample("sluicegate_trace_spans_exported_total", export.exported_count)
+        yield Sample("sluicegate_trace_spans_failed_total", export.failed_count)
+        yield Sample("sluicegate_trace_records_dropped_total", export.buffer.dropped_count)
 
 
 def _actors(roots: Sequence[ActorOverview]) -> Iterator[Sample]:

@@ -64,6 +64,7 @@ class MessageVpn:
         self.selectors = node.selectors
         self.cell = node.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=node.root)
         self.space = TopicSpace(node.natives, name)
+        self.space.tracing = None if node.tracing is None else node.tracing.of(name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         self.gate = SpoolGate(
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
@@ -217,6 +218,7 @@ class MessageVpn:
             targets={},
             cursors=self._book,
             clients=self.clients,
+            tracing=self.space.tracing,
         )
         cell = node.runtime.spawn(
             lambda cell: QueueDirectory(

@@ -90,6 +90,20 @@ class MessageBatch:
             payload_bytes=sum([len(payload) for payload in chosen]),
         )
 
+    def with_headers(self, headers: list[Headers | None]) -> "MessageBatch":
+        """Return the same messages with another header column. The other columns are shared, not copied."""
+        return MessageBatch(
+            topic=self.topic,
+            topics=self.topics,
+            payloads=self.payloads(),
+            headers=headers,
+            qos=self.qos,
+            retain=self.retain,
+            publisher=self.publisher,
+            received_ms=self.received_ms,
+            payload_bytes=self.payload_bytes,
+        )
+
     def arriving(self, received_ms: int) -> "MessageBatch":
         """Return the same messages as they arrive at another time. Columns are shared, not copied."""
         return MessageBatch(

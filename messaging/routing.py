@@ -22,6 +22,7 @@ from messaging.selectors import Selector
 from messaging.slots import partition_in
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter, matches
+from messaging.tracing import Tracing
 
 DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.deliver_to_one
 NO_FORMS: Final[dict[int, NativeFields]] = {}
@@ -312,6 +313,7 @@ class TopicSpace:
         self.filtered_count = 0  # messages that a definition sends on, and whose selectors leave them nobody
         self.missing_count = 0  # messages for target queues that there are not, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
+        self.tracing: Tracing | None = None  # None: no message is traced
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
 

@@ -67,6 +67,8 @@ def allowed_by(field: FieldInfo) -> str:
         if _is_marked(field, Size):
             return f"a size from {format_size(low)} to {format_size(high)}, such as {format_size(max(low, 1 << 20))!r}"
         return f"a whole number from {low} to {high}"
+    if annotation is float and isinstance(low, float) and isinstance(high, float):
+        return f"a number from {low} to {high}"
     kind = "a path" if FilePath in (annotation, *get_args(annotation)) else "a text"
     return kind + _text_limits(field)
 

@@ -29,6 +29,7 @@ from gateway.config.sections import (
     Spool,
     Transactions,
 )
+from gateway.config.tracing import Tracing
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from messaging.message_vpn import DEFAULT_VPN
 
@@ -59,6 +60,7 @@ class Config(Section):
     backpressure: Backpressure = Backpressure()
     events: Events = Events()
     metrics: Metrics = Metrics()
+    tracing: Tracing = Tracing()
     log: Log = Log()
 
     def message_vpns(self) -> dict[str, MessageVpn]:

@@ -22,6 +22,7 @@ from messaging.headers import (
     UserPropertyValue,
 )
 from messaging.partitioning import key_hash
+from messaging.trace_context import TRACE_FIELDS
 from protocols.amqp.decoding import decode, decode_list
 from protocols.amqp.encoding import ONE_BYTE
 from protocols.amqp.errors import DecodeError
@@ -192,9 +193,13 @@ def _read_annotations(
         headers.partition_key = key
     headers.deliver_to_one = annotations.symbol(DELIVER_TO_ONE_ANNOTATION) is True
     for name, value in annotations.pairs:
-        if isinstance(name, Symbol) and name.text.startswith(ANNOTATION_PREFIX) and name.text not in _UNDERSTOOD:
+        if isinstance(name, Symbol) and _is_for_everybody(name.text):
             beside.append((name.text, user_value(value)))
     return annotations.symbol(JMS_REPLY_TO)
+
+
+def _is_for_everybody(name: str) -> bool:
+    return (name.startswith(ANNOTATION_PREFIX) and name not in _UNDERSTOOD) or name in TRACE_FIELDS
 
 
 def _read_properties(

@@ -7,7 +7,8 @@ protocol.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 
-from actors.publishing import Publisher, PublishResult
+from actors.publish_result import PublishResult
+from actors.publishing import Publisher
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.client_rights import ClientDenied

@@ -9,6 +9,7 @@ from typing import Final, final
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE
 from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_MAX, QUEUE_REPLY, Headers, UserPropertyValue
 from messaging.partitioning import key_hash
+from messaging.trace_context import TRACE_FIELDS
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 from protocols.http.user_properties import PREFIX, property_value
@@ -52,6 +53,8 @@ def read_attributes(fields: list[tuple[str, str]], payload: bytes, wall_ms: int)
             _read_property(headers, properties, name[len(PREFIX) :], value)
         elif lower == "solace-delivery-mode":
             qos = _mode(value)
+        elif lower in TRACE_FIELDS:
+            properties.append((lower, value))
         elif lower.startswith("solace-") or lower.startswith("sluicegate-"):
             _read_attribute(headers, lower, value, wall_ms)
     headers.user_properties = properties or None

@@ -8,6 +8,7 @@ import re
 from typing import Final
 
 from messaging.headers import PRIORITY_DEFAULT, QUEUE_REPLY, Headers, UserPropertyValue
+from messaging.trace_context import TRACE_FIELDS
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX
 from protocols.http.message_in import PARTITION_KEY_PROPERTY
 
@@ -58,7 +59,9 @@ def _append_property(fields: list[tuple[bytes, bytes]], name: str, value: UserPr
     header = f"Solace-User-Property-{name}"
     if value is None:
         return
-    if isinstance(value, str):
+    if name in TRACE_FIELDS and isinstance(value, str):
+        append_field(fields, name, value)  # where the W3C has them
+    elif isinstance(value, str):
         # What ends like a type would be read as one.
         append_field(fields, header, f"{value}; type=string" if "; type=" in value or ";type=" in value else value)
     elif isinstance(value, bytes):

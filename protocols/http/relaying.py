@@ -6,6 +6,7 @@ properties that Solace has for them; who sends it is between the client and us, 
 
 from typing import TYPE_CHECKING, Final
 
+from messaging.trace_context import TRACE_FIELDS
 from protocols.http.destinations import topic_of_request
 from protocols.http.posting import ask
 from protocols.http.problems import NOT_FOUND, HttpProblem
@@ -38,7 +39,7 @@ async def relay(connection: "HttpConnection", request: Request) -> None:
     ]
     for name, value in request.fields:
         lower = name.lower()
-        if lower == "content-type" or lower.startswith(_OUR_HEADERS):
+        if lower == "content-type" or lower in TRACE_FIELDS or lower.startswith(_OUR_HEADERS):
             fields.append((name, value))
         if lower not in _NOT_FORWARDED and not lower.startswith(_OUR_HEADERS):
             fields.append((f"{_PROPERTY}field_{name}", _text(value)))

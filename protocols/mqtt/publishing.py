@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
-from actors.publishing import Publisher, PublishResult
+from actors.publish_result import PublishResult
+from actors.publishing import Publisher
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.publication import Publication
 from messaging.ranges import RangeSet

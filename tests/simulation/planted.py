@@ -45,8 +45,8 @@ FAULTS = (
             ),
             Edit(
                 "actors/spool.py",
-                "for publication in commit.publications + commit.elided:\n            _confirm(publication)\n",
-                "for publication in commit.elided:\n            _confirm(publication)\n",
+                "        self._confirm_all(commit.publications, WRITTEN)\n",
+                "",
             ),
         ),
     ),

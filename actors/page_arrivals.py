@@ -1,0 +1,52 @@
+"""What a partition does with a page that was read for it, or that could not be."""
+
+from typing import final
+
+from actors.inbox import Inbox
+from actors.messages import PageRead, ReadPage, SetPageAside
+from actors.runtime import Runtime
+from actors.spool_io import StoreReader
+from messaging.address import Address
+from messaging.ledger import Ledger
+from messaging.paging import page_damaged, page_loaded
+from messaging.parking import release_kept
+
+READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
+
+
+@final
+class PageArrivals:
+    """Takes the pages of one partition."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        address: Inbox,
+        *,
+        partition_id: int,
+        spool: Address | None,
+        reader: StoreReader | None,
+    ) -> None:
+        self._runtime = runtime
+        self._address = address
+        self._partition_id = partition_id
+        self._spool = spool
+        self._reader = reader
+
+    def take(self, ledger: Ledger, message: PageRead) -> None:
+        """Bring a page into the ledger; one that is damaged is set aside, with its messages given up."""
+        if message.failed:
+            self._runtime.after(READ_AGAIN_MS, lambda: self._read_again(message.first_sequence))
+        elif message.damage:
+            # Set aside first: giving up its messages deletes the page in the same commit.
+            assert self._spool is not None
+            self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
+            release_kept(ledger, message.first_sequence)
+            page_damaged(ledger, message.first_sequence)
+        else:
+            page_loaded(ledger, message.first_sequence, message.runs)
+
+    def _read_again(self, page_first: int) -> None:
+        """Ask for a page again: what a disk cannot give now is not lost."""
+        if not self._address.closed and self._reader is not None:
+            self._reader.read(ReadPage(self._address, self._partition_id, page_first))

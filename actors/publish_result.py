@@ -1,0 +1,51 @@
+"""What became of a publish at once; what the store says of it comes later, as Confirmed or Refused."""
+
+from typing import Final, final
+
+from messaging.publication import Publication
+from messaging.refusals import ADMITTED, refusal_text
+from messaging.routing import QueueTarget
+
+REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
+
+
+@final
+class PublishResult:
+    """What became of a publish at once.
+
+    `confirmations_pending` answers (Confirmed or Refused) will come to the publisher's address; with none pending and
+    no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
+    some of them and is not counted, for then the caller publishes them again one by one. `routed` is False with nobody
+    there.
+    """
+
+    def __init__(self) -> None:
+        self.confirmations_pending = 0
+        self.refusal = ADMITTED
+        self.refused_by = ""  # the queue that said no
+        self.also_refused = ""  # and others that did, each with its reason
+        self.routed = True
+        self.publication: Publication | None = None  # what is stored of it, with its later fate
+        self.fanned: FannedOut | None = None  # None: no definition sends it on
+
+    def reason(self) -> str:
+        """Return what the publisher is told of a refusal: each queue that said no, and why."""
+        return refusal_text(self.refusal, self.refused_by) + self.also_refused
+
+    def refuse(self, verdict: int, refused_by: str) -> None:
+        """Note that a queue says no."""
+        if self.refusal == ADMITTED:
+            self.refusal = verdict
+            self.refused_by = refused_by
+        elif len(self.also_refused) < REASON_CHARS_MAX:
+            self.also_refused += f"; {refusal_text(verdict, refused_by)}"
+
+
+@final
+class FannedOut:
+    """What the definitions say that send a publish on."""
+
+    def __init__(self) -> None:
+        self.spared: dict[QueueTarget, None] = {}
+        self.is_partial = False
+        self.is_concurrent = False

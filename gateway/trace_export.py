@@ -1,0 +1,125 @@
+"""Takes what was noted of traced messages to the collector, now and again, on a thread of its own.
+
+One request is under way at a time. While the collector is slow, records wait in their buffer up to its bound; what a
+request could not bring is not tried again after the exporter has given it up. Both are counted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from actors.runtime import Runtime, TimerHandle
+from gateway.config.tracing import Tracing as TracingSection
+from gateway.start_errors import CannotStart
+from gateway.version import VERSION
+from messaging.native_fields import NativeFields
+from messaging.topics import Syntax, parse_filter
+from messaging.trace_records import TraceBuffer, TraceRecord
+from messaging.tracing import TraceSampler, Tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from gateway.trace_spans import SpanMaker
+
+log = logging.getLogger("sluicegate.tracing")
+
+LAST_EXPORT_S: Final = 5  # how long a stop waits for what is left to be sent
+
+
+class TraceExport:
+    """Sends spans of one node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        buffer: TraceBuffer,
+        *,
+        maker: "SpanMaker",
+        exporter: "SpanExporter",
+        interval_ms: int,
+    ) -> None:
+        self.buffer = buffer
+        self.exported_count = 0  # spans that the collector took
+        self.failed_count = 0  # spans that it did not
+        self._runtime = runtime
+        self._maker = maker
+        self._exporter = exporter
+        self._interval_ms = interval_ms
+        self._under_way: asyncio.Task[None] | None = None
+        self._is_failing = False
+        self._timer: TimerHandle = runtime.after(interval_ms, self._due)
+
+    async def stop(self) -> None:
+        """Send what is left, for a moment, and let go of the connection."""
+        self._timer.cancel()
+        if self._under_way is not None:
+            await asyncio.wait([self._under_way], timeout=LAST_EXPORT_S)
+        records = self.buffer.take()
+        if records:
+            await asyncio.wait([asyncio.ensure_future(self._send(records))], timeout=LAST_EXPORT_S)
+        await asyncio.to_thread(self._exporter.shutdown)
+
+    def _due(self) -> None:
+        self._timer = self._runtime.after(self._interval_ms, self._due)
+        if self._under_way is not None and not self._under_way.done():
+            return
+        records = self.buffer.take()
+        if records:
+            self._under_way = self._runtime.loop.create_task(self._send(records))
+            self._runtime.keep(self._under_way)
+
+    async def _send(self, records: Sequence[TraceRecord]) -> None:
+        spans_count, is_taken = await asyncio.to_thread(self._export, records)
+        if is_taken:
+            self.exported_count += spans_count
+        else:
+            self.failed_count += spans_count
+        if is_taken == self._is_failing:  # once for each time that it begins or ends
+            self._is_failing = not is_taken
+            if is_taken:
+                log.info("the trace collector takes spans again")
+            else:
+                log.warning("the trace collector takes no spans: %d are lost", spans_count)
+
+    def _export(self, records: Sequence[TraceRecord]) -> tuple[int, bool]:
+        """Make spans of records and send them; return how many, and whether the collector took them."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        spans = self._maker.spans(records)
+        return len(spans), self._exporter.export(spans) is SpanExportResult.SUCCESS
+
+
+def make_tracing(config: TracingSection, natives: Mapping[int, NativeFields], rng: Random) -> Tracing | None:
+    """Return what notes traced messages, None where traces are off."""
+    if not config.enabled:
+        return None
+    sampler = TraceSampler(
+        ratio=config.sampling_ratio,
+        is_parent_based=config.sampler == "parentbased_traceidratio",
+        begins=config.begin_traces,
+        seed=rng.getrandbits(64),
+    )
+    return Tracing(
+        TraceBuffer(records_max=config.buffer_records_max),
+        sampler,
+        topics=[parse_filter(each, Syntax.SMF) for each in config.topics],
+        queues=[parse_filter(each, Syntax.SMF) for each in config.queues],
+        natives=natives,
+    )
+
+
+def start_export(config: TracingSection, node_name: str, runtime: Runtime, tracing: Tracing) -> TraceExport:
+    """Begin to send spans. Raises CannotStart where OpenTelemetry is not installed."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+        from gateway.trace_spans import SpanMaker
+    except ImportError as missing:
+        text = f"tracing.enabled needs OpenTelemetry, and it is not installed: {missing}"
+        raise CannotStart(text, advice="Install it: pip install 'sluicegate[tracing]'.") from None
+    maker = SpanMaker(service_name=config.service_name, node_name=node_name, version=VERSION)
+    exporter = OTLPSpanExporter(endpoint=config.endpoint, timeout=config.export_timeout_s)
+    return TraceExport(runtime, tracing.buffer, maker=maker, exporter=exporter, interval_ms=config.export_interval_ms)
