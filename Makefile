@@ -72,8 +72,9 @@ fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to every 
 	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/*/test*_fuzz.py)
 
 .PHONY: bench
-bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers
-	$(BIN)/python -m bench
+bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases
+	scripts/bench-needs
+	$(BIN)/python -m bench $(CASE)
 
 .PHONY: clean
 clean: ## remove everything made here, but not ./data

@@ -5,26 +5,33 @@
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 from rich.console import Console
 
-from bench import brokers
 from bench.amqp_wire import AmqpError
+from bench.brokers import Broker, BrokerError
 from bench.cases import CASES, Case, Effort
 from bench.flow_wire import FlowError
+from bench.known_brokers import BROKERS, installed, start
 from bench.load_processes import LoadError
 from bench.mqtt_wire import WireError
+from bench.outcome import Faults
 from bench.placement import Cores, split_cores
 from bench.report import Run, print_runs, write_json
 
 
 def main() -> int:
-    """Run what the command line asks for; return 1 when a case failed, lost or doubled a message."""
+    """Run what the command line asks for; return 1 when a case failed, or a message was lost, doubled or disordered."""
+    signal.signal(signal.SIGTERM, _end)  # by an exception, so that brokers are stopped on the way out
+    signal.signal(signal.SIGHUP, _end)
     parser = _parser()
     options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 200)
@@ -42,7 +49,10 @@ def main() -> int:
         spark_rows=options.spark_rows,
         timeout_s=options.timeout,
     )
-    labels = _labels(options.brokers.split(","))
+    asked = options.brokers.split(",")
+    if strangers := [kind for kind in asked if kind not in BROKERS]:
+        parser.error(f"no broker {', '.join(strangers)}; there are {', '.join(BROKERS)}")
+    labels = _labels(asked)
     broker_cores, load_cores = split_cores(frozenset(os.sched_getaffinity(0)), workers=effort.workers)
     os.sched_setaffinity(0, load_cores)
     runs: list[Run] = []
@@ -52,11 +62,11 @@ def main() -> int:
         try:
             with _running(case, labels[label], broker_cores, options.sluicegate) as broker:
                 outcome = case.run(broker, effort)
-        except (brokers.BrokerError, LoadError, WireError, AmqpError, FlowError, OSError) as error:
+        except (BrokerError, LoadError, WireError, AmqpError, FlowError, OSError) as error:
             failures += 1
             console.print(f"{title}: {type(error).__name__}: {error}", highlight=False, markup=False)
             continue
-        failures += outcome.lost != 0 or outcome.duplicated != 0
+        failures += outcome.faults != Faults()
         runs.append(Run(case.name, label, round_number, outcome))
         console.print(f"{title}: {outcome.headline.value:,.6g} {outcome.headline.unit}", highlight=False)
     print_runs(runs, console)
@@ -75,10 +85,10 @@ def _turns(cases: list[Case], rounds: int, labels: dict[str, str]) -> Iterator[t
 
 
 @contextmanager
-def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> Iterator[brokers.Broker]:
+def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> Iterator[Broker]:
     """A fresh broker on a directory that goes when the block ends."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-        broker = brokers.start(kind, Path(directory), cores, traffic=case.traffic, executable=executable)
+        broker = start(kind, Path(directory), cores, replace(case.conditions, executable=executable))
         try:
             yield broker
         finally:
@@ -95,7 +105,8 @@ def _labels(kinds: list[str]) -> dict[str, str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    listing = "\n".join(f"  {case.name:<13}{case.question}" for case in CASES)
+    width = max(len(case.name) for case in CASES)
+    listing = "\n".join(f"  {case.name:<{width}}  {case.question}" for case in CASES)
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description=f"{__doc__}\ncases:\n{listing}",
@@ -104,7 +115,11 @@ def _parser() -> argparse.ArgumentParser:
     effort = Effort()
     spare_cores = max(1, (os.cpu_count() or 2) - 1)  # one is the broker's
     parser.add_argument("case", nargs="*", help="default: all of them")
-    parser.add_argument("--brokers", default="sluicegate,mosquitto", help="the first is compared with the others")
+    parser.add_argument(
+        "--brokers",
+        default=",".join(installed()),
+        help="of " + ", ".join(BROKERS) + "; default: those that are installed. The first is compared with the others",
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=effort.seconds, help="measured time of a throughput case")
     parser.add_argument("--workers", type=int, default=spare_cores, help="processes that make the load")
@@ -113,9 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--recovery", type=int, default=effort.recovery_messages, help="messages of the case recovery")
     parser.add_argument("--spark-rows", type=int, default=effort.spark_rows, help="messages of the cases spark-*")
     parser.add_argument("--timeout", type=float, default=effort.timeout_s, help="seconds to fill or drain a backlog")
-    parser.add_argument("--sluicegate", type=Path, help="executable; default: beside this Python")
+    parser.add_argument("--sluicegate", type=Path, help="executable; default: what this Python has")
     parser.add_argument("--json", type=Path, help="write every run to this file")
     return parser
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""One worker of an AMQP load: the lanes of `mqtt_load`, with AMQP clients at both ends of each.
+"""The AMQP clients of a lane: one sender, and one receiver that checks the order of what it gets and accepts it.
 
-A lane is one sender, one durable queue, and one receiver that checks the order of what it gets and accepts it, a range
-for each read. Messages are durable and unsettled in both directions. With QoS 0 it is a topic instead of the queue, and
-messages are neither: settled by whoever sends them, and in memory only.
+It accepts a range for each read. Messages are durable and unsettled in both directions; with QoS 0 they are neither:
+settled by whoever sends them, and in memory only.
 """
 
-import socket
+import select
 import struct
 from typing import Final, final
 
 from bench import amqp_wire as wire
+from bench.connections import Address, Connection
+from bench.lanes import Lane
 from bench.load_plan import LoadPlan
-from bench.mqtt_load import CONNECT_TIMEOUT_S, Address, Connection, Lane, Worker
 
 CREDIT: Final = 1000  # of a receiver, topped up when half of it is used; what most clients take
 _U32: Final = struct.Struct(">I")
@@ -21,20 +21,18 @@ _U32: Final = struct.Struct(">I")
 class AmqpReceiver:
     """The receiving end of a lane. It is its own record of what came."""
 
-    def __init__(self, connection: Connection, lane: Lane, *, settled: bool) -> None:
-        self._settled = settled  # by the broker
+    def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane) -> None:
+        self._settled = plan.qos == 0  # by the broker
         self.connection = connection
         self.lane = lane
         self.received = 0
-        self.duplicated = 0
+        self.duplicated = 0  # never, as the next two: what is not the next message ends the run
+        self.disordered = 0
         self.read_singly = 0
         self._granted = CREDIT
+        self._sequence_from_end = plan.payload_bytes - wire.SEQUENCE_AT
+        self._modulus = plan.sequence_modulus
         self._rest = b""
-
-    @property
-    def receiver(self) -> "AmqpReceiver":
-        """Return what counts the deliveries."""
-        return self
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
         """Take in what has come, accept it, and return how many messages that was."""
@@ -61,9 +59,9 @@ class AmqpReceiver:
         return self.received - before
 
     def _check(self, data: bytes, stop: int) -> None:
-        sequence = _U32.unpack_from(data, stop - self.lane.payload_bytes)[0]
-        if sequence != self.received & 0xFFFF_FFFF:
-            raise wire.AmqpError(f"message {sequence} where {self.received} is next")
+        sequence = _U32.unpack_from(data, stop - self._sequence_from_end)[0]
+        if sequence != self.received % self._modulus:
+            raise wire.AmqpError(f"message {sequence} where {self.received % self._modulus} is next")
         self.received += 1
 
 
@@ -127,63 +125,54 @@ class AmqpSender:
                 self.credit_until = max(delivery_count, 0) + credit
 
 
-@final
-class AmqpWorker(Worker):
-    """Some lanes of a plan, connected and ready to run."""
-
-    def _connect_lane(self, number: int, address: Address) -> Lane:
-        plan = self._plan
-        lane = Lane(plan, number)
-        node = plan.topic.format(lane=number)
-        settled = plan.qos == 0
-        sock, _ = open_link(address, f"bench-receiver-{number}", node, is_receiver=True, settled=settled)
-        sock.sendall(wire.flow(0, CREDIT))
-        receiver = AmqpReceiver(Connection(sock, self._poll), lane, settled=settled)
-        lane.subscribers.append(receiver)
-        self._ends[sock.fileno()] = receiver
-        sock, rest = open_link(address, f"bench-sender-{number}", node, is_receiver=False, settled=settled)
-        sender = AmqpSender(Connection(sock, self._poll), plan, lane)
-        for data in rest:
-            sender.understand(data, 0, len(data))
-        lane.publisher = sender
-        self._ends[sock.fileno()] = sender
-        return lane
+def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address, poll: select.epoll) -> AmqpSender:
+    """Return a sender of a lane, ready to run."""
+    name = f"bench-sender-{lane.number}-{number}"
+    node = plan.topic.format(lane=lane.number)
+    connection = open_link(address, name, node, is_receiver=False, settled=plan.qos == 0)
+    credit = _read_until(connection, wire.FLOW)
+    connection.join(poll)
+    sender = AmqpSender(connection, plan, lane)
+    sender.understand(credit, 0, len(credit))
+    return sender
 
 
-def open_connection(address: Address, container_id: str) -> socket.socket:
-    """Return a blocking socket on which open and begin are answered."""
-    sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(wire.opening(container_id))
-    if _read_exactly(sock, len(wire.HEADER)) != wire.HEADER:
+def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[AmqpReceiver]:
+    """Return the receivers of a lane, ready to run, and tell the lane who has to get what."""
+    assert plan.topic_filter is not None, "an AMQP receiver attaches to an address"
+    node = plan.topic_filter.format(lane=lane.number)
+    receivers: list[AmqpReceiver] = []
+    for index in range(plan.subscribers_per_lane):
+        name = f"bench-receiver-{lane.number}-{index}"
+        connection = open_link(address, name, node, is_receiver=True, settled=plan.qos == 0)
+        connection.send(wire.flow(0, CREDIT))
+        connection.join(poll)
+        receivers.append(AmqpReceiver(connection, plan, lane))
+    lane.audience.extend(receivers)
+    return receivers
+
+
+def open_connection(address: Address, container_id: str) -> Connection:
+    """Return a connection on which open and begin are answered."""
+    connection = Connection(address)
+    connection.send(wire.opening(container_id))
+    if connection.read_exactly(len(wire.HEADER)) != wire.HEADER:
         raise wire.AmqpError("the broker wants SASL, or another protocol")
-    _read_until(sock, wire.BEGIN)
-    return sock
+    _read_until(connection, wire.BEGIN)
+    return connection
 
 
-def open_link(
-    address: Address, name: str, node: str, *, is_receiver: bool, settled: bool
-) -> tuple[socket.socket, list[bytes]]:
-    """Return a blocking socket with a link, and the frames behind its attach: of a sender, up to its first credit."""
-    sock = open_connection(address, name)
-    sock.sendall(wire.attach(name, node, is_receiver=is_receiver, settled=settled))
-    _read_until(sock, wire.ATTACH)
-    return sock, [] if is_receiver else [_read_until(sock, wire.FLOW)]
+def open_link(address: Address, name: str, node: str, *, is_receiver: bool, settled: bool) -> Connection:
+    """Return a connection with a link."""
+    connection = open_connection(address, name)
+    connection.send(wire.attach(name, node, is_receiver=is_receiver, settled=settled))
+    _read_until(connection, wire.ATTACH)
+    return connection
 
 
-def _read_until(sock: socket.socket, code: int) -> bytes:
+def _read_until(connection: Connection, code: int) -> bytes:
     while True:
-        head = _read_exactly(sock, 4)
-        data = head + _read_exactly(sock, _U32.unpack(head)[0] - 4)
+        head = connection.read_exactly(4)
+        data = head + connection.read_exactly(_U32.unpack(head)[0] - 4)
         if wire.performative(data, 0, len(data)) == code:
             return data
-
-
-def _read_exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise wire.AmqpError("the broker closed a connection while it was set up")
-        data += more
-    return data

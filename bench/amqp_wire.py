@@ -8,6 +8,7 @@ from typing import Final
 
 HEADER: Final = b"AMQP\x00\x01\x00\x00"
 HEAD_BYTES: Final = 8  # of a frame
+SEQUENCE_AT: Final = 4  # in a payload, behind the number of its stream
 WINDOW: Final = 0x7FFF_FFFF  # of a session: never in the way
 
 OPEN: Final = 0x10
@@ -69,7 +70,7 @@ def transfer_template(payload_bytes: int, *, settled: bool = False) -> tuple[byt
     length = b"\xa0" + bytes((payload_bytes,)) if payload_bytes <= 0xFF else b"\xb0" + _U32.pack(payload_bytes)
     message = (b"" if settled else _DURABLE) + b"\x00\x53\x75" + length + bytes(payload_bytes)
     data = _head(HEAD_BYTES + len(performative) + len(message)) + performative + message
-    return data, id_at, tag_at, len(data) - payload_bytes
+    return data, id_at, tag_at, len(data) - payload_bytes + SEQUENCE_AT
 
 
 def performative(data: bytes, at: int, end: int) -> int:

@@ -1,20 +1,28 @@
-"""The table of cases. A case is data: what it asks, and which run with which plan answers it."""
+"""The table of cases. A case is data: what it asks, which kind of run with which plan answers it, and of whom."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
-from bench import mqtt_wire as wire
-from bench.brokers import Broker, Mosquitto, RabbitMq, Sluicegate, Traffic
+from bench.brokers import Broker, Conditions, Traffic
 from bench.footprint import run_idle_connections, run_recovery, run_waiting
-from bench.load_plan import AMQP, FLOW, LoadPlan
+from bench.gateway_broker import Sluicegate
+from bench.load_plan import AMQP, FLOW, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.outcome import Outcome
+from bench.peers import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
 from bench.spark_load import run_in_bulk, run_micro_batches
-from bench.throughput import run_throughput
+from bench.throughput import run_latency, run_throughput
 
-BOTH: Final = frozenset((Sluicegate.kind, Mosquitto.kind))
-AMQP_BROKERS: Final = frozenset((Sluicegate.kind, RabbitMq.kind))
-QUEUE_LANES: Final = 10
+OURS: Final = frozenset((Sluicegate.kind,))
+MQTT_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind}
+QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind, Nats.kind}  # RabbitMQ 3 makes QoS 1 of it, NATS 2.9 has none
+AMQP_BROKERS: Final = OURS | {RabbitMq.kind}
+TLS_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind}
+WEBSOCKET_BROKERS: Final = OURS | {RabbitMq.kind, Nats.kind}
+BACKLOG_BROKERS: Final = OURS | {Mosquitto.kind}  # the others were not made for millions in a session
+QUEUE_BROKERS: Final = OURS | {Mosquitto.kind}  # which has no queues: what one without them and without a disk does
+
+QUEUE: Final = "bench-{lane}"
 AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than either broker's credit
 
 
@@ -33,88 +41,48 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to a broker."""
+    """One question to some brokers."""
 
     name: str
     question: str
+    kinds: frozenset[str]
     run: Callable[[Broker, Effort], Outcome]
-    kinds: frozenset[str] = BOTH
-    traffic: Traffic = Traffic.BULK
+    conditions: Conditions = field(default_factory=Conditions)
 
 
-def _throughput(name: str, question: str, plan: LoadPlan) -> Case:
+def _saturated(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] = MQTT_BROKERS) -> Case:
+    """Return the case of a load as high as the broker takes."""
+
     def run(broker: Broker, effort: Effort) -> Outcome:
         return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
 
-    traffic = Traffic.SINGLE if plan.window == 1 else Traffic.BULK
-    return Case(name, question, run, traffic=traffic)
+    return Case(name, question, kinds, run, _conditions(plan))
 
 
-def _through_queues(broker: Broker, effort: Effort) -> Outcome:
-    if not isinstance(broker, Sluicegate):
-        raise TypeError(f"{broker.kind} has no queues")
-    for lane in range(QUEUE_LANES):
-        broker.create_queue(f"bench-{lane}", f"t/{lane}")
-    plan = LoadPlan(
-        lanes=QUEUE_LANES,
-        qos=1,
-        window=2000,
-        topic="t/{lane}",
-        topic_filter="$queue/bench-{lane}",
-        subscriber_version=wire.MQTT_5,
-    )
-    return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
-
-
-def _flow(publisher_name: str) -> Callable[[Broker, Effort], Outcome]:
-    """Return the run of the flow protocol through the queues of `_through_queues`."""
+def _on_time(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] = MQTT_BROKERS) -> Case:
+    """Return the case of a load with a rate."""
 
     def run(broker: Broker, effort: Effort) -> Outcome:
-        if not isinstance(broker, Sluicegate):
-            raise TypeError(f"{broker.kind} does not speak the flow protocol")
-        for lane in range(QUEUE_LANES):
-            broker.create_queue(f"bench-{lane}", f"t/{lane}")
-        plan = LoadPlan(
-            protocol=FLOW,
-            lanes=QUEUE_LANES,
-            qos=1,
-            window=2000,
-            topic="t/{lane}",
-            topic_filter="bench-{lane}",
-            publisher_name=publisher_name,
-        )
-        return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
+        return run_latency(plan, broker, seconds=effort.seconds, workers=effort.workers)
 
-    return run
+    return Case(name, question, kinds, run, _conditions(plan))
+
+
+def _conditions(plan: LoadPlan) -> Conditions:
+    single = plan.window == 1 or plan.rate is not None
+    return Conditions(traffic=Traffic.SINGLE if single else Traffic.BULK, tls=plan.protocol == MQTT_TLS)
 
 
 def _amqp(lanes: int, payload_bytes: int) -> Case:
     """Return the case of so many senders, queues and receivers of AMQP."""
-
-    def run(broker: Broker, effort: Effort) -> Outcome:
-        address = "/queue/bench-{lane}"  # of RabbitMQ, which makes the queue when it is attached to
-        if isinstance(broker, Sluicegate):
-            address = "bench-{lane}"
-            for lane in range(lanes):
-                broker.create_queue(f"bench-{lane}", None)
-        plan = LoadPlan(
-            protocol=AMQP, lanes=lanes, qos=1, window=AMQP_WINDOW, payload_bytes=payload_bytes, topic=address
-        )
-        return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
-
     name = f"amqp-{lanes}-{lanes}" + ("" if payload_bytes == 100 else f"-{payload_bytes}")
     question = f"AMQP 1.0, {lanes} senders to {lanes} receivers by durable queues, unsettled, {payload_bytes} bytes"
-    return Case(name, question, run, AMQP_BROKERS)
+    plan = LoadPlan(protocol=AMQP, lanes=lanes, qos=1, window=AMQP_WINDOW, payload_sizes=(payload_bytes,), queue=QUEUE)
+    return _saturated(name, question, plan, AMQP_BROKERS)
 
 
-def _amqp_in_memory(broker: Broker, effort: Effort) -> Outcome:
-    address = "topic://bench/{lane}" if isinstance(broker, Sluicegate) else "/topic/bench.{lane}"
-    return run_throughput(
-        LoadPlan(protocol=AMQP, window=AMQP_WINDOW, topic=address),
-        broker,
-        seconds=effort.seconds,
-        workers=effort.workers,
-    )
+def _flow(publisher_name: str) -> LoadPlan:
+    return LoadPlan(protocol=FLOW, lanes=10, qos=1, window=2000, queue=QUEUE, publisher_name=publisher_name)
 
 
 def _idle_amqp(broker: Broker, effort: Effort) -> Outcome:
@@ -137,53 +105,116 @@ def _spark_in_bulk(name: str, question: str) -> Case:
     def run(broker: Broker, effort: Effort) -> Outcome:
         return run_in_bulk(name, broker, rows=effort.spark_rows, timeout_s=effort.timeout_s)
 
-    return Case(name, question, run, frozenset((Sluicegate.kind,)))
+    return Case(name, question, OURS, run)
 
 
 def _spark_batches(broker: Broker, effort: Effort) -> Outcome:
     return run_micro_batches("spark-batches", broker, timeout_s=effort.timeout_s)
 
 
-CASES: Final = (
-    _throughput("qos0-1-1", "QoS 0, one publisher to one subscriber, saturated", LoadPlan(window=4000)),
-    _throughput("qos0-10-10", "QoS 0, ten pairs, saturated", LoadPlan(lanes=10, window=2000)),
-    _throughput("qos1-10-10", "QoS 1, ten pairs, saturated", LoadPlan(lanes=10, qos=1, window=1000)),
-    _throughput("fanout-1-50", "QoS 0, each message to 50 subscribers", LoadPlan(subscribers_per_lane=50, window=1000)),
-    _throughput("wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
-    _throughput("wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
-    Case("queue-10-10", "QoS 1 into ten durable queues and out", _through_queues, frozenset((Sluicegate.kind,))),
-    Case("flow-10-10", "flow protocol into ten durable queues and out", _flow(""), frozenset((Sluicegate.kind,))),
-    Case(
-        "flow-named-10-10",
-        "the same, with named publishers: each message stored, once",
-        _flow("bench-{lane}"),
-        frozenset((Sluicegate.kind,)),
+_PAIRS: Final = (
+    _saturated("qos0-1-1", "QoS 0, one publisher to one subscriber, saturated", LoadPlan(window=4000)),
+    _saturated("qos0-10-10", "QoS 0, ten pairs, saturated", LoadPlan(lanes=10, window=2000)),
+    _saturated("qos1-10-10", "QoS 1, ten pairs, saturated", LoadPlan(lanes=10, qos=1, window=1000)),
+    _saturated("qos2-10-10", "QoS 2, ten pairs, saturated", LoadPlan(lanes=10, qos=2, window=1000), QOS2_BROKERS),
+    _saturated("wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
+    _saturated("wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
+    _saturated("wakeup-qos2", "QoS 2, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=2), QOS2_BROKERS),
+    _saturated(
+        "payload-1mib",
+        "QoS 1, two pairs, payloads of 1 MiB",
+        LoadPlan(lanes=2, qos=1, window=8, payload_sizes=(1 << 20,)),
+    ),
+    _saturated("tls-10-10", "QoS 0, ten pairs by TLS", LoadPlan(protocol=MQTT_TLS, lanes=10, window=2000), TLS_BROKERS),
+    _saturated(
+        "websocket-10-10",
+        "QoS 0, ten pairs by WebSocket",
+        LoadPlan(protocol=MQTT_WEBSOCKET, lanes=10, window=2000),
+        WEBSOCKET_BROKERS,
+    ),
+)
+_FANS: Final = (
+    _saturated("fanout-1-50", "QoS 0, each message to 50 subscribers", LoadPlan(subscribers_per_lane=50, window=1000)),
+    _saturated(
+        "fanin-50-1",
+        "QoS 0, 50 publishers to one subscriber",
+        LoadPlan(publishers_per_lane=50, window=4000, topic="bench/{lane}/{publisher}", topic_filter="bench/{lane}/#"),
+    ),
+    _saturated(
+        "topics-mixed",
+        "QoS 0, ten pairs, 1,000 topics of each publisher, payloads of 20 bytes to 4 KiB",
+        LoadPlan(
+            lanes=10,
+            window=2000,
+            streams=1000,
+            payload_sizes=(20, 100, 100, 500, 4096),
+            topic="bench/{lane}/{stream}",
+            topic_filter="bench/{lane}/+",
+        ),
+    ),
+)
+_QUEUES: Final = (
+    _saturated(
+        "queue-10-10",
+        "QoS 1 into ten durable queues and out",
+        LoadPlan(lanes=10, qos=1, window=2000, queue=QUEUE),
+        OURS,
+    ),
+    _saturated("flow-10-10", "flow protocol into ten durable queues and out", _flow(""), OURS),
+    _saturated(
+        "flow-named-10-10", "the same, with named publishers: each message stored, once", _flow("bench-{lane}"), OURS
     ),
     _amqp(1, 100),
     _amqp(8, 100),
     _amqp(1, 1024),
     _amqp(8, 1024),
-    Case(
+    _saturated(
         "amqp-memory",
         "AMQP 1.0, 1 sender to 1 receiver by a topic, settled, in memory",
-        _amqp_in_memory,
+        LoadPlan(protocol=AMQP, window=AMQP_WINDOW),
         AMQP_BROKERS,
     ),
-    Case(
-        "idle-amqp",
-        "memory of an AMQP connection that does nothing",
-        _idle_amqp,
-        AMQP_BROKERS,
-    ),
-    Case("idle", "memory of a connection that does nothing", _idle),
-    Case("waiting", "memory of messages that wait", _waiting),
+)
+_LATENCIES: Final = tuple(
+    case
+    for rate in (1_000, 10_000, 50_000)
+    for case in (
+        _on_time(
+            f"latency-qos0-{rate}", f"QoS 0, ten pairs, {rate:,} messages a second", LoadPlan(lanes=10, rate=rate)
+        ),
+        _on_time(
+            f"latency-qos1-{rate}",
+            f"QoS 1, ten pairs, {rate:,} messages a second",
+            LoadPlan(lanes=10, qos=1, rate=rate),
+        ),
+        _on_time(
+            f"latency-queue-{rate}",
+            f"QoS 1 through ten durable queues, {rate:,} messages a second; peers without queues do without",
+            LoadPlan(lanes=10, qos=1, rate=rate, queue=QUEUE),
+            QUEUE_BROKERS,
+        ),
+        _on_time(
+            f"latency-amqp-{rate}",
+            f"AMQP 1.0 through ten durable queues, {rate:,} messages a second",
+            LoadPlan(protocol=AMQP, lanes=10, qos=1, rate=rate, queue=QUEUE),
+            AMQP_BROKERS,
+        ),
+    )
+)
+_FOOTPRINTS: Final = (
+    Case("idle-amqp", "memory of an AMQP connection that does nothing", AMQP_BROKERS, _idle_amqp),
+    Case("idle", "memory of a connection that does nothing", MQTT_BROKERS, _idle),
+    Case("waiting", "memory of messages that wait", BACKLOG_BROKERS, _waiting),
+    Case("recovery", "restart after kill -9 with messages waiting", OURS, _recovery),
+)
+_SPARK: Final = (
     _spark_in_bulk("spark-parquet", "Spark reads a queue of messages of 200 bytes, and writes Parquet files"),
     _spark_in_bulk("spark-queue", "Spark publishes what one queue holds to another, in one transaction"),
     Case(
         "spark-batches",
         "Spark archives 500 messages a second, batch after batch: how long one takes",
+        OURS,
         _spark_batches,
-        frozenset((Sluicegate.kind,)),
     ),
-    Case("recovery", "restart after kill -9 with messages waiting", _recovery, frozenset((Sluicegate.kind,))),
 )
+CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _FOOTPRINTS + _SPARK

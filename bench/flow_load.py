@@ -1,37 +1,33 @@
-"""One worker of a load over the flow protocol: the lanes of `mqtt_load`, with flow clients at both ends of each.
+"""The clients of a lane over the flow protocol: one publisher, and one consumer of the queue that collects its topic.
 
-A lane is one publisher, one topic that a durable queue collects, and one consumer of that queue, which checks the order
-of what it gets and accepts it, all of one read by one SETTLE.
+The consumer checks the order of what it gets and accepts it, all of one read by one SETTLE.
 """
 
-import socket
+import select
 from typing import Final, final
 
 from bench import flow_wire as wire
+from bench.connections import Address, Connection
+from bench.lanes import Lane
 from bench.load_plan import LoadPlan
-from bench.mqtt_load import CONNECT_TIMEOUT_S, Address, Connection, Lane, Worker
 
-_PAYLOAD_NUMBER_BYTES: Final = 4
+_SEQUENCE_END: Final = 8  # in a payload
 
 
 @final
 class FlowConsumer:
     """The receiving end of a lane. It is its own record of what came."""
 
-    def __init__(self, connection: Connection, lane: Lane) -> None:
+    def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane) -> None:
         self.connection = connection
         self.lane = lane
         self.received = 0
-        self.duplicated = 0
+        self.duplicated = 0  # never, as the next two: what is not the next message ends the run
+        self.disordered = 0
         self.read_singly = 0
-        self._size = wire.deliver_bytes(lane.topic, lane.payload_bytes)
-        self._number_at = self._size - lane.payload_bytes + _PAYLOAD_NUMBER_BYTES  # where it ends
+        self._size = wire.deliver_bytes(plan.topic.format(lane=lane.number), plan.payload_bytes)
+        self._number_at = self._size - plan.payload_bytes + _SEQUENCE_END  # where it ends
         self._rest = b""
-
-    @property
-    def receiver(self) -> "FlowConsumer":
-        """Return what counts the deliveries."""
-        return self
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
         """Take in what has come, accept it, and return how many messages that was."""
@@ -74,9 +70,9 @@ class FlowPublisher:
         self.published = 0
         self.confirmed = 0
         self._window = sequence_limit  # it is that far from the last answer, always
-        template = wire.publish_template(lane.topic, plan.payload_bytes)
+        template = wire.publish_template(plan.topic.format(lane=lane.number), plan.payload_bytes)
         self._size = len(template)
-        self._number_at = self._size - plan.payload_bytes + _PAYLOAD_NUMBER_BYTES
+        self._number_at = self._size - plan.payload_bytes + _SEQUENCE_END
         self._frames = bytearray(template * plan.window)
         self._rest = b""
 
@@ -106,56 +102,45 @@ class FlowPublisher:
         return 0
 
 
-@final
-class FlowWorker(Worker):
-    """Some lanes of a plan, connected and ready to run."""
-
-    def _connect_lane(self, number: int, address: Address) -> Lane:
-        plan = self._plan
-        lane = Lane(plan, number)
-        assert lane.topic_filter is not None, "a lane of the flow protocol consumes a queue"
-        sock = open_connection(address, f"bench-consumer-{number}")
-        sock.sendall(wire.bind(lane.topic_filter))
-        answer(sock, wire.BIND)
-        consumer = FlowConsumer(Connection(sock, self._poll), lane)
-        lane.subscribers.append(consumer)
-        self._ends[sock.fileno()] = consumer
-        sock = open_connection(address, f"bench-publisher-{number}")
-        sock.sendall(wire.open_publisher(plan.publisher_name.format(lane=number), plan.window))
-        limit = wire.sequence_limit(answer(sock, wire.OPEN_PUB))
-        publisher = FlowPublisher(Connection(sock, self._poll), plan, lane, limit)
-        lane.publisher = publisher
-        self._ends[sock.fileno()] = publisher
-        return lane
+def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address, poll: select.epoll) -> FlowPublisher:
+    """Return a publisher of a lane, ready to run."""
+    connection = open_connection(address, f"bench-publisher-{lane.number}-{number}")
+    connection.send(wire.open_publisher(plan.publisher_name.format(lane=lane.number), plan.window))
+    limit = wire.sequence_limit(answer(connection, wire.OPEN_PUB))
+    connection.join(poll)
+    return FlowPublisher(connection, plan, lane, limit)
 
 
-def open_connection(address: Address, client_name: str) -> socket.socket:
-    """Return a blocking socket on which the gateway has let the client in."""
-    sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(wire.greeting(client_name))
-    if _read_exactly(sock, len(wire.PREFACE)) != wire.PREFACE:
+def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[FlowConsumer]:
+    """Return the consumers of a lane's queue, ready to run, and tell the lane who has to get what."""
+    assert plan.topic_filter is not None, "a lane of the flow protocol consumes a queue"
+    consumers: list[FlowConsumer] = []
+    for index in range(plan.subscribers_per_lane):
+        connection = open_connection(address, f"bench-consumer-{lane.number}-{index}")
+        connection.send(wire.bind(plan.topic_filter.format(lane=lane.number)))
+        answer(connection, wire.BIND)
+        connection.join(poll)
+        consumers.append(FlowConsumer(connection, plan, lane))
+    lane.audience.extend(consumers)
+    return consumers
+
+
+def open_connection(address: Address, client_name: str) -> Connection:
+    """Return a connection on which the gateway has let the client in."""
+    connection = Connection(address)
+    connection.send(wire.greeting(client_name))
+    if connection.read_exactly(len(wire.PREFACE)) != wire.PREFACE:
         raise wire.FlowError("the gateway speaks another protocol, or version of it")
-    answer(sock, wire.AUTH)
-    return sock
+    answer(connection, wire.AUTH)
+    return connection
 
 
-def answer(sock: socket.socket, kind: int) -> bytes:
+def answer(connection: Connection, kind: int) -> bytes:
     """Return the next frame of a type. Raises FlowError for an ERROR before it."""
     while True:
-        head = _read_exactly(sock, wire.HEAD_BYTES)
-        data = head + _read_exactly(sock, int.from_bytes(head[:4], "big") - (wire.HEAD_BYTES - 4))
+        head = connection.read_exactly(wire.HEAD_BYTES)
+        data = head + connection.read_exactly(int.from_bytes(head[:4], "big") - (wire.HEAD_BYTES - 4))
         if data[4] == kind:
             return data
         if data[4] == wire.ERROR:
             raise wire.FlowError(f"the gateway refused: {data!r}")
-
-
-def _read_exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise wire.FlowError("the gateway closed a connection while it was set up")
-        data += more
-    return data

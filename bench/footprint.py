@@ -3,14 +3,15 @@
 A backlog is not believed until it has been read back: each of these cases drains what it published, and counts.
 """
 
-import socket
 import time
 from typing import Final
 
 from bench import measure
 from bench import mqtt_wire as wire
 from bench.amqp_load import open_connection
-from bench.brokers import Broker, Sluicegate
+from bench.brokers import Broker
+from bench.connections import Connection
+from bench.gateway_broker import Sluicegate
 from bench.load_plan import AMQP, MQTT, LoadPlan, LoadReport
 from bench.load_processes import LoadError, run_load
 from bench.mqtt_load import open_session, subscribe
@@ -24,7 +25,6 @@ SETTLED_GROWTH_MAX: Final = 0.005  # of the resident memory, within a step
 QUEUE: Final = "backlog"
 TOPIC: Final = "backlog/0"
 PAYLOAD_BYTES: Final = 100
-MIB: Final = 1024 * 1024
 
 
 def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQTT) -> Outcome:
@@ -39,8 +39,8 @@ def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQ
         connect_cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
         grown = _settled_memory(broker).minus(before)
     finally:
-        for sock in idle:
-            sock.close()
+        for connection in idle:
+            connection.close()
     return Outcome(
         headline=Figure("RSS per connection", grown.rss_bytes / connections, "B"),
         higher_is_better=False,
@@ -60,16 +60,15 @@ def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     grown = _settled_memory(broker)
     drained, drain_s = _drain(broker, messages, timeout_s)
     return Outcome(
-        headline=Figure("RSS", grown.rss_bytes / MIB, "MiB"),
+        headline=Figure("RSS", grown.rss_bytes / measure.MIB, "MiB"),
         higher_is_better=False,
         figures=(
-            Figure("RssAnon", grown.anonymous_bytes / MIB, "MiB"),
-            Figure("RSS when empty", before.rss_bytes / MIB, "MiB"),
+            Figure("RssAnon", grown.anonymous_bytes / measure.MIB, "MiB"),
+            Figure("RSS when empty", before.rss_bytes / measure.MIB, "MiB"),
             Figure("confirmed", filled.confirmed / fill_s, "msg/s"),
             Figure("drained", drained.received / drain_s, "msg/s"),
         ),
-        lost=drained.lost,
-        duplicated=drained.duplicated,
+        faults=drained.faults,
     )
 
 
@@ -86,8 +85,7 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
         headline=Figure("restart until ready", recovery_s, "s"),
         higher_is_better=False,
         figures=(Figure("restart when empty", empty_s, "s"),),
-        lost=drained.lost,
-        duplicated=drained.duplicated,
+        faults=drained.faults,
     )
 
 
@@ -96,8 +94,8 @@ def _prepare_backlog(broker: Broker) -> None:
         broker.create_queue(QUEUE, TOPIC)
         return
     packet = wire.connect(QUEUE, version=wire.MQTT_3_1_1, clean=False)
-    with open_session(broker.address, packet) as sock:
-        subscribe(sock, TOPIC, qos=1, version=wire.MQTT_3_1_1)
+    with open_session(broker.address_of(MQTT), packet) as connection:
+        subscribe(connection, TOPIC, qos=1, version=wire.MQTT_3_1_1)
 
 
 def fill(
@@ -110,7 +108,7 @@ def fill(
         window=WINDOW,
         messages_per_lane=messages,
         topic=topic,
-        payload_bytes=payload_bytes,
+        payload_sizes=(payload_bytes,),
     )
     report, taken_s = _run(plan, broker, timeout_s)
     if report.confirmed != messages:
@@ -121,7 +119,7 @@ def fill(
 def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport, float]:
     queue = isinstance(broker, Sluicegate)
     plan = LoadPlan(
-        publishes=False,
+        publishers_per_lane=0,
         qos=1,
         window=WINDOW,  # makes the same cycle of sequences as `fill`
         messages_per_lane=messages,
@@ -134,15 +132,15 @@ def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport,
 
 def _run(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, float]:
     begun_s = time.monotonic()
-    with run_load(plan, broker.address, workers=1) as load:
+    with run_load(plan, broker, workers=1) as load:
         report = load.report(timeout_s)
     return report, time.monotonic() - begun_s
 
 
-def _open_idle(broker: Broker, protocol: str, number: int) -> socket.socket:
+def _open_idle(broker: Broker, protocol: str, number: int) -> Connection:
     if protocol == AMQP:
         return open_connection(broker.address_of(protocol), f"bench-idle-{number}")
-    return open_session(broker.address, wire.connect(f"bench-idle-{number}", version=wire.MQTT_3_1_1))
+    return open_session(broker.address_of(MQTT), wire.connect(f"bench-idle-{number}", version=wire.MQTT_3_1_1))
 
 
 def _settled_memory(broker: Broker) -> measure.Memory:

@@ -3,6 +3,7 @@
 import mmap
 import multiprocessing
 import multiprocessing.connection
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +11,11 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from bench import measure
-from bench.amqp_load import AmqpWorker
-from bench.flow_load import FlowWorker
-from bench.load_plan import AMQP, FLOW, MQTT, LoadPlan, LoadReport
-from bench.mqtt_load import Address, Worker
+from bench.brokers import Broker
+from bench.lane_setup import connect_worker
+from bench.load_plan import LoadPlan, LoadReport
 
 _FORK: Final = multiprocessing.get_context("fork")  # an anonymous mapping is shared by fork only
-_WORKERS: Final[dict[str, type[Worker]]] = {MQTT: Worker, AMQP: AmqpWorker, FLOW: FlowWorker}
 _CONNECTED: Final = b"connected"
 _CONNECT_TIMEOUT_S: Final = 120.0
 _WORDS_PER_WORKER: Final = 8  # a cache line each: workers do not slow each other down
@@ -81,7 +80,7 @@ class BoardPlace:
 class RunningLoad:
     """Workers that run a plan. Made by `run_load`."""
 
-    def __init__(self, plan: LoadPlan, address: Address, workers: int) -> None:
+    def __init__(self, plan: LoadPlan, broker: Broker, workers: int) -> None:
         count = min(workers, plan.lanes)
         self._board = Board(count)
         self._pipes: list[multiprocessing.connection.Connection] = []
@@ -89,7 +88,7 @@ class RunningLoad:
         for worker in range(count):
             ours, theirs = _FORK.Pipe()
             lanes = range(worker, plan.lanes, count)
-            arguments = (plan, lanes, address, self._board.place(worker), theirs)
+            arguments = (plan, lanes, broker, self._board.place(worker), theirs)
             process = _FORK.Process(target=_work, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -146,9 +145,9 @@ class RunningLoad:
 
 
 @contextmanager
-def run_load(plan: LoadPlan, address: Address, *, workers: int) -> Iterator[RunningLoad]:
+def run_load(plan: LoadPlan, broker: Broker, *, workers: int) -> Iterator[RunningLoad]:
     """Connect everything in a plan and start it; its workers end with the block."""
-    load = RunningLoad(plan, address, workers)
+    load = RunningLoad(plan, broker, workers)
     try:
         load.start()
         yield load
@@ -159,12 +158,13 @@ def run_load(plan: LoadPlan, address: Address, *, workers: int) -> Iterator[Runn
 def _work(
     plan: LoadPlan,
     lane_numbers: range,
-    address: Address,
+    broker: Broker,
     place: BoardPlace,
     pipe: multiprocessing.connection.Connection,
 ) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the measuring process stops the broker, not this one
     try:
-        worker = _WORKERS[plan.protocol](plan, lane_numbers, address)
+        worker = connect_worker(plan, lane_numbers, broker.address_of)
         pipe.send(_CONNECTED)
         pipe.recv()
         pipe.send(worker.run(place))

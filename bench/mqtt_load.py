@@ -1,386 +1,210 @@
-"""One worker of a load: some lanes on one epoll loop, with raw non-blocking sockets. MQTT's; AMQP's derives from it.
-
-Publisher and subscribers of a lane share a worker, so the end-to-end flow limit is a subtraction, not a message
-between processes. What the bytes mean is in `mqtt_wire` and `receiver`; how workers are started and read is in
-`load_processes`.
-"""
+"""The MQTT clients of a lane: publishers, and subscribers that check and acknowledge what they get."""
 
 import select
-import socket
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from bench import mqtt_wire as wire
-from bench.load_plan import LoadPlan, LoadReport
+from bench.connections import Address, Connection, Opener, TlsConnection, WebSocketConnection
+from bench.lanes import Count, Lane
+from bench.load_plan import MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.receiver import Receiver
+from bench.tally import Tally, TallyReceiver
 
-RECEIVE_BYTES: Final = 256 * 1024
-CONNECT_TIMEOUT_S: Final = 30.0
-POLL_S: Final = 0.05
-DRAIN_POLLS_MAX: Final = 100  # 5 s without a byte after the stop: what is missing is lost
-STALL_POLLS_MAX: Final = 1200  # 60 s without a byte in a load that should run: the broker has stalled
-
-Address = tuple[str, int]
-
-
-class Progress(Protocol):
-    """Where a worker tells how far it is, and learns when it may begin and must stop."""
-
-    def count(self, published: int, received: int) -> None:
-        """Make the totals visible to the measuring process."""
-
-    def stopped(self) -> bool:
-        """Return whether to publish no more."""
-
-
-class Count(Protocol):
-    """What a receiving end knows of the messages it got."""
-
-    received: int
-    duplicated: int
-    read_singly: int
-
-
-class End(Protocol):
-    """One client of a lane."""
-
-    connection: "Connection"
-    lane: "Lane"
-
-    def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in what has come; return how many new messages that was."""
-
-
-class SendingEnd(End, Protocol):
-    """The client of a lane that publishes."""
-
-    published: int
-
-    @property
-    def confirmed(self) -> int:
-        """Messages that the broker has confirmed."""
-
-    def publish(self, count: int) -> int:
-        """Publish up to `count` messages; return how many."""
-
-
-class ReceivingEnd(End, Protocol):
-    """A client of a lane that gets what is published."""
-
-    @property
-    def receiver(self) -> Count:
-        """What counts the messages."""
-
-
-class Connection:
-    """A socket that keeps what the kernel would not take yet."""
-
-    def __init__(self, sock: socket.socket, poll: select.epoll) -> None:
-        sock.setblocking(False)
-        self.socket = sock
-        self.unsent = b""
-        self._poll = poll
-        poll.register(sock.fileno(), select.EPOLLIN)
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Send, or keep the rest for `flush`. The caller stops writing while there is something unsent."""
-        if self.unsent:
-            self.unsent += data
-            return
-        try:
-            sent = self.socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self.unsent = bytes(data[sent:])
-            self._poll.modify(self.socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
-
-    def flush(self) -> None:
-        """Send what was kept: the socket is writable again."""
-        data, self.unsent = self.unsent, b""
-        self._poll.modify(self.socket.fileno(), select.EPOLLIN)
-        self.write(data)
-
-    def read_into(self, view: memoryview) -> int:
-        """Return the number of bytes read, 0 when there were none after all."""
-        try:
-            count = self.socket.recv_into(view)
-        except BlockingIOError:
-            return 0
-        if count == 0:
-            raise wire.WireError("the broker closed a connection")
-        return count
+OPENERS: Final[dict[str, Opener]] = {
+    MQTT: Connection,
+    MQTT_TLS: TlsConnection,
+    MQTT_WEBSOCKET: WebSocketConnection,
+}
+_CONFIRMATIONS: Final = {0: (), 1: (wire.PUBACK,), 2: (wire.PUBREC, wire.PUBCOMP)}  # of a publisher, by QoS
 
 
 @final
 class Subscriber:
     """One subscriber: everything it gets is checked, and acknowledged at once."""
 
-    def __init__(self, connection: Connection, receiver: Receiver, lane: "Lane") -> None:
+    def __init__(self, connection: Connection, receiver: Receiver | TallyReceiver, count: Count, lane: Lane) -> None:
         self.connection = connection
-        self.receiver = receiver
         self.lane = lane
+        self._receiver = receiver
+        self._count = count
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
         """Take in what has come; return how many new messages that was."""
-        receiver = self.receiver
+        receiver = self._receiver
         kept = len(receiver.rest)
         if kept:
             buffer[:kept] = receiver.rest
         count = self.connection.read_into(view[kept:])
-        before = receiver.received
-        acks = receiver.feed(buffer, kept + count)
-        if acks:
-            self.connection.write(acks)
-        return receiver.received - before
+        before = self._count.received
+        answers = receiver.feed(buffer, kept + count)
+        if answers:
+            self.connection.write(answers)
+        return self._count.received - before
 
 
 @final
 class Publisher:
     """One publisher: slices of a stream written out beforehand go out, confirmations are compared with theirs."""
 
-    def __init__(self, connection: Connection, plan: LoadPlan, lane: "Lane") -> None:
-        header, id_at = wire.publish_header(lane.topic, qos=plan.qos, payload_bytes=plan.payload_bytes)
-        stream = wire.publish_stream(header, id_at, cycle=plan.cycle, payload_bytes=plan.payload_bytes)
+    def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane, number: int) -> None:
         self.connection = connection
         self.lane = lane
         self.published = 0
-        self._confirmed_bytes = 0
-        self._cycle = plan.cycle
-        self._packet_bytes = len(header) + plan.payload_bytes
+        stream, self._at = wire.publish_stream(_headers(plan, lane.number, number), cycle=plan.cycle)
         self._stream = memoryview(stream)
-        self._confirmations = wire.puback_stream(plan.cycle) if plan.qos else b""
+        self._cycle = plan.cycle
+        self._expected = {kind: wire.ack_stream(kind, plan.cycle) for kind in _CONFIRMATIONS[plan.qos]}
+        self._answered = dict.fromkeys(self._expected, 0)  # packets of each kind
+        self._release = wire.ack_stream(wire.PUBREL, plan.cycle) if plan.qos == 2 else b""
+        self._rest = b""
 
     @property
     def confirmed(self) -> int:
-        """PUBACKs that came."""
-        return self._confirmed_bytes // wire.PUBACK_BYTES
+        """Messages whose PUBACK or PUBCOMP came."""
+        return min(self._answered.values(), default=0)
 
     def publish(self, count: int) -> int:
         """Publish up to `count` messages, as far as the socket takes them; return how many."""
         done = 0
-        size = self._packet_bytes
         while done < count and not self.connection.unsent:
             first = self.published % self._cycle
             run = min(count - done, self._cycle - first)
-            self.connection.write(self._stream[first * size : (first + run) * size])
+            self.connection.write(self._stream[self._at[first] : self._at[first + run]])
             self.published += run
             done += run
         return done
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in PUBACKs, which come in the order of the messages [4.6.0-2]."""
-        count = self.connection.read_into(view)
-        period = len(self._confirmations)
-        done = 0
-        while done < count:
-            at = self._confirmed_bytes % period if period else 0
-            run = min(count - done, period - at)
-            if run <= 0 or not self._confirmations.startswith(buffer[done : done + run], at):
-                raise wire.WireError(f"a publisher got {bytes(buffer[done:count])[:40].hex(' ')}")
-            self._confirmed_bytes += run
-            done += run
+        """Take in confirmations, which come in the order of the messages, each kind by itself [4.6.0-2, 4.6.0-3]."""
+        data = self._rest + bytes(view[: self.connection.read_into(view)])
+        at, end = 0, len(data) - len(data) % wire.ACK_BYTES
+        while at < end:
+            kind = data[at]
+            run = end - at >> 2
+            column = data[at : end : wire.ACK_BYTES]
+            if column.count(kind) != run:
+                run -= len(column.lstrip(bytes((kind,))))
+            self._take_confirmations(kind, data[at : at + run * wire.ACK_BYTES])
+            at += run * wire.ACK_BYTES
+        self._rest = data[end:]
         return 0
 
-
-@final
-class Lane:
-    """A publisher, its topic and its subscribers. Any of the two sides may be absent."""
-
-    def __init__(self, plan: LoadPlan, number: int) -> None:
-        self.topic = plan.topic.format(lane=number)
-        self.topic_filter = None if plan.topic_filter is None else plan.topic_filter.format(lane=number)
-        self.payload_bytes = plan.payload_bytes
-        self.publisher: SendingEnd | None = None
-        self.subscribers: list[ReceivingEnd] = []
-        self.touched = False
-        self._qos = plan.qos
-        self._window = plan.window
-        self._batch_min = max(1, plan.window // 4)  # a refill for each few confirmations would be a call for each
-        self._messages = plan.messages_per_lane
-
-    def refill(self) -> int:
-        """Publish what the flow limit has room for; return how many messages."""
-        publisher = self.publisher
-        if publisher is None:
-            return 0
-        room = self._arrived(publisher) + self._window - publisher.published
-        batch_min = self._batch_min
-        if self._messages is not None:
-            left = self._messages - publisher.published
-            room = min(room, left)
-            batch_min = min(batch_min, left)
-        return publisher.publish(room) if room >= batch_min else 0
-
-    def expected(self) -> int:
-        """Return what each subscriber should have got."""
-        return self.publisher.published if self.publisher is not None else self._messages or 0
-
-    def complete(self) -> bool:
-        """Return whether nothing is on its way, and nothing left to publish."""
-        publisher = self.publisher
-        if publisher is not None:
-            if self._messages is not None and publisher.published < self._messages:
-                return False
-            if self._qos and publisher.confirmed < publisher.published:
-                return False
-        return all(subscriber.receiver.received >= self.expected() for subscriber in self.subscribers)
-
-    def _arrived(self, publisher: "SendingEnd") -> int:
-        subscribers = self.subscribers
-        if len(subscribers) == 1:
-            arrived = subscribers[0].receiver.received
-        elif subscribers:
-            arrived = min([subscriber.receiver.received for subscriber in subscribers])
-        else:
-            return publisher.confirmed
-        # One message per wake-up means the subscriber's wake-up: PUBACK may come after the next message left.
-        return min(arrived, publisher.confirmed) if self._qos and self._window > 1 else arrived
+    def _take_confirmations(self, kind: int, packets: bytes) -> None:
+        expected = self._expected.get(kind, b"")
+        done = 0
+        while done < len(packets):
+            first = self._answered.get(kind, 0) % self._cycle * wire.ACK_BYTES
+            run = min(len(packets) - done, len(expected) - first)
+            if run <= 0 or packets[done : done + run] != expected[first : first + run]:
+                raise wire.WireError(f"a publisher got {packets[done:][:40].hex(' ')}")
+            if kind == wire.PUBREC:
+                self.connection.write(self._release[first : first + run])
+            self._answered[kind] += run // wire.ACK_BYTES
+            done += run
 
 
-class Worker:
-    """Some lanes of a plan, connected and ready to run."""
+def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address, poll: select.epoll) -> Publisher:
+    """Return a publisher of a lane, ready to run."""
+    client_id = f"bench-pub-{lane.number}-{number}"
+    opener = OPENERS[plan.publisher_protocol or plan.protocol]
+    connection = open_session(address, wire.connect(client_id, version=_publisher_version(plan)), opener)
+    connection.join(poll)
+    return Publisher(connection, plan, lane, number)
 
-    def __init__(self, plan: LoadPlan, lane_numbers: range, address: Address) -> None:
-        self._plan = plan
-        self._poll = select.epoll()
-        self._ends: dict[int, SendingEnd | ReceivingEnd] = {}
-        self._received = 0
-        self._published = 0
-        self.lanes = [self._connect_lane(number, address) for number in lane_numbers]
 
-    def run(self, progress: Progress) -> LoadReport:
-        """Run until the plan is fulfilled, or the load is stopped and drained, or nothing moves any more."""
-        buffer = bytearray(RECEIVE_BYTES)
-        view = memoryview(buffer)
-        poll = self._poll.poll
-        self._refill(self.lanes)
-        silent_polls = 0
-        while True:
-            events = poll(POLL_S)
-            stopped = progress.stopped()
-            if events:
-                silent_polls = 0
-                touched = self._serve(events, buffer, view)
-                if not stopped:
-                    self._refill(touched)
-                progress.count(self._published, self._received)
-                continue
-            silent_polls += 1
-            unlimited = self._plan.messages_per_lane is None
-            if (stopped or not unlimited) and all(lane.complete() for lane in self.lanes):
-                return self._report()
-            if silent_polls >= (DRAIN_POLLS_MAX if stopped else STALL_POLLS_MAX):
-                return self._report()
-
-    def close(self) -> None:
-        """Close every connection, without DISCONNECT."""
-        for end in self._ends.values():
-            end.connection.socket.close()
-        self._poll.close()
-
-    def _serve(self, events: list[tuple[int, int]], buffer: bytearray, view: memoryview) -> list[Lane]:
-        touched: list[Lane] = []
-        for fd, mask in events:
-            end = self._ends[fd]
-            if mask & select.EPOLLOUT:
-                end.connection.flush()
-            if mask & ~select.EPOLLOUT:
-                self._received += end.on_readable(buffer, view)
-            if not end.lane.touched:
-                end.lane.touched = True
-                touched.append(end.lane)
-        return touched
-
-    def _refill(self, lanes: list[Lane]) -> None:
-        for lane in lanes:
-            lane.touched = False
-            self._published += lane.refill()
-
-    def _connect_lane(self, number: int, address: Address) -> Lane:
-        plan = self._plan
-        lane = Lane(plan, number)
-        for index in range(plan.subscribers_per_lane):
-            lane.subscribers.append(self._subscriber(lane, f"{number}-{index}", number, address))
-        if plan.publishes:
-            sock = open_session(address, wire.connect(f"bench-pub-{number}", version=wire.MQTT_3_1_1))
-            lane.publisher = Publisher(Connection(sock, self._poll), plan, lane)
-            self._ends[sock.fileno()] = lane.publisher
-        return lane
-
-    def _subscriber(self, lane: Lane, name: str, number: int, address: Address) -> Subscriber:
-        plan = self._plan
+def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[Subscriber]:
+    """Return the subscribers of a lane, ready to run, and tell the lane who has to get what."""
+    subscribers: list[Subscriber] = []
+    shared = _tally(plan, in_order=bool(plan.key)) if plan.competing else None
+    if shared is not None:
+        lane.audience.append(shared)
+    for index in range(plan.subscribers_per_lane):
+        receiver: Receiver | TallyReceiver
+        count: Count
         version = plan.subscriber_version
-        lasting = plan.subscriber_id is not None
-        client_id = plan.subscriber_id.format(lane=number) if plan.subscriber_id is not None else f"bench-sub-{name}"
-        sock = open_session(address, wire.connect(client_id, version=version, clean=not lasting))
-        receiver = Receiver(cycle=plan.cycle, payload_bytes=plan.payload_bytes, version=version)
-        acks = b""
-        if lane.topic_filter is not None:
-            early = subscribe(sock, lane.topic_filter, qos=plan.qos, version=version)
-            acks = receiver.feed(bytearray(early), len(early))
-            self._received += receiver.received
-        subscriber = Subscriber(Connection(sock, self._poll), receiver, lane)
-        self._ends[sock.fileno()] = subscriber
-        if acks:
-            subscriber.connection.write(acks)
-        return subscriber
-
-    def _report(self) -> LoadReport:
-        report = LoadReport()
-        for lane in self.lanes:
-            if lane.publisher is not None:
-                report = report.plus(LoadReport(published=lane.publisher.published, confirmed=lane.publisher.confirmed))
-            for subscriber in lane.subscribers:
-                receiver = subscriber.receiver
-                report = report.plus(
-                    LoadReport(
-                        expected=lane.expected(),
-                        received=receiver.received,
-                        duplicated=receiver.duplicated,
-                        read_singly=receiver.read_singly,
-                    )
-                )
-        return report
+        if plan.tallied:
+            count = tally = shared or _tally(plan, in_order=True)
+            # Consumers of a queue's partitions have an order together, those of a shared subscription each their own.
+            own_order = plan.streams * plan.publishers_per_lane if shared and not plan.key else 0
+            receiver = TallyReceiver(tally, version=version, own_order=own_order)
+        else:
+            count = receiver = Receiver(cycle=plan.cycle, payload_bytes=plan.payload_bytes, version=version)
+        if shared is None:
+            lane.audience.append(count)
+        connection, answers = _subscribed(plan, lane, index, address, receiver)
+        connection.join(poll)
+        if answers:
+            connection.write(answers)
+        subscribers.append(Subscriber(connection, receiver, count, lane))
+    return subscribers
 
 
-def open_session(address: Address, connect_packet: bytes) -> socket.socket:
-    """Return a blocking socket on which CONNACK has accepted."""
-    sock = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.sendall(connect_packet)
-    wire.check_connack(read_packet(sock))
-    return sock
+def open_session(address: Address, connect_packet: bytes, opener: Opener = Connection) -> Connection:
+    """Return a connection on which CONNACK has accepted."""
+    connection = opener(address)
+    connection.send(connect_packet)
+    wire.check_connack(read_packet(connection))
+    return connection
 
 
-def subscribe(sock: socket.socket, topic_filter: str, *, qos: int, version: int) -> bytes:
+def subscribe(connection: Connection, topic_filter: str, *, qos: int, version: int) -> bytes:
     """Subscribe and wait for SUBACK; return the PUBLISH packets that came before it, as they may [3.8.4]."""
-    sock.sendall(wire.subscribe(topic_filter, qos=qos, version=version))
+    connection.send(wire.subscribe(topic_filter, qos=qos, version=version))
     early = b""
-    packet = read_packet(sock)
+    packet = read_packet(connection)
     while packet[0] & wire.TYPE_MASK == wire.PUBLISH:
         early += packet
-        packet = read_packet(sock)
+        packet = read_packet(connection)
     wire.check_suback(packet)
     return early
 
 
-def read_packet(sock: socket.socket) -> bytes:
-    """Return the next packet of a blocking socket, and not a byte more."""
-    packet = bytearray(_read_exactly(sock, 2))
+def read_packet(connection: Connection) -> bytes:
+    """Return the next packet of a connection that waits, and not a byte more."""
+    packet = bytearray(connection.read_exactly(2))
     body, end = wire.packet_end(packet, 0, len(packet))
     while end == 0:
-        packet += _read_exactly(sock, 1)
+        packet += connection.read_exactly(1)
         body, end = wire.packet_end(packet, 0, len(packet))
     if end > body:
-        packet += _read_exactly(sock, end - len(packet))
+        packet += connection.read_exactly(end - len(packet))
     return bytes(packet)
 
 
-def _read_exactly(sock: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            raise wire.WireError("the broker closed a connection while it was set up")
-        data += more
-    return data
+def _subscribed(
+    plan: LoadPlan, lane: Lane, index: int, address: Address, receiver: Receiver | TallyReceiver
+) -> tuple[Connection, bytes]:
+    """Return a client of a lane with its subscription, and what it has to answer to messages that came already."""
+    version, lasting = plan.subscriber_version, plan.subscriber_id is not None
+    client_id = (plan.subscriber_id or f"bench-sub-{{lane}}-{index}").format(lane=lane.number)
+    packet = wire.connect(client_id, version=version, clean=not lasting)
+    connection = open_session(address, packet, OPENERS[plan.protocol])
+    if plan.topic_filter is None:
+        return connection, b""
+    topic_filter = plan.topic_filter.format(lane=lane.number)
+    early = subscribe(connection, topic_filter, qos=plan.qos, version=version)
+    return connection, receiver.feed(bytearray(early), len(early))
+
+
+def _tally(plan: LoadPlan, *, in_order: bool) -> Tally:
+    streams = plan.streams * max(1, plan.publishers_per_lane)
+    return Tally(streams=streams, cycle=plan.cycle // plan.streams, in_order=in_order)
+
+
+def _publisher_version(plan: LoadPlan) -> int:
+    return wire.MQTT_5 if plan.key else wire.MQTT_3_1_1
+
+
+def _headers(plan: LoadPlan, lane: int, publisher: int) -> list[wire.PublishHeader]:
+    return [
+        wire.publish_header(
+            topic,
+            qos=plan.qos,
+            payload_bytes=plan.payload_sizes[stream % len(plan.payload_sizes)],
+            version=_publisher_version(plan),
+            stream=publisher * plan.streams + stream,
+            key=key,
+            retain=plan.retain,
+        )
+        for stream, (topic, key) in enumerate(plan.stream_names(lane, publisher))
+    ]

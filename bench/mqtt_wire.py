@@ -1,12 +1,14 @@
 """The MQTT packets a load generator sends, and how it cuts those it gets. Bytes only, no socket.
 
 Publishers do not encode while they run: a `stream` is a whole cycle of PUBLISH packets joined into one bytes object,
-and what goes out is a slice of it. The payload of message n starts with n modulo the cycle, as eight bytes, so the
-receiving side can tell a lost message from a repeated one. Deliberately absent: everything a broker may ask of a
-real client, such as QoS 2, wills, retransmission and keep-alive.
+and what goes out is a slice of it. Each payload starts with the number of its stream and its sequence in it, modulo the
+cycle, four bytes each, so the receiving side can tell a lost message from a repeated one. Deliberately absent:
+everything a broker may ask of a real client, such as wills, retransmission and keep-alive.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 MQTT_3_1_1: Final = 4  # protocol level in CONNECT [3.1.2.2]
@@ -15,18 +17,31 @@ MQTT_5: Final = 5
 CONNACK: Final = 0x20
 PUBLISH: Final = 0x30
 PUBACK: Final = 0x40
+PUBREC: Final = 0x50
+PUBREL: Final = 0x62
+PUBCOMP: Final = 0x70
 SUBACK: Final = 0x90
 TYPE_MASK: Final = 0xF0
 DUP: Final = 0x08
 
-PUBACK_BYTES: Final = 4  # in 3.1.1 always, in 5.0 when the reason is success [3.4.2.1]
-SEQUENCE_BYTES: Final = 8
+ACK_BYTES: Final = 4  # of PUBACK and its like: in 3.1.1 always, in 5.0 when the reason is success [3.4.2.1]
+NUMBER_BYTES: Final = 8  # of stream and sequence
 CYCLE_MAX: Final = 65_535  # one packet id each, and 0 is not an id [2.2.1-3]
 REMAINING_LENGTH_BYTES_MAX: Final = 4  # [2.2.3]
 
 
 class WireError(Exception):
     """The broker sent something that this load cannot have caused."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishHeader:
+    """A PUBLISH packet up to its payload, with packet id 0."""
+
+    data: bytes
+    packet_id_at: int | None  # None: QoS 0 has no packet id
+    payload_bytes: int
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,47 +69,59 @@ def subscribe(topic_filter: str, *, qos: int, version: int) -> bytes:
     return _packet(0x82, b"\x00\x01" + properties + _text(topic_filter) + bytes((qos,)))
 
 
-def publish_header(topic: str, *, qos: int, payload_bytes: int) -> tuple[bytes, int | None]:
-    """Return a 3.1.1 PUBLISH up to its payload, with packet id 0, and the offset of that id."""
+def publish_header(
+    topic: str,
+    *,
+    qos: int,
+    payload_bytes: int,
+    version: int = MQTT_3_1_1,
+    stream: int = 0,
+    key: str = "",
+    retain: bool = False,
+) -> PublishHeader:
+    """Return the header of a message. The partition key is a user property, which MQTT 5 only has."""
+    if payload_bytes < NUMBER_BYTES:
+        raise ValueError(f"a payload of {payload_bytes} bytes has no room for the {NUMBER_BYTES} of its number")
     variable = _text(topic) + (b"\x00\x00" if qos else b"")
-    header = bytes((PUBLISH | qos << 1,)) + _remaining_length(len(variable) + payload_bytes) + variable
-    return header, len(header) - 2 if qos else None
+    packet_id_from_end = len(variable) - 2
+    if version == MQTT_5:
+        group = b"\x26" + _text("JMSXGroupID") + _text(key) if key else b""
+        variable += _remaining_length(len(group)) + group
+    first = bytes((PUBLISH | qos << 1 | retain,)) + _remaining_length(len(variable) + payload_bytes)
+    return PublishHeader(first + variable, len(first) + packet_id_from_end if qos else None, payload_bytes, stream)
 
 
-def publish_stream(header: bytes, packet_id_at: int | None, *, cycle: int, payload_bytes: int) -> bytes:
-    """Return `cycle` PUBLISH packets in a row: sequences from 0; packet ids from 1, unless `packet_id_at` is None."""
-    if payload_bytes < SEQUENCE_BYTES:
-        raise ValueError(f"a payload of {payload_bytes} bytes has no room for a sequence of {SEQUENCE_BYTES}")
+def publish_stream(headers: Sequence[PublishHeader], *, cycle: int) -> tuple[bytes, list[int]]:
+    """Return `cycle` PUBLISH packets in a row, and where each begins and the last ends.
+
+    The headers take turns; sequences count from 0 for each, packet ids from 1 over all.
+    """
     if not 1 <= cycle <= CYCLE_MAX:
         raise ValueError(f"a cycle has 1 to {CYCLE_MAX} packets, not {cycle}")
-    padding = b"." * (payload_bytes - SEQUENCE_BYTES)
     packets: list[bytes] = []
-    for sequence in range(cycle):
-        packets.append(header)
-        packets.append(sequence.to_bytes(SEQUENCE_BYTES, "big"))
-        packets.append(padding)
-    stream = bytearray(b"".join(packets))
-    if packet_id_at is not None:
-        ids = range(1, cycle + 1)
-        size = len(header) + payload_bytes
-        stream[packet_id_at::size] = bytes([packet_id >> 8 for packet_id in ids])
-        stream[packet_id_at + 1 :: size] = bytes([packet_id & 0xFF for packet_id in ids])
-    return bytes(stream)
+    count = len(headers)
+    for number in range(cycle):
+        header = headers[number % count]
+        data, at = header.data, header.packet_id_at
+        if at is not None:
+            data = data[:at] + (number + 1).to_bytes(2, "big") + data[at + 2 :]
+        payload = header.stream.to_bytes(4, "big") + (number // count).to_bytes(4, "big")
+        packets.append(data + payload.ljust(header.payload_bytes, b"."))
+    return b"".join(packets), list(accumulate([len(packet) for packet in packets], initial=0))
 
 
-def pubacks(ids_high: bytes | bytearray, ids_low: bytes | bytearray) -> bytes:
-    """Return one PUBACK for each packet id, given as the column of high and the column of low bytes."""
-    count = len(ids_high)
-    packets = bytearray(b"\x40\x02\x00\x00" * count)
+def acks(kind: int, ids_high: bytes | bytearray, ids_low: bytes | bytearray) -> bytes:
+    """Return a packet of a kind for each packet id, given as the column of high and the column of low bytes."""
+    packets = bytearray(bytes((kind, 2, 0, 0)) * len(ids_high))
     packets[2::4] = ids_high
     packets[3::4] = ids_low
     return bytes(packets)
 
 
-def puback_stream(cycle: int) -> bytes:
-    """Return the PUBACKs that a whole cycle of PUBLISH packets calls for, in order [4.6.0-2]."""
+def ack_stream(kind: int, cycle: int) -> bytes:
+    """Return the packets of a kind that a whole cycle of PUBLISH packets calls for, in order [4.6.0-2]."""
     ids = range(1, cycle + 1)
-    return pubacks(bytes([packet_id >> 8 for packet_id in ids]), bytes([packet_id & 0xFF for packet_id in ids]))
+    return acks(kind, bytes([packet_id >> 8 for packet_id in ids]), bytes([packet_id & 0xFF for packet_id in ids]))
 
 
 def packet_end(data: bytes | bytearray, start: int, end: int) -> tuple[int, int]:

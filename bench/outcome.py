@@ -12,6 +12,15 @@ class Figure:
     unit: str
 
 
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """What a broker did wrong. Any of them makes a run fail."""
+
+    lost: int = 0
+    duplicated: int = 0
+    disordered: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """One run. The ratio of two brokers is that of their headlines, oriented so that above 1 is better."""
@@ -19,8 +28,7 @@ class Outcome:
     headline: Figure
     higher_is_better: bool
     figures: tuple[Figure, ...] = ()
-    lost: int = 0
-    duplicated: int = 0
+    faults: Faults = Faults()
 
     def ratio_to(self, other: "Outcome") -> float:
         """Return how many times better this run is than `other`; 0 when either has nothing to compare."""

@@ -1,7 +1,7 @@
 """Results as a table for people and as JSON for later comparison."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -47,7 +47,9 @@ def ratios(runs: list[Run]) -> list[Ratio]:
 
 def print_runs(runs: list[Run], console: Console) -> None:
     """Print a row per case and broker, then the ratios."""
-    table = Table("case", "broker", "headline", "min", "median", "max", "lost", "twice", "medians of the rest")
+    table = Table(
+        "case", "broker", "headline", "min", "median", "max", "lost", "twice", "disordered", "medians of the rest"
+    )
     for case in dict.fromkeys(run.case for run in runs):
         for broker, theirs in _by_broker([run for run in runs if run.case == case]).items():
             table.add_row(case, broker, *_cells([run.outcome for run in theirs]))
@@ -82,8 +84,7 @@ def _cells(outcomes: list[Outcome]) -> list[str]:
     return [
         f"{first.headline.name}, {first.headline.unit}",
         *_spread(tuple(outcome.headline.value for outcome in outcomes)),
-        str(sum([outcome.lost for outcome in outcomes])),
-        str(sum([outcome.duplicated for outcome in outcomes])),
+        *(str(sum(counts)) for counts in zip(*[astuple(outcome.faults) for outcome in outcomes], strict=True)),
         ", ".join(rest),
     ]
 

@@ -19,9 +19,10 @@ from typing import Final
 
 from bench import flow_wire as wire
 from bench import measure
-from bench.brokers import Broker, BrokerError, Sluicegate
+from bench.brokers import Broker, BrokerError
 from bench.flow_load import answer, open_connection
 from bench.footprint import fill
+from bench.gateway_broker import Sluicegate
 from bench.load_plan import FLOW
 from bench.load_processes import LoadError
 from bench.outcome import Figure, Outcome
@@ -109,16 +110,16 @@ def _told(program: "subprocess.Popen[str]", log: Path, timeout_s: float) -> list
 def _publish_until_it_ends(gateway: Sluicegate, program: "subprocess.Popen[str]", timeout_s: float) -> None:
     """Publish so many messages in each tick for as long as the program runs."""
     deadline_s = time.monotonic() + timeout_s
-    with open_connection(gateway.address_of(FLOW), "bench-steady") as sock:
-        sock.sendall(wire.open_publisher("", PER_TICK * 100))
-        answer(sock, wire.OPEN_PUB)
+    with open_connection(gateway.address_of(FLOW), "bench-steady") as connection:
+        connection.send(wire.open_publisher("", PER_TICK * 100))
+        answer(connection, wire.OPEN_PUB)
         template = wire.publish_template(TOPIC, PAYLOAD_BYTES)
         frames = bytearray(template * PER_TICK)
         published = 0
         while program.poll() is None and time.monotonic() < deadline_s:
             wire.put_numbers(frames, PER_TICK, len(template), wire.PUBLISH_SEQUENCE_AT + 8, published + 1)
-            sock.sendall(frames)
+            connection.send(frames)
             published += PER_TICK
             time.sleep(TICK_S)
-            while select([sock], [], [], 0)[0]:
-                sock.recv(1 << 16)  # confirmations, by which the window goes on
+            while select([connection.socket], [], [], 0)[0]:
+                connection.socket.recv(1 << 16)  # confirmations, by which the window goes on

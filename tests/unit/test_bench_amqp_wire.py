@@ -46,14 +46,14 @@ def test_credit_and_outcomes_speak_of_what_was_received() -> None:
 
 @pytest.mark.parametrize("payload_bytes", [100, 1024])
 def test_a_template_becomes_a_message_by_three_numbers(payload_bytes: int) -> None:
-    """2.7.5, 3.2: delivery id, tag, and the sequence that the payload begins with."""
+    """2.7.5, 3.2: delivery id, tag, and the sequence in the payload, behind the number of its stream."""
     template, id_at, tag_at, sequence_at = wire.transfer_template(payload_bytes)
     frame = bytearray(template)
     for at, number in ((id_at, 7), (tag_at, 8), (sequence_at, 9)):
         struct.pack_into(">I", frame, at, number)
     text = described_frame(bytes(frame))
     assert "delivery-id=uint(7), delivery-tag=b'\\x00\\x00\\x00\\x08'" in text
-    assert bytes(frame[-payload_bytes:]) == struct.pack(">I", 9) + bytes(payload_bytes - 4)
+    assert bytes(frame[-payload_bytes:]) == struct.pack(">II", 0, 9) + bytes(payload_bytes - 8)
 
 
 def test_what_a_broker_says_is_read() -> None:

@@ -1,5 +1,7 @@
 """The load generator's packets, held against bytes written out by hand, and its check of what comes back."""
 
+from itertools import pairwise
+
 import pytest
 
 from bench import mqtt_wire as wire
@@ -11,8 +13,7 @@ PAYLOAD_BYTES = 10
 
 def stream(topic: str = "a/b", *, qos: int) -> bytes:
     """A whole cycle of PUBLISH packets."""
-    header, id_at = wire.publish_header(topic, qos=qos, payload_bytes=PAYLOAD_BYTES)
-    return wire.publish_stream(header, id_at, cycle=CYCLE, payload_bytes=PAYLOAD_BYTES)
+    return wire.publish_stream([wire.publish_header(topic, qos=qos, payload_bytes=PAYLOAD_BYTES)], cycle=CYCLE)[0]
 
 
 def feed(receiver: Receiver, data: bytes) -> bytes:
@@ -42,7 +43,7 @@ def test_subscribe_has_the_bytes_of_3_1_1_and_of_5() -> None:
 
 
 def test_publish_stream_counts_sequences_from_0_and_packet_ids_from_1() -> None:
-    """MQTT 3.1.1 section 3.3; the payload is eight bytes of sequence and padding."""
+    """MQTT 3.1.1 section 3.3; the payload is four bytes of stream, four of sequence, and padding."""
     direct = stream(qos=0)
     assert direct[:17] == bytes.fromhex("300f 0003612f62 0000000000000000 2e2e")
     assert direct[-17:] == bytes.fromhex("300f 0003612f62 00000000000003ff 2e2e")
@@ -53,25 +54,37 @@ def test_publish_stream_counts_sequences_from_0_and_packet_ids_from_1() -> None:
 
 def test_a_remaining_length_from_128_takes_two_bytes() -> None:
     """MQTT 3.1.1 section 2.2.3, table 2.4."""
-    header, _ = wire.publish_header("t", qos=0, payload_bytes=124)
+    header = wire.publish_header("t", qos=0, payload_bytes=124).data
     assert header == bytes.fromhex("307f 000174")
-    header, _ = wire.publish_header("t", qos=0, payload_bytes=125)
+    header = wire.publish_header("t", qos=0, payload_bytes=125).data
     assert header == bytes.fromhex("308001 000174")
     assert wire.packet_end(header, 0, len(header)) == (3, 131)
     assert wire.packet_end(b"\x30\x80", 0, 2) == (0, 0)
 
 
-def test_pubacks_carry_the_ids_column_by_column() -> None:
-    """MQTT 3.1.1 section 3.4."""
-    assert wire.pubacks(b"\x00\x12", b"\x01\x34") == bytes.fromhex("40020001 40021234")
-    assert wire.puback_stream(2) == bytes.fromhex("40020001 40020002")
+def test_messages_of_several_streams_take_turns() -> None:
+    """Each stream counts its own sequences, packet ids count over all; sizes, keys and RETAIN are the streams' own."""
+    plain = wire.publish_header("a", qos=1, payload_bytes=9, stream=7, retain=True)
+    keyed = wire.publish_header("b", qos=1, payload_bytes=8, stream=8, version=wire.MQTT_5, key="k")
+    data, ends = wire.publish_stream([plain, keyed], cycle=3)
+    group = "0f 26 000b 4a4d535847726f75704944 0001 6b".replace("0f", "11", 1)
+    assert [data[start:end] for start, end in pairwise(ends)] == [
+        bytes.fromhex("330e 000161 0001 00000007 00000000 2e"),
+        bytes.fromhex(f"321f 000162 0002 {group} 00000008 00000000"),
+        bytes.fromhex("330e 000161 0003 00000007 00000001 2e"),
+    ]
+
+
+def test_acknowledgements_carry_the_ids_column_by_column() -> None:
+    """MQTT 3.1.1 sections 3.4 to 3.7."""
+    assert wire.acks(wire.PUBACK, b"\x00\x12", b"\x01\x34") == bytes.fromhex("40020001 40021234")
+    assert wire.ack_stream(wire.PUBREL, 2) == bytes.fromhex("62020001 62020002")
 
 
 def test_a_payload_without_room_for_the_sequence_is_refused() -> None:
     """The sequence is what loss is found by."""
-    header, _ = wire.publish_header("t", qos=0, payload_bytes=7)
     with pytest.raises(ValueError, match="7 bytes"):
-        wire.publish_stream(header, None, cycle=1, payload_bytes=7)
+        wire.publish_header("t", qos=0, payload_bytes=7)
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -82,7 +95,19 @@ def test_a_faithful_stream_is_counted_whatever_the_reads_cut(qos: int, piece_byt
     data = stream(qos=qos) * 3
     acks = b"".join(feed(subscriber, data[at : at + piece_bytes]) for at in range(0, len(data), piece_bytes))
     assert (subscriber.received, subscriber.duplicated, subscriber.rest) == (3 * CYCLE, 0, b"")
-    assert acks == (wire.puback_stream(CYCLE) * 3 if qos else b"")
+    assert acks == (wire.ack_stream(wire.PUBACK, CYCLE) * 3 if qos else b"")
+
+
+def test_a_buffer_in_use_takes_packets_larger_than_a_read() -> None:
+    """The reads of a load go into a view of the buffer, which must keep its size while a packet comes in pieces."""
+    subscriber = receiver()
+    packet = stream(qos=1)[:19]
+    buffer = bytearray(100)
+    for end in (19, 4, 12):
+        with memoryview(buffer):
+            buffer[:end] = packet[:end]
+            subscriber.feed(buffer, end)
+    assert (subscriber.received, subscriber.rest) == (1, packet[:12])
 
 
 def test_lost_and_repeated_messages_are_told_apart() -> None:
@@ -93,7 +118,7 @@ def test_lost_and_repeated_messages_are_told_apart() -> None:
     feed(subscriber, packets[0])
     acks = feed(subscriber, b"".join([*packets[1:5], *packets[7:10], repeated, *packets[10:]]))
     assert (subscriber.received, subscriber.duplicated) == (18, 1)
-    assert len(acks) == 18 * wire.PUBACK_BYTES
+    assert len(acks) == 18 * wire.ACK_BYTES
 
 
 def test_properties_of_5_are_skipped() -> None:

@@ -1,0 +1,108 @@
+"""Sluicegate as a broker that is measured: started as an operator starts it, one process with fsync and its ports."""
+
+import contextlib
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from typing import Final, final
+
+from bench import mqtt_wire as wire
+from bench.brokers import LOG_TAIL_CHARACTERS, Addresses, Broker, BrokerError, make_certificate
+from bench.load_plan import AMQP, FLOW, LoadPlan
+
+HTTP_TIMEOUT_S: Final = 10.0
+READY_PATH: Final = "/health/ready"
+_ADMIN: Final = "admin"  # its port's name, beside those of the protocols
+_CONNECTIONS_MAX: Final = 100_000
+_SETTINGS: Final = (
+    "listeners.mqtt.port=0",
+    "listeners.mqtt_websocket.port=0",
+    "listeners.amqp.port=0",
+    "listeners.flow.port=0",
+    "listeners.http.port=0",
+    f"listeners.mqtt.max_connections={_CONNECTIONS_MAX}",
+    f"listeners.amqp.max_connections={_CONNECTIONS_MAX}",
+    "admin.port=0",
+)
+# "  mqtt            mqtt://127.0.0.1:41743": the name of a listener in the configuration, which is our protocol's.
+_PORT_LINE: Final = re.compile(r"^  (\w+) +\w+://127\.0\.0\.1:(\d+)", re.MULTILINE)
+
+
+@final
+class Sluicegate(Broker):
+    """The broker under test."""
+
+    kind = "sluicegate"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return True: it is what is measured."""
+        return True
+
+    @property
+    def admin_url(self) -> str:
+        """Where operators' requests go."""
+        host, port = self.address_of(_ADMIN)
+        return f"http://{host}:{port}"
+
+    def create_queue(self, name: str, topic_filter: str | None, **attributes: str | int) -> None:
+        """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
+        subscriptions = [topic_filter] if topic_filter else []
+        body = json.dumps({"name": name, "subscriptions": subscriptions, **attributes}).encode()
+        request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
+        request.add_header("Content-Type", "application/json")
+        try:
+            urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S).close()
+        except urllib.error.HTTPError as refusal:
+            text = refusal.read()[:LOG_TAIL_CHARACTERS].decode(errors="replace")
+            raise BrokerError(f"queue {name} was refused: {refusal.code} {text}") from refusal
+
+    def prepare(self, plan: LoadPlan) -> LoadPlan:
+        """Make the queues of a plan, and return it with the gateway's addresses."""
+        publishes_amqp = (plan.publisher_protocol or plan.protocol) == AMQP
+        if plan.queue is None:
+            return (
+                replace(plan, topic=f"topic://{plan.topic}", topic_filter=f"topic://{plan.topic_filter}")
+                if publishes_amqp
+                else plan
+            )
+        for lane in range(plan.lanes):
+            collected = None if publishes_amqp or plan.topic_filter is None else plan.topic_filter.format(lane=lane)
+            self.create_queue(plan.queue.format(lane=lane), collected, **dict(plan.queue_attributes))
+        return replace(
+            plan,
+            topic=plan.queue if publishes_amqp else plan.topic,
+            topic_filter=plan.queue if plan.protocol in (AMQP, FLOW) else f"$queue/{plan.queue}",
+            subscriber_version=wire.MQTT_5,
+        )
+
+    def _command(self) -> list[str]:
+        executable = self._conditions.executable
+        program = [str(executable)] if executable else [sys.executable, "-P", "-m", "gateway"]  # -P: what is installed
+        settings = list(_SETTINGS)
+        if self._conditions.tls:
+            certificate, key = make_certificate(self._directory)
+            settings += [
+                "listeners.mqtt_tls.enabled=true",
+                "listeners.mqtt_tls.port=0",
+                f"listeners.mqtt_tls.certificate={certificate}",
+                f"listeners.mqtt_tls.key={key}",
+            ]
+        command = [*program, "serve", "--data", str(self._directory / "data")]
+        for setting in settings:
+            command += ["--set", setting]
+        return command
+
+    def _started_at(self) -> Addresses | None:
+        ports = _PORT_LINE.findall(self._log.read_text(errors="replace"))
+        addresses = {name: ("127.0.0.1", int(port)) for name, port in ports}
+        if _ADMIN not in addresses:
+            return None
+        host, port = addresses[_ADMIN]
+        with contextlib.suppress(OSError):  # refused, reset or a status other than 2xx: not ready
+            urllib.request.urlopen(f"http://{host}:{port}{READY_PATH}", timeout=HTTP_TIMEOUT_S).close()
+            return addresses
+        return None

@@ -1,0 +1,63 @@
+"""The table of benchmark cases, and some of them over a real gateway: nothing is timed, all that came is checked."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.cases import CASES
+from bench.known_brokers import BROKERS
+from gateway_process import wait_until
+from processes import running
+
+ROOT = Path(__file__).resolve().parents[2]
+# Ways in which the load generator itself differs: what is counted how, and what carries the bytes.
+CHECKED = ("qos0-10-10", "qos2-10-10", "fanin-50-1", "tls-10-10", "websocket-10-10", "flow-10-10", "amqp-1-1")
+BENCH = (sys.executable, "-m", "bench", "--rounds", "1", "--brokers", "sluicegate")
+
+
+def test_each_case_has_a_name_of_its_own_and_is_asked_of_the_gateway() -> None:
+    """What is not compared with Sluicegate has no place here."""
+    assert len({case.name for case in CASES}) == len(CASES)
+    for case in CASES:
+        assert "sluicegate" in case.kinds
+        assert case.kinds <= BROKERS.keys()
+
+
+def test_the_documentation_lists_the_cases() -> None:
+    """docs/performance.md, Cases; `-N` stands for a number."""
+    text = (ROOT / "docs/performance.md").read_text()
+    listed = set(re.findall(r"`([a-z0-9-]+(?:-N)?)`", text.partition("## Cases")[2].partition("## Peers")[0]))
+    assert {case.name for case in CASES} == {
+        name
+        for each in listed
+        for name in ({case.name for case in CASES if re.fullmatch(each.replace("-N", r"-\d+"), case.name)} or {each})
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_loads_of_every_kind_are_delivered_and_counted(tmp_path: Path) -> None:
+    """Each case says that nothing was lost, doubled or disordered, or the program fails."""
+    runs = tmp_path / "runs.json"
+    done = subprocess.run([*BENCH, *CHECKED, "--seconds", "2", "--json", str(runs)], cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+    assert [run["case"] for run in json.loads(runs.read_text())["runs"]] == list(CHECKED)
+
+
+@pytest.mark.slow
+def test_a_measurement_that_is_ended_leaves_no_broker_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM, as `timeout` and service managers send it."""
+    monkeypatch.chdir(ROOT)
+    with running([*BENCH, "qos0-1-1", "--seconds", "600"]) as process:
+        bench = psutil.Process(process.pid)
+        wait_until(lambda: len(bench.children()) >= 2, within_s=60, what="a gateway and a worker")
+        started = bench.children(recursive=True)
+        process.terminate()
+        process.wait(60)
+        _, left = psutil.wait_procs(started, timeout=60)
+        assert not left
