@@ -1,11 +1,11 @@
 """The clients that are connected, as operators see them: who they are, where they come from, what holds them up."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from actors.messages import FlowOverview, QueueOverview
+from gateway.name_patterns import name_pattern
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -49,7 +49,7 @@ class ClientQuestion:
 
 def clients_view(node: "Node", vpn: str, queues: Iterable[QueueOverview], question: ClientQuestion) -> ClientsView:
     """Return a page of the clients that are connected to a message VPN, by name."""
-    wanted = re.compile(re.escape(question.client_name or "*").replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    wanted = name_pattern(question.client_name)
     flows = _flows(queues)
     found: list[ClientView] = []
     for front in node.fronts:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import Config
+from gateway.config.sizes import rounded_size
 from gateway.config_lint import lint
 from storage.backup import SPARE_BYTES
 from storage.backup_folder import BackupNote, checked_pieces, read_note
@@ -101,14 +102,16 @@ def _examine_folder(examination: Examination, config: Config) -> None:
     if mode & stat.S_IWOTH:
         examination.warn(str(folder), f"everybody on this machine may write into it (mode {stat.S_IMODE(mode):04o})")
     free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
-    examination.looked_at["disk"] = f"{free} bytes free"
+    examination.looked_at["disk"] = f"{rounded_size(free)} free"
     if free < SPARE_BYTES:
-        examination.error(str(folder), f"{free} bytes are free: the spool takes no messages that need more room")
-    elif free < config.spool.map_bytes_max - size:
-        text = f"{free} bytes are free, and it may grow by {config.spool.map_bytes_max - size}: spool.map_bytes_max"
+        text = f"{rounded_size(free)} are free: the spool takes no messages that need more room"
+        examination.error(str(folder), text)
+    elif free < (growth := config.spool.map_bytes_max - size):
+        text = f"{rounded_size(free)} are free, and it may grow by {rounded_size(growth)}: spool.map_bytes_max"
         examination.warn(str(folder), text)
     if size > MAP_FULL_SHARE * config.spool.map_bytes_max:
-        examination.warn("spool.map_bytes_max", f"the data file has {size} bytes of {config.spool.map_bytes_max}")
+        text = f"the data file has {rounded_size(size)} of {rounded_size(config.spool.map_bytes_max)}"
+        examination.warn("spool.map_bytes_max", text)
 
 
 def _size(path: Path) -> int:

@@ -15,6 +15,7 @@ from typing import Final, TextIO
 import orjson
 
 from gateway.config.sections import Log
+from gateway.printable import printable
 
 LEVELS: Final[dict[str, int]] = {
     "debug": logging.DEBUG,
@@ -66,7 +67,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return one line, and the traceback below it if there is one."""
         extra = "".join(f" {key}={_short(value)!r}" for key, value in _extra(record).items())
-        line = f"{_time(record)} {record.levelname:<7} {record.name} {_one_line(record.getMessage())}{extra}"
+        line = f"{_time(record)} {record.levelname:<7} {record.name} {printable(record.getMessage())}{extra}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -101,8 +102,3 @@ def _short(value: object) -> str:
     # Lone surrogates cannot be written as UTF-8, and a log line must never be what fails.
     text = str(value).encode(errors="backslashreplace").decode()
     return text if len(text) <= VALUE_CHARS_MAX else text[:VALUE_CHARS_MAX] + "..."
-
-
-def _one_line(text: str) -> str:
-    """Escape what would let a client's text pass for another log line."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -31,6 +31,7 @@ from gateway.client_views import ClientQuestion, ClientsView, clients_view
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion, node_figures, queue_figures, wanted_queues
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import VpnFigures, samples_of
 from gateway.overview_views import actor_view, message_view, queue_view
@@ -265,6 +266,18 @@ class NodeView(NodePort):
     async def reload(self) -> ReloadView:
         """Read the configuration again."""
         return await reload_configuration(self._node)
+
+    async def node_figures(self) -> NodeFigures:
+        """Return the node's totals."""
+        return node_figures(self._node)
+
+    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+        """Return a page of queues, a line of numbers each."""
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        found = wanted_queues(handles, question)
+        page = found[question.after : question.after + question.limit]
+        figures = tuple([queue_figures(each, await self._describe(each)) for each in page])
+        return QueuesFigures(at_ms=self._node.clock.now_ms(), total_count=len(found), queues=figures)
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""

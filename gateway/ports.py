@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion
 from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
@@ -260,6 +261,12 @@ class NodePort(Protocol):
 
     async def reload(self) -> ReloadView:
         """Read the configuration again. Raises Refused when it is wrong; nothing changed then."""
+
+    async def node_figures(self) -> NodeFigures:
+        """Return the node's totals."""
+
+    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+        """Return a page of queues, a line of numbers each, by name."""
 
     async def show_spool(self) -> SpoolView:
         """Return the spool: its incarnation, and how full it is."""

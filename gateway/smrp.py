@@ -4,11 +4,11 @@ Filters stand in MQTT's words where both syntaxes mean one. A node has no neighb
 destination is local, and there are no blocks of remote subscriptions.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.name_patterns import name_pattern
 from messaging.deliver_to_one import priority_text
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.routing import DELIVER_ALWAYS, QueueTarget, Subscription, TopicSpace
@@ -78,7 +78,7 @@ Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscri
 
 def rows_of(space: TopicSpace, question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> list[Row]:
     """Return a row for each subscription, as of one moment; not yet chosen by name or text."""
-    if not _pattern(question.vpn_name).fullmatch(vpn):
+    if not name_pattern(question.vpn_name).fullmatch(vpn):
         return []
     rows: list[Row] = []
     excepting: dict[QueueTarget, None] = {}
@@ -109,7 +109,7 @@ def _of_queue(target: QueueTarget, text: str) -> Row:
 
 def answer(rows: list[Row], question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
     """Return the page of rows that the question is for. Ten thousands of rows take long: not for the event loop."""
-    destination, text = _pattern(question.destination_name), _pattern(question.topic_str)
+    destination, text = name_pattern(question.destination_name), name_pattern(question.topic_str)
     chosen = sorted(row for row in rows if destination.fullmatch(row[0]) and text.fullmatch(row[1]))
     page = chosen[question.after : question.after + question.limit]
     return SmrpSubscriptionsView(vpn_name=vpn, total_count=len(chosen), subscriptions=tuple(_view(row) for row in page))
@@ -124,8 +124,3 @@ def _view(row: Row) -> SmrpSubscriptionView:
         dto_priority=priority_text(priority),
         subscription=text,
     )
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    words = re.escape(text or "*").replace(r"\*", ".*").replace(r"\?", ".")
-    return re.compile(words, re.DOTALL)

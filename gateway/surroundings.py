@@ -1,4 +1,4 @@
-"""What a node has around it besides its store, clock and randomness: threads for the store, sockets for clients.
+"""What a node has around it besides its store, clock and randomness: threads for the store, sockets, its process.
 
 The simulation puts its own in their place, and then nothing of a node touches the machine.
 """
@@ -8,16 +8,18 @@ from dataclasses import dataclass
 
 from actors.runtime import Runtime
 from actors.spool_io import StoreThreads, ThreadedStore
+from gateway.process_figures import ProcessFigures, process_figures
 from protocols.listeners import Listener
 from storage.interface import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Makers of what touches the machine; by default the real ones."""
+    """What touches the machine, or makes what does; by default the real things."""
 
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
     listener: type[Listener] = Listener
+    process: Callable[[], ProcessFigures | None] = process_figures
 
 
 THE_MACHINE = Surroundings()

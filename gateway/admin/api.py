@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from actors.take_messages import COPY, DELETE, MOVE
+from gateway.admin.figures_api import FiguresApi
 from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import (
     BROWSE_PARAMETERS,
@@ -102,7 +103,7 @@ PROFILES: Final = TypeAdapter(ProfilesView)
 VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
-class AdminApi(RestApi, UserApi):
+class AdminApi(FiguresApi, RestApi, UserApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:

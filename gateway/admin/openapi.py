@@ -10,6 +10,7 @@ from gateway.admin.operations import OPERATIONS
 from gateway.client_views import ClientsView
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, QueuesFigures
 from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
@@ -44,6 +45,8 @@ VIEWS: Final = (
     QueueView,
     CursorView,
     ClientsView,
+    NodeFigures,
+    QueuesFigures,
     SpoolView,
     BackupView,
     MessageView,
@@ -154,7 +157,7 @@ def index_page() -> str:
         for operation in OPERATIONS
         if operation.method == "GET" and operation.path != "/" and _needs_nothing(operation)
     )
-    return _page("Sluicegate", f"<ul>{links}</ul>")
+    return _page("Sluicegate", f'<p><a href="console/">The console</a></p><ul>{links}</ul>')
 
 
 def _needs_nothing(operation: Operation) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
+from gateway.admin.figures_operations import FIGURES_OPERATIONS
 from gateway.admin.operation import (
     BAD_BODY,
     INVALID_PARAMETER,
@@ -145,6 +146,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
     ),
+    *FIGURES_OPERATIONS,
     *REST_OPERATIONS,
     *USER_OPERATIONS,
     Operation(
@@ -409,6 +411,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
 _OF_THE_NODE: Final = frozenset(
     {
         *("index", "docs", "openapi", "live", "ready", "metrics", "actors", "events", "list_message_vpns", "reload"),
+        "node_figures",
         *("show_spool", "start_backup", "show_backup", "cancel_backup"),
     }
 )

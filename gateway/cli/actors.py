@@ -1,17 +1,17 @@
 """`sluicegate actors`: the tree of actors, once or as it changes."""
 
-import time
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.markup import escape
 from rich.tree import Tree
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.live_view import watch
 from gateway.cli.output import JsonOption, print_json
+from gateway.printable import printable
 from gateway.views import ActorView
 
 
@@ -21,7 +21,7 @@ def actors(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every actor with its inbox, batch size, handling time and restarts, until Ctrl-C."""
+    """Show every actor with its inbox, batch size, handling time and restarts, until `q` or Ctrl-C."""
     client = AdminClient(url)
     if as_json:
         print_json(client.actors())
@@ -32,10 +32,7 @@ def actors(
         wide.print(tree(client.actors()))
         return
     try:
-        with Live(tree(client.actors()), console=console, screen=True, auto_refresh=False) as live:
-            while True:
-                time.sleep(interval)
-                live.update(tree(client.actors()), refresh=True)
+        watch(console, lambda: tree(client.actors()), interval)
     except KeyboardInterrupt:
         return
 
@@ -61,4 +58,4 @@ def _line(actor: ActorView) -> str:
     )
     restarts = f"  [bold red]restarts {actor.restart_count}[/]" if actor.restart_count else ""
     state = "" if actor.state == "running" else f"  [bold yellow]{escape(actor.state)}[/]"
-    return f"[bold]{escape(actor.name)}[/]  [dim]{escape(actor.kind)}[/]  {numbers}{state}{restarts}"
+    return f"[bold]{escape(printable(actor.name))}[/]  [dim]{escape(actor.kind)}[/]  {numbers}{state}{restarts}"

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, QueuesFigures
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
@@ -46,6 +47,8 @@ _CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
 _REST_POINT: Final = TypeAdapter(RestDeliveryPointView)
 _REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
 _SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
+_NODE_FIGURES: Final = TypeAdapter(NodeFigures)
+_QUEUES_FIGURES: Final = TypeAdapter(QueuesFigures)
 _CLIENTS: Final = TypeAdapter(ClientsView)
 _SPOOL: Final = TypeAdapter(SpoolView)
 _BACKUP: Final = TypeAdapter(BackupView)
@@ -271,6 +274,14 @@ class AdminClient:
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
         return _read(_CLIENTS, self._ask("GET", f"/clients?{urlencode(question)}"))
+
+    def node_figures(self) -> NodeFigures:
+        """Return the node's totals."""
+        return _read(_NODE_FIGURES, self._ask("GET", "/figures"))
+
+    def queues_figures(self, question: Mapping[str, str | int]) -> QueuesFigures:
+        """Return a page of queues, a line of numbers each; `question` has the parameters of the operation."""
+        return _read(_QUEUES_FIGURES, self._ask("GET", f"/figures/queues?{urlencode(question)}"))
 
     def show_spool(self) -> SpoolView:
         """Return the spool."""

@@ -23,6 +23,7 @@ from gateway.cli import (
     show,
     subscribe,
     templates,
+    top,
     users,
 )
 from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
@@ -61,6 +62,7 @@ app.command("backup-cancel")(backup.backup_cancel)
 app.command("restore")(backup.restore)
 app.command("actors")(actors.actors)
 app.command("events")(events.events)
+app.command("top")(top.top)
 app.command(
     "pipeline",
     add_help_option=False,

@@ -14,7 +14,7 @@ from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.failures import CommandFailed
 from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
 from gateway.cli.output import JsonOption, print_json
-from gateway.config.sizes import format_size
+from gateway.config.sizes import rounded_size
 from gateway.reader_views import BackupState, BackupView, incarnation_text
 from storage.backup_folder import NAME_ALLOWED, read_note
 from storage.errors import StorageError
@@ -40,9 +40,11 @@ def backup(
             time.sleep(LOOK_EVERY_S)
             view = client.show_backup()
             progress.update(task, completed=view.written_bytes, total=max(view.expected_bytes, view.written_bytes))
-    _show(view, as_json)
-    if view.state not in (BackupState.RUNNING, BackupState.DONE):
-        raise CommandFailed(f"the backup was not made: {view.failure}")
+    is_made = view.state in (BackupState.RUNNING, BackupState.DONE)
+    if is_made or as_json:
+        _show(view, as_json)
+    if not is_made:
+        raise CommandFailed(f"the backup was not made: {view.failure or view.state}")
 
 
 def backup_status(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
@@ -92,8 +94,8 @@ def _show(view: BackupView, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    size = format_size(view.written_bytes)
-    done = size if view.state == BackupState.DONE else f"{size} of about {format_size(view.expected_bytes)}"
+    size = rounded_size(view.written_bytes)
+    done = size if view.state == BackupState.DONE else f"{size} of about {rounded_size(view.expected_bytes)}"
     typer.echo(f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}")
 
 
@@ -114,7 +116,7 @@ def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool
         )
         return
     typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
-    typer.echo(f"{format_size(note.data_bytes)}, checksum right")
+    typer.echo(f"{rounded_size(note.data_bytes)}, checksum right")
     typer.echo(
         f"incarnation {incarnation_text(restored.incarnation)} (was {incarnation_text(note.incarnation)}): "
         "positions that readers kept outside the spool mean nothing in it"

@@ -7,7 +7,7 @@ import typer
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.config.sizes import format_size
+from gateway.config.sizes import rounded_size
 from gateway.reader_views import CursorView
 from messaging.message_vpn import DEFAULT_VPN
 
@@ -42,5 +42,5 @@ def delete_cursor(
 
 
 def _row(view: CursorView) -> tuple[object, ...]:
-    lag = f"{format_size(view.lag_bytes)} of {format_size(view.lag_bytes_max)}"
+    lag = f"{rounded_size(view.lag_bytes)} of {rounded_size(view.lag_bytes_max)}"
     return (view.name, view.mode, view.state, view.instance, view.epoch, view.lag_count, lag, view.batch_ref or "-")

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
 from gateway.cli.output import JsonOption, print_json
+from gateway.printable import printable
 from gateway.views import EventView
 
 LIMIT_MAX = 1000  # what the node keeps
@@ -46,7 +47,5 @@ def _print(client: AdminClient, after: int, limit: int, as_json: bool) -> int:
 
 def _print_line(event: EventView) -> None:
     moment = datetime.fromtimestamp(event.time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-    # A client chooses its name: control characters of it must not reach the terminal.
-    text = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in event.text)
-    line = f"{moment.replace('+00:00', 'Z')} {event.level:<7} {text}"
+    line = f"{moment.replace('+00:00', 'Z')} {event.level:<7} {printable(event.text)}"
     Console(soft_wrap=True, highlight=False).print(line, markup=False, style=STYLES.get(event.level))

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gateway.printable import printable
+
 _ADAPTERS: Final[dict[type, TypeAdapter[Any]]] = {}  # for as many views as there are
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -21,14 +23,14 @@ def print_json(value: object) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table; numbers stand to the right."""
+    """Return a table; numbers stand to the right. A terminal obeys nothing in it: clients choose names, too."""
     body = [list(row) for row in rows]
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) for row in body) and bool(body)
         made.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in body:
-        made.add_row(*(escape(str(cell)) for cell in row))
+        made.add_row(*(escape(printable(str(cell))) for cell in row))
     return made
 
 
@@ -38,6 +40,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if not console.is_terminal:
         console = Console(width=10_000)
     console.print(table(columns, rows))
+
+
+def tell_the_rest(shown: int, total: int, after: int, what: str) -> None:
+    """Say that there are more than this page has."""
+    if shown < total:
+        typer.echo(f"\n{shown} of {total} {what}, from {after + 1} on; see --after and --limit")
 
 
 def _view(view: object) -> object:

@@ -13,7 +13,7 @@ from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.cli.queue_messages import SelectorOption
 from gateway.cli.replay import replay
-from gateway.config.sizes import format_size
+from gateway.config.sizes import rounded_size
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
@@ -102,15 +102,15 @@ def show(
     if as_json:
         print_json(view)
         return
-    print_table(("attribute", "value"), list(view.config.to_dict().items()))
+    print_table(("attribute", "value"), [(each, _value_text(value)) for each, value in view.config.to_dict().items()])
     typer.echo(
         f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"
     )
     typer.echo(
-        f"{view.ready_count} ready, {view.unacked_count} unacked, {format_size(view.spooled_bytes)} spooled; "
+        f"{view.ready_count} ready, {view.unacked_count} unacked, {rounded_size(view.spooled_bytes)} spooled; "
         f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
     )
-    columns = ("partition", "status", "ready", "unacked", "spooled bytes", "next sequence", "client")
+    columns = ("partition", "status", "ready", "unacked", "spooled", "next sequence", "client")
     print_table(columns, [_partition_row(each) for each in view.partitions])
     if view.flows:
         typer.echo("")
@@ -200,14 +200,19 @@ def _print_message(message: MessageView) -> None:
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
 
 
+def _value_text(value: AttributeValue) -> str:
+    """Return a value as `queue set` takes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _summary(view: QueueView) -> tuple[object, ...]:
     config = view.config
     counts = (config.partition_count, view.ready_count, view.unacked_count)
-    return (view.name, config.access_type, *counts, format_size(view.spooled_bytes), len(view.flows))
+    return (view.name, config.access_type, *counts, rounded_size(view.spooled_bytes), len(view.flows))
 
 
 def _partition_row(view: PartitionView) -> tuple[object, ...]:
-    counts = (view.ready_count, view.unacked_count, view.spooled_bytes, view.next_sequence)
+    counts = (view.ready_count, view.unacked_count, rounded_size(view.spooled_bytes), view.next_sequence)
     return (view.number, view.status, *counts, view.client or "-")
 
 

@@ -6,7 +6,7 @@ import typer
 
 from gateway.cli import show_broker
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_table, tell_the_rest
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from messaging.message_vpn import DEFAULT_VPN
 
@@ -82,9 +82,7 @@ def subscriptions(
     typer.echo(f"Message VPN : {view.vpn_name} (exported: {exported}; {view.complete_percent}% complete)\n")
     columns = ("Destination Name", "Flags T P R", "BlkID", "DTO Prio", "Subscription")
     print_table(columns, [_row(each) for each in view.subscriptions])
-    shown = len(view.subscriptions)
-    if shown < view.total_count:
-        typer.echo(f"\n{shown} of {view.total_count} subscriptions, from {after + 1} on; see --after and --limit")
+    tell_the_rest(len(view.subscriptions), view.total_count, after, "subscriptions")
 
 
 def _row(view: SmrpSubscriptionView) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
-"""`sluicegate show client|message-spool|message-vpn|rebalance`: who is connected, what fills the spool, who has what.
+"""`sluicegate show client|message-spool|message-vpn|queue|rebalance`: who is connected, what fills spool and queues.
 
-A queue with all it has is `sluicegate queue show`; routing is in `gateway.cli.show`.
+One queue with all it has is `sluicegate queue show`; routing is in `gateway.cli.show`.
 """
 
 from datetime import timedelta
@@ -10,8 +10,10 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_table, tell_the_rest
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
+from gateway.config.sizes import rounded_size
+from gateway.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
 from gateway.reader_views import SpoolView
 from gateway.views import PartitionView, QueueView, ScaleStatus
 from gateway.vpn_views import MessageVpnView
@@ -23,6 +25,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("client")(client)
     app.command("message-spool")(message_spool)
     app.command("message-vpn")(message_vpn)
+    app.command("queue")(queue)
     app.command("rebalance")(rebalance)
 
 
@@ -57,9 +60,7 @@ def client(
         "reading",
     )
     print_table(columns, [_client_row(each) for each in view.clients])
-    shown = len(view.clients)
-    if shown < view.total_count:
-        typer.echo(f"\n{shown} of {view.total_count} clients, from {after + 1} on; see --after and --limit")
+    tell_the_rest(len(view.clients), view.total_count, after, "clients")
 
 
 def message_vpn(
@@ -98,7 +99,7 @@ def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
         view.session_count,
         view.retained_message_count,
         view.spooled_msg_count,
-        f"{view.msg_spool_usage_bytes} of {view.max_msg_spool_usage_bytes} B",
+        f"{rounded_size(view.msg_spool_usage_bytes)} of {rounded_size(view.max_msg_spool_usage_bytes)}",
     )
 
 
@@ -110,6 +111,49 @@ def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> 
         return
     print_table(("", "now", "at most"), _spool_rows(view))
     typer.echo(f"\ntakes messages: {f'no: {view.blocked}' if view.blocked else 'yes'}")
+
+
+def queue(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[PATTERN]", help="* is any characters, ? one; without, all.")
+    ] = None,
+    after: Annotated[int, typer.Option(min=0, help="Queues to pass over.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=QUEUES_MAX, help="Most queues to print.")] = QUEUES_DEFAULT,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Show queues: who consumes, what they hold, and totals since the start; one with all it has: `queue show`."""
+    view = AdminClient(url, vpn).queues_figures({"name": name or "*", "after": after, "limit": limit})
+    if as_json:
+        print_json(view)
+        return
+    columns = (
+        "queue",
+        "access",
+        "partitions",
+        "flows",
+        "messages",
+        "unacked",
+        "spooled",
+        "received",
+        "delivered",
+        "redelivered",
+        "settled",
+        "discarded",
+    )
+    print_table(columns, [_queue_row(each) for each in view.queues])
+    tell_the_rest(len(view.queues), view.total_count, after, "queues")
+
+
+def _queue_row(view: QueueFigures) -> tuple[object, ...]:
+    spooled = rounded_size(view.spooled_bytes)
+    if view.quota_bytes:
+        spooled = f"{spooled} of {rounded_size(view.quota_bytes)}"
+    totals = (view.accepted_total, view.delivered_total, view.redelivered_total, view.settled_total)
+    holds = (view.ready_count + view.unacked_count, view.unacked_count, spooled)
+    who = (view.name, view.access_type, view.partition_count, view.flows_count)
+    return (*who, *holds, *totals, view.discarded_total)
 
 
 def rebalance(
@@ -136,24 +180,27 @@ def _client_row(view: ClientView) -> tuple[object, ...]:
 
 
 def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
-    bounded = (
-        ("bytes of the map in use", view.used_bytes, view.limit_bytes),
-        ("payload bytes in durable queues", view.messages_bytes, view.messages_bytes_max),
+    sizes = (
+        ("map in use", view.used_bytes, view.limit_bytes),
+        ("payload in durable queues", view.messages_bytes, view.messages_bytes_max),
+        ("messages in memory", view.memory_bytes, view.memory_bytes_max),
+    )
+    counts = (
         ("messages in durable queues", view.messages_count, view.messages_count_max),
         ("messages delivered and unsettled", view.unacked_count, view.unacked_count_max),
-        ("message bytes in memory", view.memory_bytes, view.memory_bytes_max),
     )
     others = (
-        ("bytes of the data file", view.file_bytes),
-        ("bytes free on its disk", view.disk_free_bytes),
+        ("data file", rounded_size(view.file_bytes)),
+        ("free on its disk", rounded_size(view.disk_free_bytes)),
         ("journal records", view.journal_records),
         ("pages", view.pages),
         ("damaged records kept aside", view.quarantined),
         ("transactions open", view.transactions_open),
-        ("bytes staged by them", view.staged_bytes),
+        ("staged by them", rounded_size(view.staged_bytes)),
         ("incarnation", view.incarnation),
     )
-    return [*bounded, *[(what, value, "") for what, value in others]]
+    bounded = [(what, rounded_size(now), rounded_size(most)) for what, now, most in sizes]
+    return [*bounded, *counts, *[(what, value, "") for what, value in others]]
 
 
 def _has_partitions(view: QueueView) -> bool:

@@ -52,6 +52,15 @@ def format_size(size: int) -> str:
     return f"{size} B"
 
 
+def rounded_size(size: float) -> str:
+    """Return a size for people who look at many of them: `1.4 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def _to_bytes(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else value
 

@@ -1,13 +1,9 @@
 """The README's first commands, run as a user runs them, against a gateway in a process of its own."""
 
-import contextlib
 import json
-import os
-import pty
 import select
 import signal
 import subprocess
-import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,26 +147,3 @@ def test_hangup_takes_over_a_changed_configuration(tmp_path: Path) -> None:
         node.send_signal(signal.SIGHUP)
         wait_until(lambda: "loud" in node.stderr, within_s=ANSWER_S, what="the complaint")
         assert node.is_ready(), "a wrong file must not end a running node"
-
-
-def test_the_live_view_of_actors_draws_until_it_is_interrupted(node: GatewayProcess) -> None:
-    says(node.command("queue", "create", "orders"))
-    screen, terminal = pty.openpty()
-    termios.tcsetwinsize(terminal, (60, 120))  # the whole tree has room; a smaller window shows its beginning
-    command = [*PYTHON, "actors", "--interval", "0.2", "--url", node.admin_url]
-    with subprocess.Popen(command, stdout=terminal, stderr=terminal) as view:
-        os.close(terminal)
-        try:
-            drawn = b""
-            while drawn.count(b"orders") < 2:
-                readable, _, _ = select.select([screen], [], [], ANSWER_S)
-                assert readable, drawn
-                drawn += os.read(screen, 65536)
-            view.send_signal(signal.SIGINT)
-            with contextlib.suppress(OSError):  # how Linux says that the terminal is closed
-                while os.read(screen, 65536):  # what is unread would keep it from ending
-                    pass
-            assert view.wait(ANSWER_S) == 0
-        finally:
-            view.kill()
-            os.close(screen)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
 from gateway.config import Authentication
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from gateway.name_patterns import name_pattern
 from gateway.ports import (
     CursorNotFound,
     QueueAlreadyExists,
@@ -19,6 +21,7 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.process_figures import ProcessFigures
 from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
@@ -77,6 +80,7 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
     backup: BackupView | None = None
     clients: Sequence[ClientView] = ()
     authentication: Authentication = field(default_factory=Authentication)
+    at_ms: int = 1000  # by its clock
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
         """Put a message into partition 0 of a queue."""
@@ -276,6 +280,51 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
         if not self.reloads:
             raise Refused("the configuration is wrong")
         return self.reloads.pop()
+
+    async def node_figures(self) -> NodeFigures:
+        protocol = ProtocolFigures(
+            protocol="mqtt",
+            connections_count=2,
+            messages_received_total=self.at_ms,
+            messages_sent_total=2 * self.at_ms,
+            bytes_received_total=100 * self.at_ms,
+            bytes_sent_total=0,
+        )
+        return NodeFigures(
+            name="node",
+            version="1",
+            at_ms=self.at_ms,
+            wall_ms=1,
+            spool_commits_total=0,
+            process=ProcessFigures(memory_bytes=1 << 20, cpu_ms_total=self.at_ms // 4),
+            protocols=(protocol,),
+        )
+
+    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+        figures = []
+        for name in sorted(filter(name_pattern(question.name).fullmatch, self.definitions)):
+            view = await self.show_queue(name)
+            figures.append(
+                QueueFigures(
+                    name=name,
+                    access_type=view.config.access_type,
+                    durable=True,
+                    partition_count=view.config.partition_count,
+                    flows_count=len(view.flows),
+                    ready_count=view.ready_count,
+                    unacked_count=view.unacked_count,
+                    spooled_bytes=view.spooled_bytes,
+                    quota_bytes=view.config.max_msg_spool_usage << 20,
+                    accepted_total=view.ready_count,
+                    delivered_total=0,
+                    redelivered_total=0,
+                    settled_total=0,
+                    discarded_total=0,
+                    rebalance_status="ready",
+                )
+            )
+        page = figures[question.after : question.after + question.limit]
+        return QueuesFigures(at_ms=self.at_ms, total_count=len(figures), queues=tuple(page))
 
     async def show_spool(self) -> SpoolView:
         return SpoolView(

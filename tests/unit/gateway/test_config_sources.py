@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.config import Config, ConfigError, diff, load
 from gateway.config.allowed import allowed_by, leaves
 from gateway.config.reload import RELOADABLE, is_reloadable
-from gateway.config.sizes import UNITS, format_size, parse_size
+from gateway.config.sizes import UNITS, format_size, parse_size, rounded_size
 
 
 @pytest.fixture
@@ -125,6 +125,13 @@ def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"size|unit|bytes"):
         parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (70 << 30, "70.0 GiB"), (64 << 40, "64.0 TiB")]
+)
+def test_sizes_that_people_look_at_are_rounded(size: int, text: str) -> None:
+    assert rounded_size(size) == text
 
 
 @given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))

@@ -1,4 +1,4 @@
-"""`sluicegate show client|message-spool|rebalance` against a real admin server."""
+"""`sluicegate show client|message-spool|queue|rebalance` against a real admin server."""
 
 from dataclasses import replace
 
@@ -50,6 +50,20 @@ def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
     assert "messages in durable queues" in shown
     assert shown.endswith("takes messages: yes\n")
     assert orjson.loads(shell.run("show", "message-spool", "--json"))["quarantined"] == 17
+
+
+def test_queues_are_shown_with_what_they_hold_and_their_totals(shell: Shell, node: MemoryNode) -> None:
+    for name in ("orders/eu", "orders/us", "plain"):
+        shell.run("queue", "create", name)
+    node.publish("orders/eu", b"x" * 2048)
+
+    lines = shell.run("show", "queue", "orders*").splitlines()
+
+    assert [line.split()[0] for line in lines[1:]] == ["orders/eu", "orders/us"]
+    assert "2.0 KiB" in lines[1]
+    assert "1 of 3 queues, from 2 on" in shell.run("show", "queue", "--after", "1", "--limit", "1")
+    (only,) = orjson.loads(shell.run("show", "queue", "plain", "--json"))["queues"]
+    assert only["name"] == "plain"
 
 
 def test_rebalances_are_shown_partition_by_partition(shell: Shell) -> None:

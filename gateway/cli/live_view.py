@@ -1,0 +1,82 @@
+"""A screen that is drawn again and again, and scrolled where it does not fit. What is on it, commands say."""
+
+import os
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+KEY_BYTES_MAX: Final = 32  # read at once: more than the longest sequence that a terminal sends for a key
+# By what terminals send: how many lines to go, or with PAGE how many screens.
+LINES: Final = {"j": 1, "\x1b[B": 1, "\x1bOB": 1, "k": -1, "\x1b[A": -1, "\x1bOA": -1}
+PAGES: Final = {" ": 1, "f": 1, "\x1b[6~": 1, "b": -1, "\x1b[5~": -1}
+QUIT: Final = "q"
+
+
+def watch(console: Console, look: Callable[[], RenderableType], interval_s: float) -> None:
+    """Show what each look returns, until `q`. Where it is higher than the terminal, its last line says how to go on."""
+    first = 0
+    with _keyboard() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            content = look()
+            due_s = time.monotonic() + interval_s
+            while True:
+                lines = console.render_lines(content, pad=False)
+                page = max(console.height - 1, 1)  # the last line tells of the others
+                first = max(0, min(first, len(lines) - page)) if len(lines) > console.height else 0
+                live.update(_part(lines, first, page, console.height), refresh=True)
+                key = pressed(due_s - time.monotonic())
+                if key == QUIT:
+                    return
+                if not key:
+                    break
+                first += LINES.get(key, 0) + page * PAGES.get(key, 0)
+
+
+def _part(lines: list[list[Segment]], first: int, page: int, height: int) -> RenderableType:
+    """Return the lines from `first` on that have room."""
+    if len(lines) <= height:
+        return _joined(lines)
+    last = min(first + page, len(lines))
+    tells = Text(f"lines {first + 1} to {last} of {len(lines)}: arrows and space scroll, q ends", "reverse")
+    return Group(_joined(lines[first:last]), tells)
+
+
+def _joined(lines: list[list[Segment]]) -> Segments:
+    return Segments([each for line in lines for each in (*line, Segment.line())])
+
+
+@contextmanager
+def _keyboard() -> Iterator[Callable[[float], str]]:
+    """Give what waits for a key, so many seconds at most, and returns what the terminal sent; nothing: none came."""
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)  # keys come one by one and are not shown; Ctrl-C interrupts as ever
+
+    def pressed(within_s: float) -> str:
+        readable, _, _ = select.select([terminal], [], [], max(within_s, 0))
+        if not readable:
+            return ""
+        return os.read(terminal, KEY_BYTES_MAX).decode(errors="replace") or QUIT  # nobody types there any more
+
+    try:
+        yield pressed
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _no_key(within_s: float) -> str:
+    time.sleep(max(within_s, 0))
+    return ""

@@ -1,0 +1,51 @@
+"""`sluicegate actors` and `top` on a terminal, as somebody watches them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_process import PYTHON, GatewayProcess, gateway
+from terminal import OnATerminal
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path) as process:
+        process.create_queue("orders", subscriptions=["orders/>"])
+        yield process
+
+
+def view(node: GatewayProcess, command: str, *, lines: int) -> OnATerminal:
+    return OnATerminal([*PYTHON, command, "--interval", "0.2", "--url", node.admin_url], lines=lines)
+
+
+def test_actors_are_drawn_until_somebody_interrupts(node: GatewayProcess) -> None:
+    with view(node, "actors", lines=100) as actors:
+        actors.draws("orders")
+        actors.draws("orders")
+        actors.interrupt()
+        assert actors.ends() == 0
+
+
+def test_a_tree_that_is_higher_than_the_terminal_says_so_and_scrolls(node: GatewayProcess) -> None:
+    with view(node, "actors", lines=8) as actors:
+        actors.draws("lines 1 to 7 of ")
+        actors.press("j")
+        actors.draws("lines 2 to 8 of ")
+        actors.press(" ")
+        actors.draws("lines 9 to 15 of ")
+        actors.press("\x1b[5~")  # page up
+        actors.draws("lines 2 to 8 of ")
+        actors.press("q")
+        assert actors.ends() == 0
+
+
+def test_top_draws_rates_again_and_again(node: GatewayProcess) -> None:
+    with view(node, "top", lines=60) as top:
+        top.draws("1 of 1 queues")
+        assert node.command("pub", "--topic", "orders/eu", "--message", "hello").returncode == 0
+        top.draws("orders")
+        top.draws("spool 1 messages")
+        top.press("q")
+        assert top.ends() == 0
