@@ -12,6 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admin.api import AdminApi
+from gateway.admin.console_files import console_routes
 from gateway.admin.operation import Operation
 from gateway.admin.operations import OPERATIONS, PROBED
 from gateway.admin.problems import Unacceptable, answer_error, problem
@@ -38,7 +39,8 @@ def build_app(
     `loopback_only`: it is bound to a loopback address.
     """
     api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
-    served = routes(api, probes_only=probes_only) + ([] if probes_only else semp_routes(node))
+    others = [] if probes_only else [*semp_routes(node), *console_routes()]
+    served = routes(api, probes_only=probes_only) + others
     return _Guard(Starlette(routes=served, exception_handlers=HANDLERS), loopback_only=loopback_only)
 
 

@@ -1,0 +1,69 @@
+// The admin port, asked. Its address is that of this page, one level up, so that a proxy may put it below a path.
+
+const ROOT = new URL("../", location.href);
+const ANSWER_MS = 35_000; // longer than the node takes to say that it is stuck
+const VPN_KEY = "sluicegate-vpn";
+export const DEFAULT_VPN = "default";
+
+/** What the gateway did not do, in its own words. `status` is 0 when nobody answered. */
+export class Problem extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+export function vpn() {
+  return sessionStorage.getItem(VPN_KEY) ?? DEFAULT_VPN;
+}
+
+export function chooseVpn(name) {
+  sessionStorage.setItem(VPN_KEY, name);
+}
+
+export const get = (path, query) => ask("GET", path, query);
+export const post = (path, body) => ask("POST", path, {}, body);
+export const patch = (path, body) => ask("PATCH", path, {}, body);
+export const remove = (path) => ask("DELETE", path);
+
+/** The path of a queue, or of something below it. */
+export function queuePath(name, below = "") {
+  return `queues/${encodeURIComponent(name)}${below}`;
+}
+
+/** Return what the gateway answers; null for nothing. Throws Problem. */
+async function ask(method, path, query = {}, body = undefined) {
+  const url = new URL(path, ROOT);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== "" && value !== null && value !== undefined) url.searchParams.set(name, value);
+  }
+  if (vpn() !== DEFAULT_VPN) url.searchParams.set("vpn", vpn());
+  const request = { method, headers: { Accept: "application/json" }, signal: AbortSignal.timeout(ANSWER_MS) };
+  if (body !== undefined) {
+    request.body = JSON.stringify(body);
+    request.headers["Content-Type"] = "application/json";
+  }
+  let answer;
+  try {
+    answer = await fetch(url, request);
+  } catch (error) {
+    throw new Problem(0, error.name === "TimeoutError" ? "the gateway does not answer in time" : "no gateway answers");
+  }
+  const found = parsed(await answer.text());
+  // A node that is not ready answers 503 with its health: that is what was asked for.
+  if (!answer.ok && found?.ready === undefined) {
+    throw new Problem(answer.status, found?.detail ?? `the gateway answered ${answer.status}`);
+  }
+  if (found === undefined) throw new Problem(answer.status, "what answers there is no admin port of Sluicegate");
+  return found;
+}
+
+/** Return a JSON document; null for an empty text, undefined for what is none, such as a proxy's page. */
+function parsed(text) {
+  if (!text) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,134 @@
+// The console: which page is open, and one look at the gateway after the other for it. Pages are in pages/.
+
+import { DEFAULT_VPN, chooseVpn, get, vpn } from "./admin.js";
+import { notice } from "./dialogs.js";
+import { h, setText } from "./elements.js";
+import { listen, moveRow, showKeys, takeKeys } from "./keys.js";
+import * as actors from "./pages/actors.js";
+import * as clients from "./pages/clients.js";
+import * as events from "./pages/events.js";
+import * as explain from "./pages/explain.js";
+import * as messages from "./pages/messages.js";
+import * as overview from "./pages/overview.js";
+import * as queue from "./pages/queue.js";
+import * as queues from "./pages/queues.js";
+import * as templates from "./pages/templates.js";
+
+const LOOK_MS = 2_000;
+
+const PAGES = [
+  { path: "", title: "Overview", page: overview },
+  { path: "queues", title: "Queues", page: queues },
+  { path: "clients", title: "Clients", page: clients },
+  { path: "actors", title: "Actors", page: actors },
+  { path: "explain", title: "Explain", page: explain },
+  { path: "events", title: "Events", page: events },
+];
+
+const place = document.getElementById("page");
+const state = document.getElementById("state");
+let open = null; // of the open page: {refresh, keys, back}, the last two if it has any
+let paused = false;
+let timer = 0;
+
+/** Read the address: `#/queues/orders%2Feu/messages` is the messages of the queue `orders/eu`. */
+function target() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decodeURIComponent);
+  if (parts[0] === "queues" && parts.length === 2) return { page: queue, parts, name: "queues" };
+  if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
+  if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
+  const known = PAGES.find((each) => each.path === (parts[0] ?? "")) ?? PAGES[0];
+  return { page: known.page, parts, name: known.path };
+}
+
+function turn() {
+  const { page, parts, name } = target();
+  place.replaceChildren();
+  open = page.open(place, parts.slice(1));
+  takeKeys(open.keys ?? []);
+  for (const link of document.querySelectorAll("#pages a")) {
+    if (link.dataset.path === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = [...parts.slice(1, 2), PAGES.find((each) => each.path === name)?.title, "Sluicegate"].filter(Boolean).join(" · ");
+  window.scrollTo(0, 0);
+  look();
+}
+
+/** Look once, and again after a while; not while nobody sees the page. */
+async function look() {
+  clearTimeout(timer);
+  const looking = open;
+  try {
+    await looking.refresh();
+    if (open === looking) tell(paused ? "paused" : "live", "");
+  } catch (problem) {
+    if (open === looking) tell(problem.status ? "refused" : "no answer", problem.message);
+  }
+  if (open === looking && !paused && !document.hidden) {
+    clearTimeout(timer);
+    timer = setTimeout(look, LOOK_MS);
+  }
+}
+
+function tell(word, why) {
+  setText(state, why ? `${word}: ${why}` : word);
+  state.className = why ? "wrong" : word;
+}
+
+function pause() {
+  paused = !paused;
+  if (paused) {
+    clearTimeout(timer);
+    tell("paused", "");
+  } else {
+    look();
+  }
+}
+
+async function offerVpns() {
+  const { message_vpns: known } = await get("message-vpns");
+  const names = known.map((each) => each.name);
+  if (!names.includes(vpn())) chooseVpn(DEFAULT_VPN);
+  const choice = document.getElementById("vpn");
+  choice.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+  choice.value = vpn();
+  choice.addEventListener("change", () => {
+    chooseVpn(choice.value);
+    if (target().parts.length > 1) location.hash = "#/queues";
+    else turn();
+  });
+  document.getElementById("vpn-choice").hidden = names.length < 2;
+}
+
+function focusFilter() {
+  place.querySelector("input[type=search], input:not([type=checkbox])")?.focus();
+}
+
+/** Close what the page has open, else go one level up. */
+function back() {
+  if (open.back?.()) return;
+  const { parts, name } = target();
+  if (parts.length > 1) location.hash = `#/${parts.slice(0, -1).map(encodeURIComponent).join("/")}`;
+  else location.hash = `#/${name}`;
+}
+
+document.getElementById("pages").append(
+  ...PAGES.map(({ path, title }) => h("a", { href: `#/${path}`, "data-path": path }, title)),
+);
+document.getElementById("help").addEventListener("click", showKeys);
+listen([
+  { key: "?", meaning: "this list", press: showKeys },
+  ...PAGES.map(({ path, title }, at) => ({ key: String(at + 1), meaning: title, press: () => (location.hash = `#/${path}`) })),
+  { key: "j", meaning: "next row", press: () => moveRow(1) },
+  { key: "k", meaning: "row before", press: () => moveRow(-1) },
+  { key: "Enter", meaning: "open the row", press: () => document.activeElement?.click() },
+  { key: "/", meaning: "filter", press: focusFilter },
+  { key: "r", meaning: "look now", press: look },
+  { key: "p", meaning: "pause, go on", press: pause },
+  { key: "Escape", meaning: "back", press: back },
+]);
+window.addEventListener("hashchange", turn);
+document.addEventListener("visibilitychange", () => document.hidden || paused || look());
+offerVpns().catch((problem) => notice(problem.message, { wrong: true }));
+turn();

@@ -1,0 +1,42 @@
+// Two small pictures: how a number went, and how full something is.
+
+import { h } from "./elements.js";
+
+const SVG = "http://www.w3.org/2000/svg";
+const WIDTH = 160;
+const HEIGHT = 36;
+
+function svg(tag, attributes) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+}
+
+/** A line over the latest values, from zero to the largest. */
+export class Sparkline {
+  constructor(label) {
+    this.element = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "spark", preserveAspectRatio: "none", role: "img" });
+    this.element.setAttribute("aria-label", label);
+    this.area = svg("path", { class: "spark-area" });
+    this.line = svg("path", { class: "spark-line" });
+    this.element.append(this.area, this.line);
+  }
+
+  show(values) {
+    if (values.length < 2) return;
+    const most = Math.max(...values, 1);
+    const step = WIDTH / (values.length - 1);
+    const points = values.map((value, at) => `${(at * step).toFixed(1)},${(HEIGHT - 2 - (value / most) * (HEIGHT - 4)).toFixed(1)}`);
+    this.line.setAttribute("d", `M${points.join("L")}`);
+    this.area.setAttribute("d", `M0,${HEIGHT}L${points.join("L")}L${WIDTH},${HEIGHT}Z`);
+  }
+}
+
+/** A bar for a part of a whole; it warns from 80 %, and alarms from 95 %. A whole of 0 has no bound. */
+export function bar(part, whole, text) {
+  const share = whole > 0 ? Math.min(part / whole, 1) : 0;
+  const fill = h("span", { class: "bar-fill" });
+  fill.style.width = `${(share * 100).toFixed(1)}%`;
+  const level = share >= 0.95 ? "bar full" : share >= 0.8 ? "bar high" : "bar";
+  return h("span", { class: level, title: text }, fill, h("span", { class: "bar-text" }, text));
+}

@@ -1,0 +1,83 @@
+// Questions to the operator, and notices of what became of them.
+
+import { h, setText } from "./elements.js";
+
+const NOTICE_MS = 8_000;
+const FIELDS_IN_A_COLUMN = 6; // more of them stand in columns
+
+/**
+ * Ask, and do it: `deed` gets the fields' values by name. What goes wrong stands in the dialog, which stays open with
+ * all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
+ * `choices` that are all there is, or `lines: true` for a text of several; without any field it is a question of yes
+ * or no. Return whether it was done.
+ */
+export function ask({ title, text, fields = [], confirm, dangerous = false, deed }) {
+  return new Promise((resolve) => {
+    const inputs = fields.map(field);
+    const wrong = h("p", { class: "wrong", role: "alert", hidden: true });
+    const doing = h("button", { class: dangerous ? "danger" : "primary" }, confirm);
+    const form = h(
+      "form",
+      { method: "dialog" },
+      h("h2", {}, title),
+      text ? h("p", {}, text) : null,
+      h("div", { class: fields.length > FIELDS_IN_A_COLUMN ? "fields many" : "" }, inputs.map((each) => each.row)),
+      wrong,
+      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), doing),
+    );
+    const dialog = h("dialog", { class: fields.length > FIELDS_IN_A_COLUMN ? "broad" : null }, form);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      doing.disabled = true;
+      try {
+        await deed(Object.fromEntries(inputs.map(({ name, input }) => [name, input.value.trim()])));
+        dialog.close("done");
+      } catch (problem) {
+        setText(wrong, problem.message);
+        wrong.hidden = false;
+        doing.disabled = false;
+      }
+    });
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(dialog.returnValue === "done");
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+  });
+}
+
+function field({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false }) {
+  const list = options.length ? h("datalist", { id: `options-${name}` }, options.map((each) => h("option", { value: each }))) : null;
+  const attributes = { name, value, required, placeholder };
+  let input;
+  if (choices) input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, each || "–")));
+  else if (lines) input = h("textarea", { ...attributes, rows: 2 });
+  else input = h("input", { ...attributes, list: list ? list.id : null, autocomplete: "off" });
+  return { name, input, row: h("label", { class: "field" }, label, input, hint ? h("small", {}, hint) : null, list) };
+}
+
+/** Show something until it is closed. */
+export function show(title, content) {
+  const dialog = h("dialog", {}, h("h2", {}, title), content, h("form", { method: "dialog", class: "actions" }, h("button", {}, "Close")));
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/** Say what happened; `wrong` stays until it is dismissed. */
+export function notice(text, { wrong = false } = {}) {
+  const line = h("div", { class: wrong ? "notice wrong" : "notice" }, text);
+  line.append(h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
+  document.getElementById("notices").append(line);
+  if (!wrong) setTimeout(() => line.remove(), NOTICE_MS);
+}
+
+/** Do something; say what went wrong. */
+export async function attempt(deed) {
+  try {
+    await deed();
+  } catch (problem) {
+    notice(problem.message, { wrong: true });
+  }
+}

@@ -1,0 +1,41 @@
+// The keyboard: one table of keys for every page, and one that the open page brings along.
+
+import { show } from "./dialogs.js";
+import { h } from "./elements.js";
+
+let ofPage = [];
+let everywhere = [];
+
+/** Take the keys that work on every page: `{key, meaning, press}`. */
+export function listen(keys) {
+  everywhere = keys;
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape" && event.target.matches("input,select,textarea")) return event.target.blur();
+    if (event.target.matches("input:not([type=checkbox]),select,textarea")) return undefined;
+    const found = [...ofPage, ...everywhere].find((each) => each.key === event.key);
+    if (found) {
+      event.preventDefault();
+      found.press();
+    }
+    return undefined;
+  });
+}
+
+/** Take the keys of the page that was opened. */
+export function takeKeys(keys) {
+  ofPage = keys;
+}
+
+export function showKeys() {
+  const lines = [...everywhere, ...ofPage].map(({ key, meaning }) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, meaning)));
+  show("Keys", h("dl", { class: "keys" }, lines));
+}
+
+/** Move the focus among the rows of the page. */
+export function moveRow(by) {
+  const rows = [...document.querySelectorAll("#page tbody tr[tabindex]")];
+  const at = rows.indexOf(document.activeElement?.closest("tr"));
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(Math.max(at + by, 0), rows.length - 1);
+  rows[next]?.focus();
+}

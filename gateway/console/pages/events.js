@@ -1,0 +1,51 @@
+// What happened on the node, the latest first, as it happens.
+
+import { get } from "../admin.js";
+import { h } from "../elements.js";
+import { LiveTable } from "../table.js";
+import { moment } from "../words.js";
+
+const EVENTS_MAX = 1000; // what a node keeps
+const LEVELS = ["info", "notice", "warning", "error"];
+
+/** Return a table of events. */
+export function eventTable(label) {
+  const at = (each) => {
+    const [day, time] = moment(each.time_ms).split(" ");
+    return h("span", {}, h("span", { class: "wide" }, `${day} `), time);
+  };
+  const text = (each) => h("span", { class: `level-${each.level}` }, each.text);
+  return new LiveTable({
+    label,
+    columns: [
+      { title: "Time", value: (each) => each.time_ms, cell: at },
+      { title: "Level", value: (each) => each.level, wide: true },
+      { title: "Event", value: (each) => each.text, cell: text, long: true },
+    ],
+    key: (each) => String(each.number),
+    empty: "Nothing yet.",
+  });
+}
+
+export function open(place) {
+  let known = []; // latest first
+  const table = eventTable("Events");
+  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter events" });
+  const level = h("select", { "aria-label": "Lowest level" }, LEVELS.map((each) => h("option", { value: each }, each)));
+  place.append(h("h1", {}, "Events"), h("div", { class: "bar-of-tools" }, filter, h("label", {}, "From level ", level)), table.element);
+  for (const input of [filter, level]) input.addEventListener("input", show);
+
+  function show() {
+    const text = filter.value.trim().toLowerCase();
+    const lowest = LEVELS.indexOf(level.value);
+    table.show(known.filter((each) => LEVELS.indexOf(each.level) >= lowest && each.text.toLowerCase().includes(text)));
+  }
+
+  async function refresh() {
+    const { events } = await get("events", { after: known[0]?.number ?? 0, limit: EVENTS_MAX });
+    known = [...events.toReversed(), ...known].slice(0, EVENTS_MAX);
+    show();
+  }
+
+  return { refresh };
+}

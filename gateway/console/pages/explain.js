@@ -1,0 +1,97 @@
+// Where would a message go, and why does a key wait? Nothing is published.
+
+import { get } from "../admin.js";
+import { attempt } from "../dialogs.js";
+import { facts, h } from "../elements.js";
+import { LiveTable } from "../table.js";
+import { count, words } from "../words.js";
+
+const PUBLISH_FIELDS = [
+  ["topic", "Topic", "orders/eu/new"],
+  ["queue", "or queue", ""],
+  ["key", "Partition key", ""],
+  ["size", "Size in bytes", "0"],
+  ["qos", "QoS", "1"],
+  ["priority", "Priority", "4"],
+  ["properties", "User properties", '{"amount": 12}'],
+  ["client_username", "Publisher's username", ""],
+];
+const KEY_FIELDS = [
+  ["queue", "Queue", "orders"],
+  ["key", "Partition key", "customer-7"],
+];
+
+export function open(place) {
+  const published = h("div", { class: "answer", "aria-live": "polite" });
+  const stands = h("div", { class: "answer", "aria-live": "polite" });
+  place.append(
+    h("h1", {}, "Explain"),
+    h("section", {}, h("h2", {}, "Where would this message go?"), form(PUBLISH_FIELDS, "explain/publish", published, publishAnswer), published),
+    h("section", {}, h("h2", {}, "Why does this key wait?"), form(KEY_FIELDS, "explain/key", stands, keyAnswer), stands),
+  );
+  return { refresh: async () => {} }; // it answers when it is asked
+}
+
+function form(fields, path, place, answer) {
+  const inputs = fields.map(([name, label, hint]) => h("label", { class: "field" }, label, h("input", { name, placeholder: hint, autocomplete: "off" })));
+  const made = h("form", { class: "fields" }, inputs, h("button", { class: "primary" }, "Explain"));
+  made.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const query = Object.fromEntries(new FormData(made).entries());
+    attempt(async () => place.replaceChildren(...answer(await get(path, query))));
+  });
+  return made;
+}
+
+function publishAnswer(explained) {
+  const table = new LiveTable({
+    label: "Destinations",
+    columns: [
+      { title: "Kind", value: (each) => each.kind, wide: true },
+      { title: "Name", value: (each) => each.name },
+      { title: "Verdict", value: (each) => each.verdict, cell: verdict },
+      { title: "Partition", value: (each) => each.partition ?? "–", numeric: true },
+      { title: "By", value: (each) => each.filter || "–", wide: true },
+      { title: "Why", value: (each) => [each.reason, each.partition_reason].filter(Boolean).join("; ") || "–", long: true },
+      { title: "Checks", value: (each) => checks(each.checks), wide: true, long: true },
+    ],
+    key: (each) => `${each.kind} ${each.name} ${each.filter}`,
+    empty: "Nobody would get it.",
+  });
+  table.show(explained.destinations);
+  const line = h("p", {}, verdict(explained), explained.reason ? `: ${explained.reason}` : "", explained.publisher ? `, ${explained.publisher}` : "");
+  return [line, table.element];
+}
+
+function verdict(each) {
+  const refused = ["refused", "dropped"].includes(each.verdict);
+  return h("strong", { class: refused ? "wrong" : "good" }, words(each.verdict));
+}
+
+/** Those that refuse, in words; of the others, how many there are. */
+function checks(made) {
+  if (!made.length) return "–";
+  const refusing = made.filter((each) => each.refused);
+  const passed = `${made.length - refusing.length} of ${made.length} pass`;
+  return [...refusing.map((each) => `${words(each.check)}: ${numbers(each)}`), passed].join("; ");
+}
+
+function numbers(each) {
+  if (each.limit === null) return each.reason || "refused";
+  return `${count(each.usage)} and ${count(each.adds)} more are above ${count(each.limit)} ${each.unit}`.trim();
+}
+
+function keyAnswer(explained) {
+  const pairs = [
+    ["reason", words(explained.reason)],
+    ["partition", `${explained.partition}, ${explained.partition_status}`],
+    ["client", explained.client ?? "–"],
+    ["waiting", count(explained.waiting_count)],
+    ["with the consumer", count(explained.in_flight_count)],
+    ["first that waits", explained.first_waiting ?? "–"],
+    ["on disk, not looked at", count(explained.unseen_count)],
+    ["assignment epoch", String(explained.assignment_epoch)],
+    ["hash of the key", String(explained.key_hash)],
+  ];
+  return [facts(pairs)];
+}

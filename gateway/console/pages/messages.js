@@ -1,0 +1,197 @@
+// What lies in a queue: browsed, opened, deleted, moved and copied.
+
+import { get, post, queuePath } from "../admin.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { facts, h, setText } from "../elements.js";
+import { queueAddress } from "../figures.js";
+import { LiveTable } from "../table.js";
+import { count, counted, moment, size, words } from "../words.js";
+import { queueNames } from "./queues.js";
+
+const PAGE_MESSAGES = 100;
+const IDS_MAX = 1000; // of one request, by the gateway
+const HEAD_CHARS = 60; // of a payload, in the list
+
+export function open(place, [name]) {
+  const chosen = new Set(); // ids
+  let after = 0; // sequence
+  let opened = null; // id
+  let shown = [];
+  const table = new LiveTable({
+    label: `Messages in ${name}`,
+    columns: columns(choose),
+    key: (each) => each.id,
+    open: (each) => openMessage(opened === each.id ? null : each.id),
+    empty: "No messages.",
+  });
+  const partition = h("input", { type: "number", min: 0, max: 999, placeholder: "all", "aria-label": "Partition" });
+  const selector = h("input", { type: "search", placeholder: "Selector: price > 10", "aria-label": "Selector", class: "grow" });
+  const details = h("section", { class: "details", hidden: true });
+  const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
+  const chosenText = h("span", { class: "quiet" });
+  const button = (label, press, kind) => h("button", { type: "button", class: kind, onclick: press }, label);
+  const deeds = ["Move", "Copy", "Delete"].map((deed) => button(deed, () => take(deed), deed === "Delete" ? "danger" : null));
+  const first = button("First page", () => go(0));
+  const next = button("Next page", () => go(shown.at(-1)?.sequence ?? 0));
+  place.append(
+    h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " / ", h("a", { href: queueAddress(name) }, name), " /"),
+    h("h1", {}, "Messages"),
+    h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), selector),
+    h("div", { class: "bar-of-tools" }, ...deeds, button("All on this page", chooseAll), chosenText),
+    table.element,
+    h("div", { class: "bar-of-tools" }, first, next),
+    details,
+  );
+  for (const input of [partition, selector]) input.addEventListener("change", () => go(0));
+
+  async function refresh() {
+    const query = { partition: partition.value, selector: selector.value.trim(), after, limit: PAGE_MESSAGES };
+    shown = (await get(queuePath(name, "/messages"), query)).messages;
+    const there = new Set(shown.map((each) => each.id));
+    for (const id of chosen) if (!there.has(id)) chosen.delete(id);
+    table.show(shown);
+    first.disabled = after === 0;
+    next.disabled = shown.length < PAGE_MESSAGES || severalPartitions();
+    next.title = severalPartitions() ? "choose a partition to go on" : "";
+    tellChosen();
+    if (!there.has(opened)) opened = null;
+    showDetails();
+  }
+
+  // A page begins behind one sequence, and each partition counts its own.
+  function severalPartitions() {
+    return new Set(shown.map((each) => each.partition)).size > 1;
+  }
+
+  function go(sequence) {
+    after = sequence;
+    chooseNone();
+    attempt(refresh);
+  }
+
+  function choose(id, wanted) {
+    if (wanted) chosen.add(id);
+    else chosen.delete(id);
+    tellChosen();
+  }
+
+  const boxes = () => table.element.querySelectorAll("input[type=checkbox]");
+
+  function chooseAll() {
+    const every = chosen.size < shown.length;
+    for (const box of boxes()) {
+      box.checked = every;
+      choose(box.value, every);
+    }
+  }
+
+  function chooseNone() {
+    for (const box of boxes()) box.checked = false;
+    chosen.clear();
+    tellChosen();
+  }
+
+  function tellChosen() {
+    setText(chosenText, chosen.size ? `${count(chosen.size)} chosen` : "none chosen");
+    for (const each of deeds) each.disabled = chosen.size === 0;
+  }
+
+  function openMessage(id) {
+    opened = id;
+    showDetails();
+  }
+
+  function showDetails() {
+    const message = shown.find((each) => each.id === opened);
+    details.hidden = !message;
+    if (message && details.dataset.id !== message.id) details.replaceChildren(closing, ...contents(message));
+    details.dataset.id = message?.id ?? "";
+  }
+
+  async function take(deed) {
+    const ids = [...chosen].slice(0, IDS_MAX);
+    if (!ids.length) return;
+    await attempt(async () => {
+      if (!(await takeMessages(deed, name, ids))) return;
+      chooseNone();
+      await refresh();
+    });
+  }
+
+  const chooseRow = () => document.activeElement?.closest("tr")?.querySelector("input[type=checkbox]")?.click();
+  const keys = [
+    { key: "x", meaning: "choose the message", press: chooseRow },
+    { key: "a", meaning: "choose all on this page, or none", press: chooseAll },
+    { key: "m", meaning: "move", press: () => take("Move") },
+    { key: "c", meaning: "copy", press: () => take("Copy") },
+    { key: "Delete", meaning: "delete", press: () => take("Delete") },
+  ];
+  return { refresh, keys, back: () => opened !== null && (openMessage(null), true) };
+}
+
+function columns(choose) {
+  const box = (each) => h("input", { type: "checkbox", value: each.id, "aria-label": `Choose ${each.id}`, onchange: (event) => choose(each.id, event.target.checked) });
+  return [
+    { title: "", value: (each) => each.id, cell: box },
+    { title: "Id", value: (each) => each.id },
+    { title: "Topic", value: (each) => each.topic },
+    { title: "Key", value: (each) => each.key ?? "–" },
+    { title: "Payload", value: head, wide: true },
+    { title: "Size", value: (each) => each.size_bytes, cell: (each) => size(each.size_bytes), numeric: true, wide: true },
+    { title: "Deliveries", value: (each) => each.delivery_count, numeric: true, wide: true },
+    { title: "Died of", value: (each) => (each.dead ? words(each.dead.reason) : "–"), wide: true },
+    { title: "Received", value: (each) => each.received_ms, cell: (each) => moment(each.received_ms), wide: true },
+  ];
+}
+
+function head(message) {
+  if (message.payload_encoding !== "text") return "(binary)";
+  const line = message.payload.slice(0, HEAD_CHARS).replaceAll(/\s+/g, " ");
+  return line.length < message.payload.length ? `${line}…` : line;
+}
+
+function contents(message) {
+  const lines = [
+    ["topic", message.topic],
+    ["key", message.key ?? "–"],
+    ["partition", String(message.partition)],
+    ["sequence", String(message.sequence)],
+    ["received", moment(message.received_ms)],
+    ["deliveries", String(message.delivery_count)],
+    ["size", `${count(message.size_bytes)} B`],
+  ];
+  const dead = message.dead;
+  if (dead) {
+    lines.push(["died of", `${words(dead.reason)}${dead.cause ? `: ${dead.cause}` : ""}`]);
+    lines.push(["died in", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`]);
+    if (dead.client) lines.push(["last consumer", dead.client]);
+  }
+  const encoding = message.payload_encoding === "text" ? "" : ", base64";
+  const note = message.payload_truncated ? ", the beginning" : "";
+  return [h("h2", {}, `Message ${message.id}`), facts(lines), h("h3", {}, `Payload${encoding}${note}`), h("pre", { tabindex: 0 }, message.payload)];
+}
+
+/** Ask what to do with these messages, and do it. */
+async function takeMessages(deed, name, ids) {
+  const what = counted(ids.length, "message");
+  const asked =
+    deed === "Delete"
+      ? { title: `Delete ${what}?`, text: "What a consumer holds stays.", dangerous: true }
+      : { title: `${deed} ${what}`, fields: [{ name: "to", label: "To queue", required: true, options: await queueNames() }] };
+  return ask({
+    ...asked,
+    confirm: deed,
+    deed: async (values) => {
+      const taken = await post(queuePath(name, `/messages/${deed.toLowerCase()}`), { ids, ...values });
+      notice(outcome(deed, taken), { wrong: taken.done_count < ids.length });
+    },
+  });
+}
+
+const DONE = { Move: "moved", Copy: "copied", Delete: "deleted" };
+
+function outcome(deed, taken) {
+  const kept = Object.entries(taken.kept).map(([reason, number]) => `${number} kept: ${words(reason)}`);
+  if (taken.not_found.length) kept.push(`${taken.not_found.length} not there any more`);
+  return [`${count(taken.done_count)} ${DONE[deed]}`, ...kept].join(", ");
+}

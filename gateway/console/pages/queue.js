@@ -1,0 +1,212 @@
+// One queue: its rates and backlog, partitions, flows, and definition.
+
+import { get, patch, post, queuePath, remove } from "../admin.js";
+import { attributeFields, changedAttributes } from "../attributes.js";
+import { bar } from "../charts.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { facts, h, setText } from "../elements.js";
+import { queueAddress } from "../figures.js";
+import { Rates } from "../rates.js";
+import { LiveTable } from "../table.js";
+import { Tile } from "../tiles.js";
+import { count, counted, moment, rate, size, words } from "../words.js";
+import { queueNames } from "./queues.js";
+
+const MEGABYTE = 1024 * 1024; // of the quota
+
+const PARTITION_COLUMNS = [
+  { title: "No.", value: (each) => each.number, numeric: true },
+  { title: "Status", value: (each) => each.status },
+  { title: "Client", value: (each) => each.client ?? "–" },
+  { title: "Ready", value: (each) => each.ready_count, cell: (each) => count(each.ready_count), numeric: true },
+  { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
+  { title: "Held", value: (each) => each.held_count, numeric: true, wide: true },
+  { title: "Spooled", value: (each) => each.spooled_bytes, cell: (each) => size(each.spooled_bytes), numeric: true, wide: true },
+  { title: "Next sequence", value: (each) => each.next_sequence, numeric: true, wide: true },
+  { title: "Epoch", value: (each) => each.assignment_epoch, numeric: true, wide: true },
+];
+
+const FLOW_COLUMNS = [
+  { title: "Client", value: (each) => each.client },
+  { title: "Protocol", value: (each) => each.protocol, wide: true },
+  { title: "Activity", value: (each) => each.activity, wide: true },
+  { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => bar(each.unacked_count, each.window, `${each.unacked_count} of ${each.window}`) },
+  { title: "Partitions", value: (each) => each.partitions.join(", ") || "–" },
+  { title: "Selector", value: (each) => each.selector ?? "–", wide: true },
+  { title: "Flow", value: (each) => each.id, wide: true },
+];
+
+export function open(place, [name]) {
+  const rates = new Rates();
+  const tiles = { in: new Tile("In /s"), settled: new Tile("Settled /s"), ready: new Tile("Ready"), unacked: new Tile("Unacked") };
+  const partitions = new LiveTable({ label: "Partitions", columns: PARTITION_COLUMNS, key: (each) => String(each.number), sort: { column: 0, descending: false } });
+  const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: (each) => each.id, sort: { column: 0, descending: false }, empty: "No consumer is bound." });
+  const about = h("p", { class: "quiet" });
+  const spooled = h("div", { class: "gauges" });
+  const redrive = h("p", { class: "health", hidden: true });
+  const losses = h("div");
+  const definition = h("div");
+  const deeds = {
+    browse: () => (location.hash = queueAddress(name, "/messages")),
+    edit: () => attempt(() => edit(name)),
+    redrive: () =>
+      attempt(async () => {
+        if (await startRedrive(name)) asksOfRedrive = true;
+      }),
+    replay: () => startReplay(name),
+    purge: () => purge(name),
+    delete: () => deleteQueue(name),
+  };
+  const button = (label, press, kind) => h("button", { type: "button", class: kind, onclick: press }, label);
+  const replay = button("Replay", deeds.replay);
+  place.append(
+    h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
+    h("h1", {}, name),
+    about,
+    h("div", { class: "bar-of-tools" }, button("Messages", deeds.browse, "primary"), button("Edit", deeds.edit), button("Re-drive", deeds.redrive), replay, button("Purge", deeds.purge, "danger"), button("Delete queue", deeds.delete, "danger")),
+    redrive,
+    h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
+    spooled,
+    h("section", {}, h("h2", {}, "Partitions"), partitions.element),
+    h("section", {}, h("h2", {}, "Flows"), flows.element),
+    h("section", {}, h("h2", {}, "Since the start"), losses),
+    h("section", {}, h("h2", {}, "Definition"), definition),
+  );
+
+  let asksOfRedrive = true; // until the gateway says that there was none
+
+  async function refresh() {
+    const [view, driven] = await Promise.all([get(queuePath(name)), asksOfRedrive ? latestRedrive(name) : null]);
+    asksOfRedrive = driven !== null;
+    const { config } = view;
+    setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
+    const now = performance.now();
+    const came = rates.add("in", view.accepted_total, now);
+    const went = rates.add("settled", view.settled_total, now);
+    rates.note("ready", view.ready_count);
+    rates.note("unacked", view.unacked_count);
+    tiles.in.show(rate(came), `${count(view.accepted_total)} in all`, rates.series("in"));
+    tiles.settled.show(rate(went), `${count(view.settled_total)} in all`, rates.series("settled"));
+    replay.disabled = view.kept_bytes === 0;
+    replay.title = replay.disabled ? "it keeps no settled messages" : "";
+    tiles.ready.show(count(view.ready_count), "wait for a consumer", rates.series("ready"));
+    tiles.unacked.show(count(view.unacked_count), "with consumers", rates.series("unacked"));
+    const quota = config.max_msg_spool_usage * MEGABYTE;
+    spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
+    partitions.show(view.partitions);
+    flows.show(view.flows);
+    losses.replaceChildren(facts(totals(view), { many: true }));
+    definition.replaceChildren(facts(defined(view), { many: true }));
+    redrive.hidden = driven === null;
+    if (driven) showRedrive(redrive, name, driven);
+  }
+
+  const keys = [
+    { key: "m", meaning: "messages", press: deeds.browse },
+    { key: "e", meaning: "edit the definition", press: deeds.edit },
+    { key: "d", meaning: "re-drive dead messages", press: deeds.redrive },
+    { key: "P", meaning: "purge", press: deeds.purge },
+  ];
+  return { refresh, keys };
+}
+
+function totals(view) {
+  const named = Object.entries({ ...view.discards, ...view.bind_refusals }).filter(([, number]) => number > 0);
+  const lines = [["accepted", view.accepted_total], ["delivered", view.delivered_total], ["redelivered", view.redelivered_total], ["settled", view.settled_total], ...named];
+  return lines.map(([what, number]) => [words(what), count(number)]);
+}
+
+function defined(view) {
+  const { name, ...attributes } = view.config;
+  const lines = Object.entries(attributes).map(([attribute, value]) => [attribute, value === "" ? "–" : String(value)]);
+  return [["subscriptions", view.subscriptions.join("  ") || "–"], ...lines];
+}
+
+async function latestRedrive(name) {
+  try {
+    return await get(queuePath(name, "/redrive"));
+  } catch (problem) {
+    if (problem.status === 409) return null; // there was none
+    throw problem;
+  }
+}
+
+function showRedrive(line, name, driven) {
+  const kept = Object.entries(driven.kept).map(([reason, number]) => `${number} stay: ${words(reason)}`);
+  const text = [`Re-drive since ${moment(driven.started_ms)} ${driven.state}`, `${count(driven.done_count)} done`, ...kept, driven.failure].filter(Boolean).join(", ");
+  const stop = h("button", { type: "button", onclick: () => attempt(() => remove(queuePath(name, "/redrive"))) }, "Stop");
+  line.replaceChildren(text, " ", driven.state === "running" ? stop : "");
+}
+
+async function startRedrive(name) {
+  const names = await queueNames();
+  const begun = await ask({
+    title: `Re-drive ${name}`,
+    text: "Dead messages go back to where they died, as they were published.",
+    confirm: "Re-drive",
+    fields: [
+      { name: "to", label: "To this queue instead", options: names },
+      { name: "rate", label: "Messages per second", value: "0", hint: "0: as fast as it goes" },
+    ],
+    deed: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: Number(perSecond || "0"), ...(to ? { to } : {}) }),
+  });
+  if (begun) notice(`The re-drive of ${name} has begun`);
+  return begun;
+}
+
+function startReplay(name) {
+  return ask({
+    title: `Replay ${name}`,
+    text: "Settled messages that the queue keeps are offered to its consumers again, before what is newer.",
+    confirm: "Replay",
+    fields: [
+      { name: "from", label: "From", value: "beginning", required: true, hint: "beginning, a sequence, or a time such as 2026-01-31T12:00:00Z" },
+      { name: "to", label: "To before this sequence", hint: "empty: all" },
+      { name: "partition", label: "Partition", hint: "empty: all" },
+    ],
+    deed: async ({ from, to, partition }) => {
+      const body = { from, ...(to ? { to: Number(to) } : {}), ...(partition ? { partition: Number(partition) } : {}) };
+      const { replayed_count: replayed } = await post(queuePath(name, "/replay"), body);
+      notice(`${counted(replayed, "message")} offered again to the consumers of ${name}`);
+    },
+  });
+}
+
+async function edit(name) {
+  const { config, subscriptions } = await get(queuePath(name));
+  const now = { ...config, subscriptions };
+  const changed = await ask({
+    title: `Edit ${name}`,
+    confirm: "Change",
+    fields: await attributeFields("QueueChanges", now),
+    deed: async (values) => patch(queuePath(name), await changedAttributes("QueueChanges", now, values)),
+  });
+  if (changed) notice(`${name} was changed`);
+}
+
+function purge(name) {
+  return ask({
+    title: `Purge ${name}?`,
+    text: "Every message that waits is removed. What consumers hold stays.",
+    confirm: "Purge",
+    dangerous: true,
+    deed: async () => {
+      const { purged_count: purged } = await post(queuePath(name, "/purge"));
+      notice(`${counted(purged, "message")} removed from ${name}`);
+    },
+  });
+}
+
+function deleteQueue(name) {
+  return ask({
+    title: `Delete ${name}?`,
+    text: "The queue goes with all it holds, and its consumers are unbound.",
+    confirm: "Delete",
+    dangerous: true,
+    deed: async () => {
+      await remove(queuePath(name));
+      notice(`${name} was deleted`);
+      location.hash = "#/queues";
+    },
+  });
+}

@@ -1,0 +1,82 @@
+// All queues with their rates.
+
+import { get, post } from "../admin.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { h, linesOf, setText } from "../elements.js";
+import { QUEUE_COLUMNS, QueueLooks, openQueue, queueAddress } from "../figures.js";
+import { LiveTable } from "../table.js";
+import { counted } from "../words.js";
+
+export function open(place) {
+  let looks = new QueueLooks();
+  const table = new LiveTable({
+    label: "Queues",
+    columns: QUEUE_COLUMNS,
+    key: (each) => each.name,
+    open: openQueue,
+    sort: { column: 0, descending: false },
+    empty: "No queue has such a name.",
+  });
+  const filter = h("input", { type: "search", placeholder: "Filter: orders*", "aria-label": "Filter queues" });
+  const every = h("input", { type: "checkbox" });
+  const total = h("span", { class: "quiet" });
+  place.append(
+    h("h1", {}, "Queues"),
+    h(
+      "div",
+      { class: "bar-of-tools" },
+      filter,
+      h("label", {}, every, " of sessions and shares, too"),
+      total,
+      h("button", { type: "button", onclick: create }, "New queue"),
+      h("a", { href: "#/templates" }, "Templates"),
+    ),
+    table.element,
+  );
+  filter.addEventListener("input", () => changed());
+  every.addEventListener("change", () => changed());
+
+  async function refresh() {
+    const text = filter.value.trim();
+    const name = text && !/[*?]/.test(text) ? `*${text}*` : text;
+    const asked = looks;
+    const found = await asked.look({ name, named: every.checked ? 0 : 1 });
+    if (asked !== looks) return; // the filter is another one by now
+    table.show(found.queues);
+    setText(total, counted(found.total, "queue"));
+  }
+
+  function changed() {
+    looks = new QueueLooks();
+    attempt(refresh);
+  }
+
+  return { refresh, keys: [{ key: "n", meaning: "new queue", press: create }] };
+}
+
+function create() {
+  return ask({
+    title: "New queue",
+    text: "Its other attributes are those of the template that fits its name, or the defaults. All but the name can be changed later.",
+    confirm: "Create",
+    fields: [
+      { name: "name", label: "Name", required: true },
+      { name: "partition_count", label: "Partitions", value: "0", hint: "0: not partitioned" },
+      { name: "subscriptions", label: "Topic subscriptions", hint: "one a line", lines: true },
+    ],
+    deed: async ({ name, partition_count: partitions, subscriptions }) => {
+      const definition = { name };
+      if (partitions && partitions !== "0") Object.assign(definition, { partition_count: Number(partitions), access_type: "non-exclusive" });
+      if (subscriptions) definition.subscriptions = linesOf(subscriptions);
+      await post("queues", definition);
+      notice(`${name} was created`);
+      location.hash = queueAddress(name);
+    },
+  });
+}
+
+/** The names of the queues that messages can be brought to. */
+export async function queueNames() {
+  const { queues } = await get("figures/queues", { named: 1 });
+  return queues.map((each) => each.name);
+}

@@ -1,0 +1,77 @@
+// Queue templates: attributes for queues that are yet to be made, by their names.
+
+import { get, patch, post, remove } from "../admin.js";
+import { attributeFields, changedAttributes } from "../attributes.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { h } from "../elements.js";
+import { LiveTable } from "../table.js";
+
+const path = (name) => `queue-templates/${encodeURIComponent(name)}`;
+
+export function open(place) {
+  const table = new LiveTable({
+    label: "Queue templates",
+    columns: [
+      { title: "Name", value: (each) => each.name },
+      { title: "For queues", value: (each) => each.queue_name_filter },
+      { title: "Durability", value: (each) => each.durability_override, wide: true },
+      { title: "Sets", value: sets, long: true },
+      { title: "", value: () => null, cell: (each) => h("button", { type: "button", onclick: () => drop(each.name) }, "Delete") },
+    ],
+    key: (each) => each.name,
+    open: (each) => attempt(() => change(each)),
+    sort: { column: 0, descending: false },
+    empty: "No template yet: queues get what their maker says, and defaults.",
+  });
+  place.append(
+    h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
+    h("h1", {}, "Queue templates"),
+    h("div", { class: "bar-of-tools" }, h("button", { type: "button", onclick: () => attempt(create) }, "New template")),
+    table.element,
+  );
+
+  async function refresh() {
+    table.show((await get("queue-templates")).templates);
+  }
+
+  async function create() {
+    const [name, filter, ...others] = await attributeFields("QueueTemplate", {});
+    const made = await ask({
+      title: "New template",
+      confirm: "Create",
+      fields: [{ ...name, required: true, hint: "of the template" }, { ...filter, required: true }, ...others],
+      deed: async (values) => post("queue-templates", await changedAttributes("QueueTemplate", {}, values)),
+    });
+    if (made) await refresh();
+  }
+
+  async function change(template) {
+    const made = await ask({
+      title: template.name,
+      text: "Queues that were made from it stay as they are.",
+      confirm: "Change",
+      fields: await attributeFields("QueueTemplateChanges", template),
+      deed: async (values) => patch(path(template.name), await changedAttributes("QueueTemplateChanges", template, values)),
+    });
+    if (made) await refresh();
+  }
+
+  async function drop(name) {
+    const gone = await ask({
+      title: `Delete template ${name}?`,
+      text: "Queues that were made from it stay as they are.",
+      confirm: "Delete",
+      dangerous: true,
+      deed: () => remove(path(name)),
+    });
+    if (!gone) return;
+    notice(`${name} was deleted`);
+    await attempt(refresh);
+  }
+
+  return { refresh, keys: [{ key: "n", meaning: "new template", press: () => attempt(create) }] };
+}
+
+function sets({ name, queue_name_filter, durability_override, ...attributes }) {
+  return Object.entries(attributes).map(([attribute, value]) => `${attribute}=${value}`).join("  ") || "–";
+}

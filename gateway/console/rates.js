@@ -1,0 +1,44 @@
+// Rates between readings of totals, and the way they went.
+
+const READINGS_MAX = 90; // of one series: three minutes at one look in two seconds
+
+/** Totals by name, each with the moment of its reading. */
+export class Rates {
+  #last = new Map();
+  #series = new Map();
+
+  /** Add a reading; return what came per second since the one before, null for the first. */
+  add(name, total, atMs) {
+    const before = this.#last.get(name);
+    if (before && atMs <= before.atMs) return before.rate;
+    // A total that fell began anew with its node.
+    const found = before ? (Math.max(total - before.total, 0) * 1000) / (atMs - before.atMs) : null;
+    this.#last.set(name, { total, atMs, rate: found });
+    if (found !== null) this.note(name, found);
+    return found;
+  }
+
+  /** Add a value that is no total to a series. */
+  note(name, value) {
+    const series = this.#series.get(name) ?? [];
+    series.push(value);
+    if (series.length > READINGS_MAX) series.shift();
+    this.#series.set(name, series);
+  }
+
+  /** The latest rates, oldest first. */
+  series(name) {
+    return this.#series.get(name) ?? [];
+  }
+
+  /** Forget what is not among these names. */
+  keepOnly(names) {
+    const kept = new Set(names);
+    for (const name of [...this.#last.keys()]) {
+      if (!kept.has(name)) {
+        this.#last.delete(name);
+        this.#series.delete(name);
+      }
+    }
+  }
+}

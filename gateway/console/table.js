@@ -1,0 +1,123 @@
+// A table whose rows stay where they are while their numbers change: focus, selection and scrolling survive a look.
+
+import { h, setText } from "./elements.js";
+
+const ROWS_MAX = 500; // in the page at once; a filter finds the others
+
+/**
+ * Columns are `{title, value, cell, numeric, wide}`: `value(row)` is what sorts and, without a `cell(row)`, what is
+ * shown; a cell is a text or an element; `wide` columns are left out on phones, `long` ones are broken into lines.
+ */
+export class LiveTable {
+  #columns;
+  #heads;
+  #key;
+  #open;
+  #rows = new Map(); // key -> {row, element, cells}
+  #sort;
+  #last = [];
+
+  constructor({ label, columns, key, open = null, sort = null, empty = "Nothing here." }) {
+    this.#columns = columns;
+    this.#key = key;
+    this.#open = open;
+    this.#sort = sort; // {column, descending}; null: as it comes
+    this.#heads = columns.map((column, at) => this.#head(column, at));
+    this.body = h("tbody");
+    this.empty = h("p", { class: "quiet", hidden: true }, empty);
+    this.more = h("p", { class: "quiet", hidden: true });
+    const table = h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, this.#heads)), this.body);
+    this.element = h("div", { class: "table" }, h("div", { class: "scroll" }, table), this.empty, this.more);
+    this.#mark();
+  }
+
+  #head(column, at) {
+    const attributes = { scope: "col", class: classOf(column) };
+    if (!this.#sort || !column.title) return h("th", attributes, column.title);
+    const button = h("button", { type: "button", onclick: () => this.#sortBy(at) }, column.title);
+    return h("th", attributes, button);
+  }
+
+  #sortBy(at) {
+    const same = this.#sort.column === at;
+    this.#sort = { column: at, descending: same ? !this.#sort.descending : Boolean(this.#columns[at].numeric) };
+    this.#mark();
+    this.show(this.#last);
+  }
+
+  #mark() {
+    if (!this.#sort) return;
+    this.#heads.forEach((head, at) => {
+      const order = this.#sort.descending ? "descending" : "ascending";
+      if (at === this.#sort.column) head.setAttribute("aria-sort", order);
+      else head.removeAttribute("aria-sort");
+    });
+  }
+
+  /** Show these rows, and no others. */
+  show(rows) {
+    this.#last = rows;
+    const shown = this.#ordered(rows).slice(0, ROWS_MAX);
+    const kept = new Set(shown.map(this.#key));
+    for (const [key, { element }] of this.#rows) {
+      if (!kept.has(key)) {
+        element.remove();
+        this.#rows.delete(key);
+      }
+    }
+    let before = null;
+    for (const row of shown) {
+      const element = this.#put(row);
+      const place = before ? before.nextSibling : this.body.firstChild;
+      if (place !== element) this.body.insertBefore(element, place);
+      before = element;
+    }
+    this.empty.hidden = rows.length > 0;
+    this.more.hidden = rows.length <= ROWS_MAX;
+    setText(this.more, `${ROWS_MAX} of ${rows.length} are shown.`);
+  }
+
+  #ordered(rows) {
+    if (!this.#sort) return rows;
+    const { value } = this.#columns[this.#sort.column];
+    const sign = this.#sort.descending ? -1 : 1;
+    const keyed = rows.map((row) => [value(row) ?? -1, this.#key(row), row]);
+    keyed.sort((a, b) => sign * compared(a[0], b[0]) || compared(a[1], b[1]));
+    return keyed.map((each) => each[2]);
+  }
+
+  #put(row) {
+    const key = this.#key(row);
+    let known = this.#rows.get(key);
+    if (!known) {
+      const cells = this.#columns.map((column) => h("td", { class: classOf(column) }));
+      const element = h("tr", { tabindex: 0, "data-key": key }, cells);
+      known = { row, element, cells };
+      if (this.#open) {
+        element.classList.add("opens");
+        element.addEventListener("click", (event) => event.target.closest("a,button,input") || this.#open(known.row));
+      }
+      this.#rows.set(key, known);
+    }
+    known.row = row;
+    this.#columns.forEach((column, at) => fill(known.cells[at], column.cell ? column.cell(row) : column.value(row)));
+    return known.element;
+  }
+}
+
+function fill(cell, content) {
+  if (content instanceof Node) {
+    if (!cell.firstChild?.isEqualNode?.(content)) cell.replaceChildren(content);
+  } else {
+    setText(cell, content === null || content === undefined ? "" : String(content));
+  }
+}
+
+function classOf(column) {
+  const classes = [column.numeric && "number", column.wide && "wide", column.long && "long"];
+  return classes.filter(Boolean).join(" ") || null;
+}
+
+function compared(a, b) {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,47 @@
+// Numbers, sizes and moments in words.
+
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+export function count(number) {
+  return grouped.format(number);
+}
+
+/** Return a number of things: `1 queue`, `2 queues`. */
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Messages per second; empty while two readings are not there. */
+export function rate(number) {
+  if (number === null) return "–";
+  return number > 0 && number < 10 ? number.toFixed(1) : count(number);
+}
+
+export function size(bytes) {
+  let unit = 0;
+  while (bytes >= 1024 && unit < UNITS.length - 1) {
+    bytes /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 || bytes >= 100 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
+}
+
+/** Return a name as words: `max_redelivery_exceeded` is `max redelivery exceeded`. */
+export function words(name) {
+  return name.replaceAll(/[_-]/g, " ");
+}
+
+export function moment(wallMs) {
+  const at = new Date(wallMs);
+  const two = (number) => String(number).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+export function duration(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}

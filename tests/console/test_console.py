@@ -1,0 +1,286 @@
+"""The console in a browser, over a real gateway with real messages."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+import sluicegate
+from browser_page import PHONE, WAIT_MS, browser_page, chromium
+from gateway_process import GatewayProcess, gateway, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("console")) as process:
+        process.create_queue("wide-queue", subscriptions=["wide"], partition_count=3, access_type="non-exclusive")
+        yield process
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def page(browser: Browser, running: GatewayProcess) -> Iterator[Page]:
+    with browser_page(browser, f"{running.admin_url}/console") as opened:
+        yield opened
+
+
+def client_of(running: GatewayProcess, name: str) -> sluicegate.BlockingClient:
+    options = sluicegate.ClientOptions(client_name=name)
+    return sluicegate.BlockingClient(f"flow://127.0.0.1:{running.ports['flow']}", options)
+
+
+def publish(running: GatewayProcess, queue: str, *payloads: bytes) -> None:
+    with client_of(running, "feeder") as client, client.publisher() as publisher:
+        publisher.send_all([sluicegate.Message(each, queue=queue, key="customer-7") for each in payloads])
+        publisher.flush()
+
+
+def go(page: Page, path: str) -> None:
+    """Open a page of the console by its address."""
+    page.evaluate("path => { location.hash = path }", f"#/{path}")
+
+
+def row(page: Page, text: str, *, table: str = "") -> Locator:
+    """Return the rows of the page, or of one of its tables, that hold a text."""
+    place = page.get_by_role("table", name=table) if table else page.locator("#page")
+    return place.locator("tbody tr").filter(has_text=text)
+
+
+def message(page: Page, message_id: str) -> Locator:
+    """Return the row of a message."""
+    return page.locator(f'tr[data-key="{message_id}"]')
+
+
+def answer(page: Page, button: str, **fields: str) -> None:
+    """Fill in the dialog that is open, and do with a button what it asks about: then it closes."""
+    fill_in(page, button, **fields)
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def fill_in(page: Page, button: str, **fields: str) -> None:
+    """Fill in the dialog that is open, and press a button of it."""
+    dialog = page.locator("dialog[open]")
+    for name, value in fields.items():
+        place = dialog.locator(f"[name={name}]")
+        if place.evaluate("place => place.tagName") == "SELECT":
+            place.select_option(value)
+        else:
+            place.fill(value)
+    dialog.get_by_role("button", name=button).click()
+
+
+def test_the_overview_shows_queues_and_connections_as_they_change(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("at-a-glance")
+    publish(running, "at-a-glance", b"1")
+    queue = row(page, "at-a-glance", table="Busiest queues")
+    expect(queue.locator("td").nth(4)).to_have_text("1")
+    expect(page.locator("#state")).to_have_text("live")
+
+    with client_of(running, "seen"):
+        publish(running, "at-a-glance", b"2", b"3")
+        expect(queue.locator("td").nth(4)).to_have_text("3")
+        expect(row(page, "flow", table="Protocols").locator("td").nth(1)).to_have_text("1")
+
+
+def test_a_queue_is_made_looked_at_and_deleted(page: Page, running: GatewayProcess) -> None:
+    go(page, "queues")
+    page.get_by_role("button", name="New queue").click()
+    answer(page, "Create", name="eu/orders", partition_count="4", subscriptions="orders/eu/>")
+
+    expect(page.locator("h1")).to_have_text("eu/orders")
+    expect(page.get_by_role("table", name="Partitions").locator("tbody tr")).to_have_count(4)
+    expect(page.locator("#page")).to_contain_text("orders/eu/>")
+    with client_of(running, "worker-9") as client, client.consumer("eu/orders"):
+        expect(page.get_by_role("table", name="Flows")).to_contain_text("worker-9")
+
+    page.get_by_role("button", name="Delete queue").click()
+    answer(page, "Delete")
+    expect(page.locator("#notices")).to_contain_text("eu/orders was deleted")
+    expect(page.locator("h1")).to_have_text("Queues")
+    expect(row(page, "eu/orders")).to_have_count(0)
+
+
+def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: GatewayProcess) -> None:
+    for name in ("from", "moved-to"):
+        running.create_queue(name)
+    publish(running, "from", b"first", b"<b>second</b>", b"third")
+    go(page, "queues/from/messages")
+
+    message(page, "0:2").click()
+    expect(page.locator(".details pre")).to_have_text("<b>second</b>")
+    expect(page.locator(".details")).to_contain_text("customer-7")
+
+    message(page, "0:1").locator("input").check()
+    page.get_by_role("button", name="Move").click()
+    answer(page, "Move", to="moved-to")
+    expect(message(page, "0:1")).to_have_count(0)
+    assert (running.held_count("from"), running.held_count("moved-to")) == (2, 1)
+
+    message(page, "0:2").locator("input").check()
+    page.get_by_role("button", name="Copy").click()
+    answer(page, "Copy", to="moved-to")
+    expect(page.locator("#notices")).to_contain_text("1 copied")
+    expect(message(page, "0:2").locator("input")).not_to_be_checked()
+    assert (running.held_count("from"), running.held_count("moved-to")) == (2, 2)
+
+    page.get_by_role("button", name="All on this page").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    answer(page, "Delete")
+    expect(page.locator("#page")).to_contain_text("No messages.")
+    assert running.held_count("from") == 0
+
+
+def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("graveyard")
+    running.create_queue("work", dead_msg_queue="graveyard")
+    publish(running, "work", b"hard")
+    with client_of(running, "rejecter") as client, client.consumer("work") as consumer:
+        consumer.receive_many(1, timeout_s=WAIT_MS / 1000)[0].reject()
+        go(page, "queues/graveyard/messages")
+        expect(row(page, "rejected")).to_be_visible()
+
+    go(page, "queues/graveyard")
+    page.get_by_role("button", name="Re-drive").click()
+    answer(page, "Re-drive")
+
+    expect(page.locator(".health")).to_contain_text("done, 1 done")
+    assert (running.held_count("graveyard"), running.held_count("work")) == (0, 1)
+
+
+def test_a_definition_is_edited_and_what_it_may_not_be_stays_in_the_form(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("edited", subscriptions=["a/b"])
+    go(page, "queues/edited")
+    page.get_by_role("button", name="Edit").click()
+    fill_in(page, "Change", max_msg_size="none", permission="delete", subscriptions="a/b\nc d/>")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("max_msg_size")
+
+    answer(page, "Change", max_msg_size="1000", respect_ttl_enabled="true")
+
+    changed = running.queue("edited")
+    assert changed["subscriptions"] == ["a/b", "c d/>"]
+    config = changed["config"]
+    assert isinstance(config, dict)
+    wanted = {"max_msg_size": 1000, "permission": "delete", "respect_ttl_enabled": True}
+    assert {name: config[name] for name in wanted} == wanted
+    expect(page.locator("#page")).to_contain_text("c d/>")
+
+
+def test_templates_are_made_changed_and_deleted(page: Page, running: GatewayProcess) -> None:
+    go(page, "templates")
+    page.get_by_role("button", name="New template").click()
+    answer(page, "Create", name="small", queue_name_filter="eu/*", max_msg_size="500", permission="consume")
+    expect(row(page, "small")).to_contain_text("max_msg_size=500")
+
+    row(page, "small").click()
+    answer(page, "Change", max_msg_size="", max_redelivery_count="3")
+    expect(row(page, "small")).to_contain_text("max_redelivery_count=3")
+    expect(row(page, "small")).not_to_contain_text("max_msg_size")
+    running.create_queue("eu/orders-2")
+    go(page, "queues/eu%2Forders-2")
+    expect(page.locator(".facts.many").last).to_contain_text("max_redelivery_count3")
+
+    go(page, "templates")
+    row(page, "small").get_by_role("button", name="Delete").click()
+    answer(page, "Delete")
+    expect(page.locator("#page")).to_contain_text("No template yet")
+
+
+def test_kept_messages_are_replayed(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("kept", retention_time_s=3600)
+    publish(running, "kept", b"1", b"2")
+    with client_of(running, "reader") as client, client.consumer("kept") as consumer:
+        for _ in range(2):
+            consumer.receive_many(1, timeout_s=WAIT_MS / 1000)[0].accept()
+        wait_until(lambda: running.held_count("kept") == 0, within_s=WAIT_MS / 1000, what="both to be settled")
+    go(page, "queues/kept")
+    expect(page.locator("#page")).to_contain_text("kept for replay")
+    page.get_by_role("button", name="Replay").click()
+    answer(page, "Replay", **{"from": "2"})
+    expect(page.locator("#notices")).to_contain_text("1 message offered again to the consumers of kept")
+    assert running.held_count("kept") == 1
+
+
+def test_what_the_gateway_refuses_is_shown_in_its_words(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("mine")
+    publish(running, "mine", b"x")
+    go(page, "queues/mine/messages")
+    message(page, "0:1").locator("input").check()
+    page.keyboard.press("m")
+    fill_in(page, "Move", to="nowhere")
+
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("nowhere")
+    assert running.held_count("mine") == 1
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    go(page, "queues/none-of-that-name")
+    expect(page.locator("#state")).to_contain_text("none-of-that-name")
+
+
+def test_clients_actors_events_and_explanations_are_shown(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("explained", subscriptions=["plant/>"])
+    with client_of(running, "worker-3"):
+        go(page, "clients")
+        expect(row(page, "worker-3")).to_contain_text("flow")
+    expect(row(page, "worker-3")).to_have_count(0)
+    go(page, "actors")
+    expect(row(page, "WriterThread").or_(row(page, "spool")).first).to_be_visible()
+    go(page, "events")
+    expect(row(page, "SYSTEM_STARTUP_COMPLETE")).to_be_visible()
+    go(page, "explain")
+    page.locator("form input[name=topic]").fill("plant/7/temperature")
+    page.keyboard.press("Enter")
+    expect(row(page, "explained")).to_contain_text("spooled")
+    page.locator("form >> nth=1 >> input[name=queue]").fill("explained")
+    page.locator("form >> nth=1 >> input[name=key]").fill("customer-7")
+    page.keyboard.press("Enter")
+    expect(page.locator(".answer .facts")).to_contain_text("hash of the key")
+
+
+def test_everything_can_be_reached_with_the_keyboard(page: Page, running: GatewayProcess) -> None:
+    for name in ("key-a", "key-b"):
+        running.create_queue(name)
+    publish(running, "key-b", b"pressed")
+    expect(page.locator("h1")).not_to_have_text("Overview")  # the node's name is there: it has looked
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("next row")
+    page.keyboard.press("Escape")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+    page.keyboard.press("2")
+    expect(page.locator("h1")).to_have_text("Queues")
+    page.keyboard.press("/")
+    page.keyboard.type("key-*")
+    expect(page.locator("#page tbody tr")).to_have_count(2)
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("key-b")
+    page.keyboard.press("m")
+    expect(row(page, "pressed")).to_be_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    expect(page.locator("#page")).to_contain_text("1 chosen")
+    page.keyboard.press("Delete")
+    answer(page, "Delete")
+    expect(page.locator("#page")).to_contain_text("No messages.")
+    page.keyboard.press("Escape")
+    expect(page.locator("h1")).to_have_text("key-b")
+    assert running.held_count("key-b") == 0
+
+
+@pytest.mark.parametrize("path", ["", "queues", "queues/wide-queue", "clients", "actors", "events", "explain"])
+def test_pages_are_no_wider_than_a_phone(browser: Browser, running: GatewayProcess, path: str) -> None:
+    with browser_page(browser, f"{running.admin_url}/console/#/{path}", size=PHONE, scheme="dark") as page:
+        expect(page.locator("#state")).to_have_text("live")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == "rgb(16, 23, 27)", "dark, by the system's choice"
