@@ -1,11 +1,11 @@
 """Message groups: on a queue without partitions the messages of one key go to one consumer, which keeps the key.
 
 The key is hashed into buckets, and a bucket has one owner, so what is remembered is bounded whatever the number of
-keys; keys that share a bucket share its owner. A flow claims a bucket with the first message of it that nobody owns,
-if no other flow that could have it owns fewer. It owns the bucket until it leaves, until a message with a negative
-JMSXGroupSeq closes it, or until the buckets are shared anew because a flow came. Before a bucket changes hands while
-its owner is there, the owner settles what it holds of it: nobody gets a message of a key while another flow has an
-earlier one.
+keys; keys that share a bucket share its owner. A flow that comes to a message of a bucket that nobody owns claims it,
+if no other flow that could have it owns fewer, and with it an even share of those that follow: so what one flow gets
+of keys that take turns lies together. It owns a bucket until it leaves, until a message with a negative JMSXGroupSeq
+closes it, or until the buckets are shared anew because a flow came. Before a bucket changes hands while its owner is
+there, the owner settles what it holds of it: nobody gets a message of a key while another flow has an earlier one.
 
 A flow looks at each ready message once, as one that selects does (`messaging.selecting`), and passes over what belongs
 to others. When a bucket is let go they look again. An owner without room holds up nobody else, until so many of its
@@ -31,6 +31,7 @@ from messaging.segments import Segment
 from messaging.selecting import PASS, TAKE, WAIT, Choice
 
 SEQUENCE_NAME: Final = "JMSXGroupSeq"
+CLAIMED_AHEAD_MAX: Final = 1000  # messages that are looked at for groups to claim: as many as a large read brings
 GAPS_MAX: Final = 10_000  # ranges of ready messages, above which flows pass over no more: a change costs by them
 
 _NOBODY: Final = 0
@@ -203,18 +204,23 @@ class MessageGroups(Choice):
             return PASS, min(end, stop)
         batch = segment.batch
         assert batch is not None, "it is at hand"
-        verdict = self._verdict(state, flow, batch, first - segment.first, first)
+        verdict = self._verdict(state, flow, batch, first - segment.first, first, stop - first)
         end = first + 1
         if verdict == TAKE:
             stop = min(stop, first + limit)
             while end < stop and not closes_group(batch.headers_of(end - 1 - segment.first)):
-                if self._verdict(state, flow, batch, end - segment.first, end) != TAKE:
+                if self._verdict(state, flow, batch, end - segment.first, end, stop - end) != TAKE:
                     break
+                end += 1
+        elif verdict == PASS:
+            while end < stop and self._verdict(state, flow, batch, end - segment.first, end, stop - end) == PASS:
                 end += 1
         state.looks_left -= end - first
         return TAKE if verdict == _TAKE_ALONE else verdict, end
 
-    def _verdict(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, sequence: int) -> int:
+    def _verdict(
+        self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, sequence: int, ready_count: int
+    ) -> int:
         if flow.selects() and not flow.wants(batch, row, sequence):
             return PASS
         key_hash = key_hash_in(state.rules.key_source, batch, row)
@@ -228,14 +234,35 @@ class MessageGroups(Choice):
         if owner == _NOBODY:
             if not is_crowded and self._is_for_another(state, flow, sequence):
                 return WAIT
-            self._owners[bucket] = flow.flow.flow_id
-            self._counts[flow.flow.flow_id] = self.owned_count(flow.flow.flow_id) + 1
-            self._unannounced.add(bucket)
+            self._claim(state, flow, batch, row, ready_count)
             return _TAKE_ALONE
         if is_crowded:
             return WAIT
         self._passed(bucket, sequence)
         return PASS
+
+    def _claim(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, ready_count: int) -> None:
+        """Claim the group of a message, and of those of the ready ones behind it an even share, the first ones.
+
+        Further than it has room a flow does not look: what it cannot have now is left to others.
+        """
+        unacked_count_max = state.rules.unacked_count_max
+        ahead = 1 if flow.selects() else min(ready_count, flow.room(unacked_count_max), CLAIMED_AHEAD_MAX)
+        new: dict[int, None] = {}
+        for each in range(row, row + ahead):
+            key_hash = key_hash_in(state.rules.key_source, batch, each)
+            if key_hash >= 0 and self._owners[key_hash % self.buckets] == _NOBODY:
+                new[key_hash % self.buckets] = None
+        state.looks_left -= ahead - 1
+        sharing = [each for each in state.flows.values() if not each.paused and each.room(unacked_count_max) > 0]
+        owned_together = sum([self.owned_count(each.flow.flow_id) for each in sharing])
+        owned = self.owned_count(flow.flow.flow_id)
+        share = max(1, -(-(owned_together + len(new)) // len(sharing)) - owned)
+        claimed = list(new)[:share]
+        for bucket in claimed:
+            self._owners[bucket] = flow.flow.flow_id
+        self._counts[flow.flow.flow_id] = owned + len(claimed)
+        self._unannounced.update(claimed)
 
     def _passed(self, bucket: int, sequence: int) -> None:
         """Note that a flow passes over a message because of its bucket."""

@@ -99,6 +99,31 @@ def test_when_the_owner_leaves_its_groups_go_on_with_others_in_order() -> None:
     assert (list(sequences_of(second)), second.redelivered, second.first_of_group) == ([3, 4], False, False)
 
 
+def test_groups_that_take_turns_are_claimed_in_neighbourhoods() -> None:
+    """What a consumer gets of a backlog is stretches and not single messages; G-01 holds: shares are even."""
+    ledger = ledger_with(*list(range(21)) * 50)
+    bind(ledger, 1, 2, 3)
+
+    deliveries = ledger.deliver(0)
+
+    assert len(deliveries) <= 21 + 3 * 50  # the first of each group is told apart
+    assert [
+        sum(each.stop_row - each.start_row for each in deliveries if each.flow.flow_id == flow_id)
+        for flow_id in (1, 2, 3)
+    ] == [350] * 3
+
+
+def test_a_consumer_claims_no_group_whose_message_it_has_no_room_for() -> None:
+    """What it cannot have now is for who can."""
+    ledger = ledger_with(*range(6))
+    bind(ledger, 1, limit=2)
+    bind(ledger, 2)
+
+    found = delivered(ledger)
+
+    assert (len(found[1]), len(found[2])) == (2, 4)
+
+
 def test_who_comes_late_gets_the_next_new_group_and_none_of_the_old() -> None:
     """G-03, without rebalancing."""
     ledger = ledger_with(1, 2, 3)
