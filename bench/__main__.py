@@ -20,6 +20,7 @@ from bench.amqp_wire import AmqpError
 from bench.brokers import Broker, BrokerError
 from bench.cases import CASES, Case, Effort
 from bench.flow_wire import FlowError
+from bench.http_load import HttpError
 from bench.known_brokers import BROKERS, installed, start
 from bench.load_processes import LoadError
 from bench.mqtt_wire import WireError
@@ -45,7 +46,7 @@ def main() -> int:
         workers=options.workers,
         connections=options.connections,
         waiting_messages=options.waiting,
-        recovery_messages=options.recovery,
+        retained_messages=options.retained,
         spark_rows=options.spark_rows,
         timeout_s=options.timeout,
     )
@@ -62,7 +63,7 @@ def main() -> int:
         try:
             with _running(case, labels[label], broker_cores, options.sluicegate) as broker:
                 outcome = case.run(broker, effort)
-        except (BrokerError, LoadError, WireError, AmqpError, FlowError, OSError) as error:
+        except (BrokerError, LoadError, WireError, AmqpError, FlowError, HttpError, OSError) as error:
             failures += 1
             console.print(f"{title}: {type(error).__name__}: {error}", highlight=False, markup=False)
             continue
@@ -123,9 +124,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=effort.seconds, help="measured time of a throughput case")
     parser.add_argument("--workers", type=int, default=spare_cores, help="processes that make the load")
-    parser.add_argument("--connections", type=int, default=effort.connections, help="of the case idle")
+    parser.add_argument("--connections", type=int, default=effort.connections, help="of the cases idle and storm")
     parser.add_argument("--waiting", type=int, default=effort.waiting_messages, help="messages of the case waiting")
-    parser.add_argument("--recovery", type=int, default=effort.recovery_messages, help="messages of the case recovery")
+    parser.add_argument("--retained", type=int, default=effort.retained_messages, help="of the case storm-retained")
     parser.add_argument("--spark-rows", type=int, default=effort.spark_rows, help="messages of the cases spark-*")
     parser.add_argument("--timeout", type=float, default=effort.timeout_s, help="seconds to fill or drain a backlog")
     parser.add_argument("--sluicegate", type=Path, help="executable; default: what this Python has")

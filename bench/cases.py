@@ -1,16 +1,20 @@
 """The table of cases. A case is data: what it asks, which kind of run with which plan answers it, and of whom."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bench import mqtt_wire as wire
 from bench.brokers import Broker, Conditions, Traffic
 from bench.footprint import run_idle_connections, run_recovery, run_waiting
 from bench.gateway_broker import Sluicegate
-from bench.load_plan import AMQP, FLOW, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
+from bench.load_plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.outcome import Outcome
 from bench.peers import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
+from bench.rebalance import run_rebalance
+from bench.slow_consumer import run_beside_slow
 from bench.spark_load import run_in_bulk, run_micro_batches
+from bench.storms import run_connection_storm, run_reconnect_storm, run_retained_storm
 from bench.throughput import run_latency, run_throughput
 
 OURS: Final = frozenset((Sluicegate.kind,))
@@ -19,10 +23,15 @@ QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind, Nats.kind}  # RabbitMQ 3 ma
 AMQP_BROKERS: Final = OURS | {RabbitMq.kind}
 TLS_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind}
 WEBSOCKET_BROKERS: Final = OURS | {RabbitMq.kind, Nats.kind}
+SHARED_BROKERS: Final = OURS | {Mosquitto.kind}
 BACKLOG_BROKERS: Final = OURS | {Mosquitto.kind}  # the others were not made for millions in a session
 QUEUE_BROKERS: Final = OURS | {Mosquitto.kind}  # which has no queues: what one without them and without a disk does
 
 QUEUE: Final = "bench-{lane}"
+PARTITIONS: Final = 16
+MANY_TOPICS: Final = LoadPlan(
+    lanes=10, window=2000, streams=1000, topic="bench/{lane}/{stream}", topic_filter="bench/{lane}/+"
+)
 AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than either broker's credit
 
 
@@ -34,7 +43,7 @@ class Effort:
     workers: int = 1  # generator processes
     connections: int = 10_000
     waiting_messages: int = 5_000_000
-    recovery_messages: int = 1_000_000
+    retained_messages: int = 10_000
     spark_rows: int = 1_000_000  # in bulk
     timeout_s: float = 300.0  # for filling or draining a backlog
 
@@ -97,8 +106,52 @@ def _waiting(broker: Broker, effort: Effort) -> Outcome:
     return run_waiting(broker, messages=effort.waiting_messages, timeout_s=effort.timeout_s)
 
 
-def _recovery(broker: Broker, effort: Effort) -> Outcome:
-    return run_recovery(broker, messages=effort.recovery_messages, timeout_s=effort.timeout_s)
+def _recovery(messages: int) -> Case:
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_recovery(broker, messages=messages, timeout_s=effort.timeout_s)
+
+    return Case(f"recovery-{messages}", f"restart after kill -9 with {messages:,} messages waiting", OURS, run)
+
+
+def _connection_storm(broker: Broker, effort: Effort) -> Outcome:
+    return run_connection_storm(broker, connections=effort.connections)
+
+
+def _reconnect_storm(broker: Broker, effort: Effort) -> Outcome:
+    return run_reconnect_storm(broker, connections=effort.connections)
+
+
+def _retained_storm(broker: Broker, effort: Effort) -> Outcome:
+    return run_retained_storm(broker, messages=effort.retained_messages, timeout_s=effort.timeout_s)
+
+
+def _beside_slow(broker: Broker, effort: Effort) -> Outcome:
+    plan = LoadPlan(subscribers_per_lane=10, window=1000)
+    return run_beside_slow(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+
+def _partitioned(consumers: int, *, partitions: int = PARTITIONS) -> LoadPlan:
+    """Return the plan of a partitioned queue: publishers with keys, and consumers."""
+    return LoadPlan(
+        publishers_per_lane=4,
+        subscribers_per_lane=consumers,
+        competing=True,
+        qos=1,
+        window=4000,
+        streams=100,
+        key="key-{publisher}-{stream}",
+        queue=QUEUE,
+        queue_attributes=(
+            ("access_type", "non-exclusive"),
+            ("partition_count", partitions),
+            ("partition_rebalance_delay_s", 0),
+        ),
+    )
+
+
+def _rebalance(broker: Broker, effort: Effort) -> Outcome:
+    plan = replace(_partitioned(4), publishers_per_lane=1, streams=400, rate=10_000)
+    return run_rebalance(plan, broker, seconds=effort.seconds)
 
 
 def _spark_in_bulk(name: str, question: str) -> Case:
@@ -143,14 +196,27 @@ _FANS: Final = (
     _saturated(
         "topics-mixed",
         "QoS 0, ten pairs, 1,000 topics of each publisher, payloads of 20 bytes to 4 KiB",
+        replace(MANY_TOPICS, payload_sizes=(20, 100, 100, 500, 4096)),
+    ),
+    _saturated(
+        "shared-2-10",
+        "QoS 1, two publishers to five members of a shared subscription each",
         LoadPlan(
-            lanes=10,
-            window=2000,
-            streams=1000,
-            payload_sizes=(20, 100, 100, 500, 4096),
-            topic="bench/{lane}/{stream}",
-            topic_filter="bench/{lane}/+",
+            lanes=2,
+            subscribers_per_lane=5,
+            competing=True,
+            qos=1,
+            window=1000,
+            topic_filter="$share/bench/bench/{lane}",
+            subscriber_version=wire.MQTT_5,
         ),
+        SHARED_BROKERS,
+    ),
+    Case(
+        "slow-consumers",
+        "QoS 0, each message to ten subscribers, and to five that read next to nothing",
+        MQTT_BROKERS,
+        _beside_slow,
     ),
 )
 _QUEUES: Final = (
@@ -173,6 +239,30 @@ _QUEUES: Final = (
         "AMQP 1.0, 1 sender to 1 receiver by a topic, settled, in memory",
         LoadPlan(protocol=AMQP, window=AMQP_WINDOW),
         AMQP_BROKERS,
+    ),
+    _saturated(
+        "mqtt-amqp-memory",
+        "MQTT QoS 0 in, AMQP 1.0 out, 8 pairs by topics, settled, in memory",
+        LoadPlan(protocol=AMQP, publisher_protocol=MQTT, lanes=8, window=AMQP_WINDOW),
+        AMQP_BROKERS,
+    ),
+    _saturated(
+        "mqtt-amqp-queue",
+        "MQTT QoS 1 into 8 durable queues, AMQP 1.0 out",
+        LoadPlan(protocol=AMQP, publisher_protocol=MQTT, lanes=8, qos=1, window=AMQP_WINDOW, queue=QUEUE),
+        OURS,
+    ),
+    _saturated(
+        "http-50",
+        "50 connections that post a message after the other, to 50 MQTT subscribers with QoS 1",
+        LoadPlan(publisher_protocol=HTTP, lanes=50, qos=1),
+        OURS,
+    ),
+    Case(
+        "rebalance",
+        f"10,000 messages a second through {PARTITIONS} partitions: a fifth consumer comes, another goes",
+        OURS,
+        _rebalance,
     ),
 )
 _LATENCIES: Final = tuple(
@@ -205,7 +295,57 @@ _FOOTPRINTS: Final = (
     Case("idle-amqp", "memory of an AMQP connection that does nothing", AMQP_BROKERS, _idle_amqp),
     Case("idle", "memory of a connection that does nothing", MQTT_BROKERS, _idle),
     Case("waiting", "memory of messages that wait", BACKLOG_BROKERS, _waiting),
-    Case("recovery", "restart after kill -9 with messages waiting", OURS, _recovery),
+    *[_recovery(messages) for messages in (10_000, 100_000, 1_000_000)],
+)
+_STORMS: Final = (
+    Case(
+        "storm-connect", "clients that connect and subscribe at once: what one costs", MQTT_BROKERS, _connection_storm
+    ),
+    Case("storm-reconnect", "restart after kill -9: until all clients are back", MQTT_BROKERS, _reconnect_storm),
+    Case(
+        "storm-retained",
+        "ten subscribers come for retained messages of as many topics",
+        MQTT_BROKERS - {RabbitMq.kind},  # which keeps none for wildcards
+        _retained_storm,
+    ),
+)
+# Each a curve: what a message costs as there are more of something.
+_CURVES: Final = (
+    *[
+        _saturated(
+            f"partitioned-{consumers}",
+            f"QoS 1, 400 keys into a queue of {PARTITIONS} partitions, out to {consumers} consumers",
+            _partitioned(consumers),
+            OURS,
+        )
+        for consumers in (1, 2, 4, 8, 16)
+    ],
+    *[
+        _saturated(
+            f"partitions-{partitions}",
+            f"QoS 1, 400 keys into a queue of {partitions} partitions, out to 4 consumers",
+            _partitioned(4, partitions=partitions),
+            OURS,
+        )
+        for partitions in (4, 64, 256)
+    ],
+    *[
+        _saturated(
+            f"queues-{count}",
+            f"QoS 1 into {count:,} durable queues and out",
+            LoadPlan(lanes=count, qos=1, window=20_000 // count, queue=QUEUE),
+            OURS,
+        )
+        for count in (1, 10, 100, 1000)
+    ],
+    *[
+        _saturated(
+            f"wildcards-{count}",
+            f"QoS 0, ten pairs, 1,000 topics of each publisher, beside {count:,} subscriptions with wildcards",
+            replace(MANY_TOPICS, unmatched_count=count),
+        )
+        for count in (0, 100, 1000, 10_000)
+    ],
 )
 _SPARK: Final = (
     _spark_in_bulk("spark-parquet", "Spark reads a queue of messages of 200 bytes, and writes Parquet files"),
@@ -217,4 +357,4 @@ _SPARK: Final = (
         _spark_batches,
     ),
 )
-CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _FOOTPRINTS + _SPARK
+CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _CURVES + _STORMS + _FOOTPRINTS + _SPARK

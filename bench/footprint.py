@@ -110,7 +110,7 @@ def fill(
         topic=topic,
         payload_sizes=(payload_bytes,),
     )
-    report, taken_s = _run(plan, broker, timeout_s)
+    report, taken_s = run_to_end(plan, broker, timeout_s)
     if report.confirmed != messages:
         raise LoadError(f"{report.confirmed} of {messages} messages were confirmed")
     return report, taken_s
@@ -127,10 +127,11 @@ def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport,
         subscriber_version=wire.MQTT_5 if queue else wire.MQTT_3_1_1,
         subscriber_id=None if queue else QUEUE,
     )
-    return _run(plan, broker, timeout_s)
+    return run_to_end(plan, broker, timeout_s)
 
 
-def _run(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, float]:
+def run_to_end(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, float]:
+    """Run a plan that ends by itself; return what it came to, and the seconds it took."""
     begun_s = time.monotonic()
     with run_load(plan, broker, workers=1) as load:
         report = load.report(timeout_s)

@@ -64,11 +64,8 @@ class Sluicegate(Broker):
         """Make the queues of a plan, and return it with the gateway's addresses."""
         publishes_amqp = (plan.publisher_protocol or plan.protocol) == AMQP
         if plan.queue is None:
-            return (
-                replace(plan, topic=f"topic://{plan.topic}", topic_filter=f"topic://{plan.topic_filter}")
-                if publishes_amqp
-                else plan
-            )
+            addressed = plan if plan.protocol != AMQP else replace(plan, topic_filter=f"topic://{plan.topic_filter}")
+            return addressed if not publishes_amqp else replace(addressed, topic=f"topic://{plan.topic}")
         for lane in range(plan.lanes):
             collected = None if publishes_amqp or plan.topic_filter is None else plan.topic_filter.format(lane=lane)
             self.create_queue(plan.queue.format(lane=lane), collected, **dict(plan.queue_attributes))

@@ -4,10 +4,10 @@ import select
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bench import amqp_load, flow_load, mqtt_load
+from bench import amqp_load, flow_load, http_load, mqtt_load
 from bench.connections import Address
 from bench.lanes import End, Lane, SendingEnd, Worker
-from bench.load_plan import AMQP, FLOW, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
+from bench.load_plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
 ConnectPublisher = Callable[[LoadPlan, Lane, int, Address, select.epoll], SendingEnd]
 ConnectSubscribers = Callable[[LoadPlan, Lane, Address, select.epoll], Sequence[End]]
@@ -18,6 +18,7 @@ _PUBLISHERS: Final[dict[str, ConnectPublisher]] = {
     MQTT_WEBSOCKET: mqtt_load.connect_publisher,
     AMQP: amqp_load.connect_publisher,
     FLOW: flow_load.connect_publisher,
+    HTTP: http_load.connect_publisher,
 }
 _SUBSCRIBERS: Final[dict[str, ConnectSubscribers]] = {
     MQTT: mqtt_load.connect_subscribers,

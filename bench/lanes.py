@@ -12,6 +12,7 @@ from typing import Final, Protocol, final
 
 from bench.connections import RECEIVE_BYTES, Connection
 from bench.load_plan import LoadPlan, LoadReport
+from bench.tally import Tally
 
 POLL_S: Final = 0.05
 DRAIN_S: Final = 5.0  # without a byte after the stop: what is missing is lost
@@ -70,6 +71,7 @@ class Lane:
         self.number = number
         self.publishers: list[SendingEnd] = []
         self.audience: list[Count] = []  # each has to get everything: a subscriber, or several that compete
+        self.shared_tally: Tally | None = None  # of subscribers that compete
         self.touched = False
         self._batch_min = max(1, plan.window // 4)  # a refill for each few confirmations would be a call for each
 
@@ -147,9 +149,9 @@ class Worker:
     """Some lanes of a plan, connected and ready to run."""
 
     def __init__(self, plan: LoadPlan, poll: select.epoll, lanes: list[Lane], ends: list[End]) -> None:
+        self.lanes = lanes
+        self.poll = poll
         self._plan = plan
-        self._poll = poll
-        self._lanes = lanes
         self._ends = {end.connection.socket.fileno(): end for end in ends}
         self._published = 0
         self._received = sum([count.received for lane in lanes for count in lane.audience])
@@ -164,37 +166,50 @@ class Worker:
         last_s = self._begun_s = time.monotonic()
         # TLS or WebSocket may have read more, while a client was set up, than it was asked for.
         self._serve([(fd, select.EPOLLIN) for fd in self._ends], buffer, view)
-        touched = self._lanes
+        touched = self.lanes
         while True:
             stopped = progress.stopped()
             if not stopped:
                 self._publish(touched)
-            events = self._poll.poll(0.0 if self._rate is not None and not stopped else POLL_S)
+            events = self.poll.poll(0.0 if self._rate is not None and not stopped else POLL_S)
             if events:
                 last_s = time.monotonic()
                 touched = self._serve(events, buffer, view)
                 progress.count(self._published, self._received)
                 continue
             touched = []
-            if (stopped or self._plan.messages_per_lane is not None) and all(lane.complete() for lane in self._lanes):
+            if (stopped or self._plan.messages_per_lane is not None) and all(lane.complete() for lane in self.lanes):
                 break
             if time.monotonic() - last_s >= (DRAIN_S if stopped else STALL_S):
                 break
         report = LoadReport(latencies_s=self._latencies_s)
-        for lane in self._lanes:
+        for lane in self.lanes:
             report = report.plus(lane.report())
         return report
+
+    def ends(self) -> list[End]:
+        """Return all clients."""
+        return list(self._ends.values())
+
+    def add(self, end: End) -> None:
+        """Take in a client more."""
+        self._ends[end.connection.socket.fileno()] = end
+
+    def remove(self, end: End) -> None:
+        """Close a client's connection, without a word."""
+        del self._ends[end.connection.socket.fileno()]
+        end.connection.close()
 
     def close(self) -> None:
         """Close every connection, without a word."""
         for end in self._ends.values():
             end.connection.close()
-        self._poll.close()
+        self.poll.close()
 
     def _publish(self, touched: list[Lane]) -> None:
         if self._rate is not None:  # a core of its own keeps the time: epoll's milliseconds are too coarse for it
             elapsed_s = time.monotonic() - self._begun_s
-            for place, lane in enumerate(self._lanes):
+            for place, lane in enumerate(self.lanes):
                 self._published += lane.publish_due(elapsed_s - self._offset_s(place), self._rate)
             return
         for lane in touched:
@@ -219,7 +234,7 @@ class Worker:
 
     def _note_latencies(self, lane: Lane, count: int, rate: float) -> None:
         """Note how late the last messages came after they were due, whenever they were sent."""
-        begun_s = self._begun_s + self._offset_s(self._lanes.index(lane))
+        begun_s = self._begun_s + self._offset_s(self.lanes.index(lane))
         last = lane.audience[0].received
         first = max(last - count, int(WARM_UP_S * rate))
         now_s = time.monotonic()
@@ -227,4 +242,4 @@ class Worker:
 
     def _offset_s(self, place: int) -> float:
         """Return how much later a lane begins than the first: the messages of all are spread over the time."""
-        return 0.0 if self._rate is None else place / (self._rate * len(self._lanes))
+        return 0.0 if self._rate is None else place / (self._rate * len(self.lanes))

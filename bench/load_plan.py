@@ -53,8 +53,7 @@ class LoadPlan:
     publisher_name: str = ""  # of the flow protocol, with `{lane}`: known again; empty: nothing is remembered of it
     subscriber_version: int = wire.MQTT_3_1_1
     subscriber_id: str | None = None  # with `{lane}`: a session that outlives the connection. None: a clean one
-    unmatched_filters: tuple[str, ...] = ()  # with `{number}`: filters that nothing is published to
-    unmatched_count: int = 0  # how many of these one more client has
+    unmatched_count: int = 0  # subscriptions with wildcards that one more client has, and nothing is published to
 
     @property
     def payload_bytes(self) -> int:

@@ -15,6 +15,7 @@ OPENERS: Final[dict[str, Opener]] = {
     MQTT_TLS: TlsConnection,
     MQTT_WEBSOCKET: WebSocketConnection,
 }
+UNMATCHED_FILTERS: Final = ("bench/+/{number}/deeper/#", "bench/+/other-{number}", "+/other-{number}/#")
 _CONFIRMATIONS: Final = {0: (), 1: (wire.PUBACK,), 2: (wire.PUBREC, wire.PUBCOMP)}  # of a publisher, by QoS
 
 
@@ -46,10 +47,13 @@ class Subscriber:
 class Publisher:
     """One publisher: slices of a stream written out beforehand go out, confirmations are compared with theirs."""
 
-    def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane, number: int) -> None:
+    def __init__(
+        self, connection: Connection, plan: LoadPlan, lane: Lane, number: int, *, receive_maximum: int
+    ) -> None:
         self.connection = connection
         self.lane = lane
         self.published = 0
+        self._in_flight_max = receive_maximum if plan.qos else None
         stream, self._at = wire.publish_stream(_headers(plan, lane.number, number), cycle=plan.cycle)
         self._stream = memoryview(stream)
         self._cycle = plan.cycle
@@ -64,7 +68,9 @@ class Publisher:
         return min(self._answered.values(), default=0)
 
     def publish(self, count: int) -> int:
-        """Publish up to `count` messages, as far as the socket takes them; return how many."""
+        """Publish up to `count` messages, as far as broker and socket take them; return how many."""
+        if self._in_flight_max is not None:
+            count = min(count, self.confirmed + self._in_flight_max - self.published)
         done = 0
         while done < count and not self.connection.unsent:
             first = self.published % self._cycle
@@ -106,37 +112,56 @@ class Publisher:
 def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address, poll: select.epoll) -> Publisher:
     """Return a publisher of a lane, ready to run."""
     client_id = f"bench-pub-{lane.number}-{number}"
-    opener = OPENERS[plan.publisher_protocol or plan.protocol]
-    connection = open_session(address, wire.connect(client_id, version=_publisher_version(plan)), opener)
+    connection = OPENERS[plan.publisher_protocol or plan.protocol](address)
+    connection.send(wire.connect(client_id, version=_publisher_version(plan)))
+    receive_maximum = wire.check_connack(read_packet(connection))
     connection.join(poll)
-    return Publisher(connection, plan, lane, number)
+    return Publisher(connection, plan, lane, number, receive_maximum=receive_maximum)
 
 
 def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[Subscriber]:
     """Return the subscribers of a lane, ready to run, and tell the lane who has to get what."""
-    subscribers: list[Subscriber] = []
-    shared = _tally(plan, in_order=bool(plan.key)) if plan.competing else None
-    if shared is not None:
-        lane.audience.append(shared)
-    for index in range(plan.subscribers_per_lane):
-        receiver: Receiver | TallyReceiver
-        count: Count
-        version = plan.subscriber_version
-        if plan.tallied:
-            count = tally = shared or _tally(plan, in_order=True)
-            # Consumers of a queue's partitions have an order together, those of a shared subscription each their own.
-            own_order = plan.streams * plan.publishers_per_lane if shared and not plan.key else 0
-            receiver = TallyReceiver(tally, version=version, own_order=own_order)
-        else:
-            count = receiver = Receiver(cycle=plan.cycle, payload_bytes=plan.payload_bytes, version=version)
-        if shared is None:
-            lane.audience.append(count)
-        connection, answers = _subscribed(plan, lane, index, address, receiver)
-        connection.join(poll)
-        if answers:
-            connection.write(answers)
-        subscribers.append(Subscriber(connection, receiver, count, lane))
-    return subscribers
+    return [connect_subscriber(plan, lane, index, address, poll) for index in range(plan.subscribers_per_lane)]
+
+
+def connect_subscriber(plan: LoadPlan, lane: Lane, index: int, address: Address, poll: select.epoll) -> Subscriber:
+    """Return one subscriber of a lane: the first of those that compete for its messages, or one more of them."""
+    version = plan.subscriber_version
+    receiver: Receiver | TallyReceiver
+    count: Count
+    if plan.tallied:
+        tally = lane.shared_tally if plan.competing else None
+        if tally is None:
+            tally = _tally(plan)
+            lane.audience.append(tally)
+            lane.shared_tally = tally
+        # Consumers of a queue's partitions have an order together, those of a shared subscription each their own.
+        own_order = plan.streams * plan.publishers_per_lane if plan.competing and not plan.key else 0
+        receiver, count = TallyReceiver(tally, version=version, own_order=own_order), tally
+    else:
+        receiver = count = Receiver(cycle=plan.cycle, payload_bytes=plan.payload_bytes, version=version)
+        lane.audience.append(count)
+    client_id = (plan.subscriber_id or f"bench-sub-{{lane}}-{index}").format(lane=lane.number)
+    packet = wire.connect(client_id, version=version, clean=plan.subscriber_id is None)
+    connection = open_session(address, packet, OPENERS[plan.protocol])
+    answers = b""
+    if plan.topic_filter is not None:
+        early = subscribe(connection, plan.topic_filter.format(lane=lane.number), qos=plan.qos, version=version)
+        answers = receiver.feed(bytearray(early), len(early))
+    connection.join(poll)
+    if answers:
+        connection.write(answers)
+    return Subscriber(connection, receiver, count, lane)
+
+
+def connect_unmatched(plan: LoadPlan, address: Address) -> Connection:
+    """Return a client with subscriptions that nothing is published to, but that look as if."""
+    packet = wire.connect("bench-unmatched", version=wire.MQTT_3_1_1)
+    connection = open_session(address, packet, OPENERS[plan.protocol])
+    for number in range(plan.unmatched_count):
+        topic_filter = UNMATCHED_FILTERS[number % len(UNMATCHED_FILTERS)].format(number=number)
+        subscribe(connection, topic_filter, qos=0, version=wire.MQTT_3_1_1)
+    return connection
 
 
 def open_session(address: Address, connect_packet: bytes, opener: Opener = Connection) -> Connection:
@@ -171,23 +196,9 @@ def read_packet(connection: Connection) -> bytes:
     return bytes(packet)
 
 
-def _subscribed(
-    plan: LoadPlan, lane: Lane, index: int, address: Address, receiver: Receiver | TallyReceiver
-) -> tuple[Connection, bytes]:
-    """Return a client of a lane with its subscription, and what it has to answer to messages that came already."""
-    version, lasting = plan.subscriber_version, plan.subscriber_id is not None
-    client_id = (plan.subscriber_id or f"bench-sub-{{lane}}-{index}").format(lane=lane.number)
-    packet = wire.connect(client_id, version=version, clean=not lasting)
-    connection = open_session(address, packet, OPENERS[plan.protocol])
-    if plan.topic_filter is None:
-        return connection, b""
-    topic_filter = plan.topic_filter.format(lane=lane.number)
-    early = subscribe(connection, topic_filter, qos=plan.qos, version=version)
-    return connection, receiver.feed(bytearray(early), len(early))
-
-
-def _tally(plan: LoadPlan, *, in_order: bool) -> Tally:
+def _tally(plan: LoadPlan) -> Tally:
     streams = plan.streams * max(1, plan.publishers_per_lane)
+    in_order = not plan.competing or bool(plan.key)
     return Tally(streams=streams, cycle=plan.cycle // plan.streams, in_order=in_order)
 
 

@@ -28,6 +28,11 @@ ACK_BYTES: Final = 4  # of PUBACK and its like: in 3.1.1 always, in 5.0 when the
 NUMBER_BYTES: Final = 8  # of stream and sequence
 CYCLE_MAX: Final = 65_535  # one packet id each, and 0 is not an id [2.2.1-3]
 REMAINING_LENGTH_BYTES_MAX: Final = 4  # [2.2.3]
+RECEIVE_MAXIMUM: Final = 65_535  # unless the broker says less
+_RECEIVE_MAXIMUM: Final = 0x21
+_USER_PROPERTY: Final = 0x26
+# Of CONNACK those that are numbers; the others are text or binary data with a length of two bytes.
+_PROPERTY_BYTES: Final = {0x11: 4, 0x13: 2, 0x22: 2, 0x24: 1, 0x25: 1, 0x27: 4, 0x28: 1, 0x29: 1, 0x2A: 1}
 
 
 class WireError(Exception):
@@ -152,10 +157,25 @@ def publish_shape(data: bytes | bytearray, start: int, body: int, end: int, *, v
     return PublishShape(packet_bytes=end - start, packet_id_at=packet_id_at, payload_at=at - start)
 
 
-def check_connack(packet: bytes) -> None:
-    """Raise unless `packet` is a CONNACK that accepts."""
-    if packet[0] != CONNACK or packet[3] != 0:
+def check_connack(packet: bytes) -> int:
+    """Return how many messages the broker takes at once [3.2.2.3.3]. Raises WireError unless it accepts."""
+    body, _ = packet_end(packet, 0, len(packet))
+    if packet[0] != CONNACK or packet[body + 1] != 0:
         raise WireError(f"connection refused: {packet.hex(' ')}")
+    if len(packet) == ACK_BYTES:  # of 3.1.1
+        return RECEIVE_MAXIMUM
+    at, _ = packet_end(packet, body + 1, len(packet))  # properties are announced like a packet's length [2.2.2.1]
+    while at < len(packet):
+        kind = packet[at]
+        if kind == _RECEIVE_MAXIMUM:
+            return int.from_bytes(packet[at + 1 : at + 3], "big")
+        at += 1
+        if kind in _PROPERTY_BYTES:
+            at += _PROPERTY_BYTES[kind]
+            continue
+        for _ in range(2 if kind == _USER_PROPERTY else 1):
+            at += 2 + int.from_bytes(packet[at : at + 2], "big")
+    return RECEIVE_MAXIMUM
 
 
 def check_suback(packet: bytes) -> None:

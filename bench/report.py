@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from bench.outcome import Outcome
+from bench.outcome import Faults, Figure, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,24 @@ def write_json(runs: list[Run], path: Path) -> None:
     """Write every run and every ratio."""
     content = {"runs": [asdict(run) for run in runs], "ratios": [asdict(ratio) for ratio in ratios(runs)]}
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def read_json(path: Path) -> list[Run]:
+    """Return the runs that `write_json` wrote."""
+    return [
+        Run(
+            run["case"],
+            run["broker"],
+            run["round"],
+            Outcome(
+                headline=Figure(**run["outcome"]["headline"]),
+                higher_is_better=run["outcome"]["higher_is_better"],
+                figures=tuple(Figure(**figure) for figure in run["outcome"]["figures"]),
+                faults=Faults(**run["outcome"]["faults"]),
+            ),
+        )
+        for run in json.loads(path.read_text())["runs"]
+    ]
 
 
 def _by_broker(runs: list[Run]) -> dict[str, list[Run]]:

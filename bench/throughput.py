@@ -6,6 +6,7 @@ broker that is not at 100 % was not saturated, and then the wall rate is the gen
 """
 
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from bench import measure
@@ -13,6 +14,7 @@ from bench.brokers import Broker
 from bench.lanes import WARM_UP_S
 from bench.load_plan import LoadPlan, LoadReport
 from bench.load_processes import LoadError, Snapshot, run_load
+from bench.mqtt_load import connect_unmatched
 from bench.outcome import Figure, Outcome
 
 REPORT_TIMEOUT_S: Final = 60.0
@@ -65,7 +67,7 @@ def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int)
 
 def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[Snapshot, Snapshot, float, LoadReport]:
     """Return how far the load was before and after the measured time, the broker's CPU seconds in it, and the end."""
-    with run_load(broker.prepare(plan), broker, workers=workers) as load:
+    with _unmatched(plan, broker), run_load(broker.prepare(plan), broker, workers=workers) as load:
         time.sleep(WARM_UP_S)
         cpu_before_s = measure.cpu_seconds(broker.pid)
         before = load.snapshot()
@@ -77,3 +79,7 @@ def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[
     if after.received == before.received or cpu_s <= 0:
         raise LoadError(f"nothing was delivered in {seconds} s; in all {report.received} of {report.expected}")
     return before, after, cpu_s, report
+
+
+def _unmatched(plan: LoadPlan, broker: Broker) -> AbstractContextManager[object]:
+    return connect_unmatched(plan, broker.address_of(plan.protocol)) if plan.unmatched_count else nullcontext()

@@ -52,6 +52,16 @@ def test_publish_stream_counts_sequences_from_0_and_packet_ids_from_1() -> None:
     assert guaranteed[-19:] == bytes.fromhex("3211 0003612f62 0400 00000000000003ff 2e2e")
 
 
+def test_connack_tells_how_much_may_be_in_flight() -> None:
+    """MQTT 3.1.1 section 3.2; 5.0 section 3.2.2.3: receive maximum, here behind a user property, text and a number."""
+    assert wire.check_connack(bytes.fromhex("20020000")) == 65_535
+    assert wire.check_connack(bytes.fromhex("2003000000")) == 65_535
+    properties = "26 0001 6b 0001 76 12 0001 63 27 00010000 21 03e8"
+    assert wire.check_connack(bytes.fromhex(f"2016 0000 13 {properties}")) == 1000
+    with pytest.raises(wire.WireError, match="20 02 00 05"):
+        wire.check_connack(bytes.fromhex("20020005"))
+
+
 def test_a_remaining_length_from_128_takes_two_bytes() -> None:
     """MQTT 3.1.1 section 2.2.3, table 2.4."""
     header = wire.publish_header("t", qos=0, payload_bytes=124).data

@@ -1,0 +1,59 @@
+"""What runs of the benchmark come to: ratios round by round, the file that keeps them, and the picture of it."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.outcome import Faults, Figure, Outcome
+from bench.plot import draw
+from bench.report import Run, ratios, read_json, write_json
+
+
+def run(case: str, broker: str, value: float, *, round_number: int = 1, higher_is_better: bool = True) -> Run:
+    outcome = Outcome(
+        headline=Figure("rate", value, "1/s"),
+        higher_is_better=higher_is_better,
+        figures=(Figure("load", 90.0, "%"),),
+        faults=Faults(disordered=1),
+    )
+    return Run(case, broker, round_number, outcome)
+
+
+def test_a_ratio_above_one_says_that_the_first_is_better_whatever_is_measured() -> None:
+    """Rates are better when they are higher, latencies and memory when they are lower."""
+    runs = [
+        run("rate", "ours", 30.0),
+        run("rate", "theirs", 10.0),
+        run("memory", "ours", 5.0, higher_is_better=False),
+        run("memory", "theirs", 10.0, higher_is_better=False),
+        run("memory", "theirs", 10.0, round_number=2, higher_is_better=False),
+    ]
+    assert [(ratio.case, ratio.worse, ratio.values) for ratio in ratios(runs)] == [
+        ("rate", "theirs", (3.0,)),
+        ("memory", "theirs", (2.0,)),
+    ]
+
+
+def test_runs_are_read_back_as_they_were_written(tmp_path: Path) -> None:
+    """The file is for comparing later."""
+    runs = [run("rate", "ours", 30.0), run("rate", "theirs", 10.0)]
+    write_json(runs, tmp_path / "runs.json")
+    assert read_json(tmp_path / "runs.json") == runs
+
+
+def test_ratios_and_curves_have_a_panel_each(tmp_path: Path) -> None:
+    """Cases that differ in the number at their end are a curve, from three on."""
+    runs = [run(f"queues-{count}", broker, 10.0) for count in (1, 10, 100) for broker in ("ours", "theirs")]
+    runs += [run("pairs-10-10", "ours", 5.0)]
+    figure = draw(runs)
+    figure.savefig(tmp_path / "plot.svg")
+    bars, curve = figure.axes
+    assert len(bars.patches) == 3
+    assert curve.get_title() == "queues-N"
+    assert len(curve.lines) == 2
+
+
+def test_nothing_to_compare_is_no_picture() -> None:
+    """One broker and one case: the table says it all."""
+    with pytest.raises(ValueError, match="nothing to compare"):
+        draw([run("rate", "ours", 30.0)])
