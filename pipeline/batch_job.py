@@ -16,6 +16,7 @@ from pipeline.invocation import Invocation
 from pipeline.session import spark_session
 from pipeline.supervision import supervise
 
+ISO_8601: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSX"  # how figures tell times, which Spark formats
 FOUND: Final = 1  # exit code: the job ran well, and something is wrong with what it looked at
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as fn
 
 from messaging import dead_letter as dead
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
+from pipeline.batch_job import ISO_8601
 from pipeline.configuration import QueueJob, Section
 from pipeline.likeness import alike
 
@@ -27,8 +28,6 @@ GROUPED_BY: Final = ("died_in", "reason", "cause")
 
 REDRIVE: Final = "redrive"
 EXAMINE: Final = "examine"
-
-ISO_8601: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSX"
 
 
 @final

@@ -6,6 +6,7 @@ them are cut and direct messages may be dropped: then a connection ends where it
 node starts. A client is present while any of its connections is.
 """
 
+from datetime import datetime
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
@@ -79,4 +80,14 @@ def presence_of(found: DataFrame) -> DataFrame:
         .groupBy("client", "stay")
         .agg(fn.min("began").alias("began"), fn.max("until").alias("last"))
         .select("client", "began", fn.when(fn.col("last") < forever, fn.col("last")).alias("ended"))
+    )
+
+
+def silent_in(stays: DataFrame, before: datetime) -> DataFrame:
+    """Return `client, since` of those who have no connection now, and had none at or after a moment."""
+    return (
+        stays.groupBy("client")
+        .agg(fn.max("ended").alias("since"), fn.count_if(fn.col("ended").isNull()).alias("present"))
+        .where((fn.col("present") == 0) & (fn.col("since") < fn.lit(before)))
+        .select("client", "since")
     )

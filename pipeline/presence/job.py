@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, final
 
 from pydantic import Field
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as fn
 
+from pipeline.batch_job import ISO_8601
 from pipeline.configuration import QueueJob, Section
-from pipeline.presence.connections import connections, events_in, presence_of
+from pipeline.presence.connections import connections, events_in, presence_of, silent_in
 
-RESTLESS_SHOWN_MAX: Final = 1_000
+SHOWN_MAX: Final = 1_000
 
 
 @final
@@ -19,7 +21,9 @@ class PresenceTable(Section):
     """`[presence]`: where the table goes, and how many are told of."""
 
     path: Annotated[str, Field(min_length=1)]
-    restless: Annotated[int, Field(ge=0, le=RESTLESS_SHOWN_MAX)] = 10  # clients that came and went most often
+    restless: Annotated[int, Field(ge=0, le=SHOWN_MAX)] = 10  # clients that came and went most often
+    alert_after_s: Annotated[int, Field(ge=1)] | None = None  # a client that has been away for so long is silent
+    silent: Annotated[int, Field(ge=0, le=SHOWN_MAX)] = 10  # of them, those that have been so for longest
 
 
 @final
@@ -39,11 +43,13 @@ class PresenceResult:
     connections_count: int
     untold_count: int  # connections whose end no event tells
     restless: Mapping[str, int]  # by client: how often it came
+    silent_count: int
+    silent: Mapping[str, str]  # by client: since when, in UTC
 
     @property
     def is_clean(self) -> bool:
-        """Nothing is wrong with coming and going."""
-        return True
+        """Whether nobody is silent: nothing else is wrong with coming and going."""
+        return self.silent_count == 0
 
     def figures(self) -> Mapping[str, object]:
         """Return the counts."""
@@ -53,12 +59,14 @@ class PresenceResult:
             "connections": self.connections_count,
             "untold_ends": self.untold_count,
             "restless": dict(self.restless),
+            "silent": self.silent_count,
+            "silent_since": dict(self.silent),
         }
 
 
 def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
     """Write `PATH/*.parquet` anew: `client, began, ended`. Raises what Spark and the data source do."""
-    table = config.presence
+    table, now = config.presence, datetime.now(UTC)
     rows = spark.read.format("sluicegate").options(**config.source_options).load()
     found = connections(events_in(rows)).persist()
     stays = presence_of(found).orderBy("client", "began").persist()
@@ -72,6 +80,12 @@ def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
             fn.count_distinct("client").alias("clients"), fn.count_if(fn.col("ended").isNull()).alias("present")
         ).first()
         often = stays.groupBy("client").count().orderBy(fn.desc("count"), "client").limit(table.restless).collect()
+        silent_count = 0
+        longest: list[Row] = []
+        if table.alert_after_s is not None:
+            away = silent_in(stays, now - timedelta(seconds=table.alert_after_s)).orderBy("since", "client")
+            told = away.select("client", fn.date_format("since", ISO_8601).alias("since"))
+            silent_count, longest = away.count(), told.limit(table.silent).collect()
     finally:
         stays.unpersist()
         found.unpersist()
@@ -81,4 +95,6 @@ def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
         connections_count=totals.connections,
         untold_count=totals.untold,
         restless={row["client"]: row["count"] for row in often if row["count"] > 1},
+        silent_count=silent_count,
+        silent={row["client"]: row["since"] for row in longest},
     )

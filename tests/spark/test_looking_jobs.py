@@ -12,7 +12,7 @@ from gateway_process import GatewayProcess, gateway, wait_until
 from messaging import dead_letter as dead
 from pipeline.dmq.job import DmqJob, dmq
 from pipeline.dmq.job import findings as dead_findings
-from pipeline.presence.connections import connections, events_in, presence_of
+from pipeline.presence.connections import connections, events_in, presence_of, silent_in
 from pipeline.presence.job import PresenceJob, PresenceTable, presence
 from pipeline.profile.job import findings as payload_findings
 from sluicegate import BlockingClient, Message
@@ -118,6 +118,9 @@ def test_connections_end_with_their_disconnect_or_with_what_shows_that_it_was_mi
         ("a/b", 8, 20),
         ("c", 21, None),
     ]
+    silent = silent_in(presence_of(found), AT + timedelta(seconds=30)).collect()
+    assert [(row.client, row.since.replace(tzinfo=UTC) - AT) for row in silent] == [("a/b", timedelta(seconds=20))]
+    assert not silent_in(presence_of(found), AT + timedelta(seconds=20)).collect(), "it has just gone"
 
 
 def url(broker: GatewayProcess) -> str:
@@ -142,8 +145,9 @@ def test_who_was_connected_is_found_in_the_events_of_a_real_gateway(spark: Spark
         with BlockingClient(url(broker)):
             pass
         wait_until(lambda: broker.held_count("who") >= 2, within_s=60, what="its coming and going is told")
-        table = PresenceTable(path=str(tmp_path / "presence"))
+        table = PresenceTable(path=str(tmp_path / "presence"), alert_after_s=3_600)
         found = presence(spark, PresenceJob(source={"url": url(broker), "queue": "who"}, presence=table))
+    assert found.is_clean
     assert found.clients_count == 1 + found.present_count, "one has gone; the job itself is there while it reads"
     stays = spark.read.parquet(table.path).where("ended is not null").collect()
     assert [row.began <= row.ended for row in stays] == [True]
