@@ -1,0 +1,67 @@
+"""The rows that the program `copy_until_killed` copies, and whether all of them have come."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from gateway_process import GatewayProcess, gateway
+from pipeline.configuration import DELTA, PARQUET
+from sluicegate import BlockingClient, Column, Message
+
+ROWS: Final = 1_000
+PAYLOAD_BYTES: Final = 200
+KEYS: Final = 20
+
+
+@contextmanager
+def gateway_with_rows(folder: Path) -> Iterator[GatewayProcess]:
+    """Run a gateway for the length of a `with` block, with the rows in the queue `from`, and an empty queue `to`."""
+    with gateway(folder) as process:
+        for name in ("from", "to"):
+            process.create_queue(name, access_type="non-exclusive", partition_count=2)
+        with BlockingClient(url(process)) as client, client.publisher() as publisher:
+            publisher.send_all(
+                Message(str(n).encode().ljust(PAYLOAD_BYTES), queue="from", key=f"k{n % KEYS}") for n in range(ROWS)
+            )
+        yield process
+
+
+def everything_is_there_once(broker: GatewayProcess, folder: Path, files_are: str = PARQUET) -> None:
+    """Assert that each row is in the queue `to` once, in order for its key, and in the files once."""
+    every = Counter(range(ROWS))
+    queued = _in_queue(broker)
+    assert Counter(queued) == every
+    assert Counter(_in_files(folder / "files", files_are)) == every
+    by_key: dict[int, list[int]] = {}
+    for number in queued:
+        by_key.setdefault(number % KEYS, []).append(number)
+    assert all(numbers == sorted(numbers) for numbers in by_key.values()), "in order for each key"
+    assert broker.held_count("from") == 0, "all of it is acknowledged"
+
+
+def url(broker: GatewayProcess) -> str:
+    """Return where the gateway's own port is, with no line between."""
+    return f"flow://127.0.0.1:{broker.ports['flow']}"
+
+
+def _in_queue(broker: GatewayProcess) -> list[int]:
+    """Return the numbers in the target, partition by partition in their order."""
+    found: list[int] = []
+    with BlockingClient(url(broker)) as client:
+        for each in client.bulk.queue_status("to").positions:
+            with client.bulk.read_range(
+                "to", partition=each.partition, first=each.low, end=each.next_sequence, columns=Column.PAYLOAD
+            ) as chunks:
+                found += [int(payload) for chunk in chunks for payload in chunk.columns.values(Column.PAYLOAD)]
+    return found
+
+
+def _in_files(path: Path, files_are: str) -> list[int]:
+    """Return the numbers in all files, by readers that know nothing of Spark's logs."""
+    table = DeltaTable(path).to_pyarrow_table() if files_are == DELTA else pq.read_table(path, columns=["payload"])
+    return [int(payload) for payload in table["payload"].to_pylist()]

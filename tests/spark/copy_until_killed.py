@@ -1,0 +1,87 @@
+"""A program for tests that kill it: copy the queue `from` to files, and to the queue `to`, until everything is through.
+
+It takes the gateway's URL, a folder, Spark's master, and what the files are. Run again it goes on from the checkpoints
+in the folder; and it tries again itself what jobs try again, for on a busy machine Spark may give up a Python that
+starts too slowly.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pipeline.archive import archive
+from pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
+from pipeline.session import spark_session
+from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
+from pyspark_sluicegate.acknowledging import Acknowledger, sweep
+from pyspark_sluicegate.options import SourceOptions
+
+ROWS_OF_A_BATCH = 500
+CHUNK_BYTES = 5_000  # several of a range: so a test can say in which it is killed
+RETRY_MS = 120_000  # the gateway is killed as well, on machines that are busy
+
+
+def source(url: str, cursor: str, mode: str) -> dict[str, bool | int | str]:
+    """Return the options of a reader of the queue."""
+    return {
+        "url": url,
+        "queue": "from",
+        "cursor": cursor,
+        "mode": mode,
+        "maxRowsPerTrigger": ROWS_OF_A_BATCH,
+        "chunkBytes": CHUNK_BYTES,
+        "retryMs": RETRY_MS,
+    }
+
+
+def to_files(spark: SparkSession, url: str, folder: Path, files_are: str) -> StreamingQuery:
+    """Start the job that operators run."""
+    table = {"path": str(folder / "files"), "format": files_are}
+    config = ArchiveJob(
+        source=source(url, "files", "tap"),
+        checkpoint=str(folder / "files.checkpoint"),
+        archive=ArchiveTable.model_validate(table),
+    )
+    return archive(spark, config, Trigger(None))
+
+
+def to_queue(spark: SparkSession, url: str, folder: Path) -> StreamingQuery:
+    """Start a query from the source to the sink."""
+    given = {name: str(value) for name, value in source(url, "copy", "consume").items()}
+    rows = spark.readStream.format("sluicegate").options(**given, columns="payload,partition_key").load()
+    writer = rows.writeStream.format("sluicegate").options(
+        url=url, queue="to", retryMs=str(RETRY_MS), checkpointLocation=str(folder / "queue.checkpoint")
+    )
+    return writer.trigger(availableNow=True).start()
+
+
+def copy(spark: SparkSession, url: str, folder: Path, files_are: str) -> None:
+    """Run one query to its end, and then the other."""
+    for start in (partial(to_files, files_are=files_are), to_queue):
+        query = start(spark, url, folder)
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+
+def main(url: str, folder: Path, master: str, files_are: str) -> None:
+    """Copy what is there."""
+    connect = SourceOptions.of({"url": url, "queue": "from", "retryMs": str(RETRY_MS)}).connect
+    checkpoints = [str(folder / "files.checkpoint"), str(folder / "queue.checkpoint")]
+    for each in checkpoints:
+        sweep(connect, each)
+    with spark_session("copy", SessionSettings(master=master, memory="512m")) as spark:
+        spark.streams.addListener(Acknowledger(connect))
+        supervise(lambda: copy(spark, url, folder, files_are), lambda: 0, Event())
+    for each in checkpoints:
+        sweep(connect, each)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4])
