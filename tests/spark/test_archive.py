@@ -20,6 +20,7 @@ from pipeline.failures import JobFailed
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
+from spark_processes import small_spark_environment
 from unfinished_batch import forget_the_last_commit
 
 ENDS_S = 240  # a JVM starts and ends, on a busy machine
@@ -132,7 +133,9 @@ def test_the_program_archives_what_comes_until_it_is_ended(broker: GatewayProces
     ]
     log = tmp_path / "stderr.log"
     with log.open("wb") as stderr:
-        program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        program = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=small_spark_environment()
+        )
     try:
         wait_until(lambda: broker.held_count("ended") == 0, within_s=ENDS_S, what="the first messages are through")
         fill(broker, "ended", 200, 250)

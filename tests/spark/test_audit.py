@@ -19,6 +19,7 @@ from pipeline.audit.job import AuditJob, AuditTable, audit
 from pipeline.batch_job import FOUND
 from pipeline.configuration import DELTA
 from pipeline.failures import JobFailed
+from spark_processes import small_spark_environment
 
 ENDS_S = 240
 IN, OUT = "007", "done"  # a name that looks like a number stays a name
@@ -166,7 +167,7 @@ def test_the_program_tells_a_dirty_archive_by_its_exit_code(spark: SparkSession,
         '[session]\nmaster = "local[2]"\nmemory = "512m"\n'
     )
     command = [sys.executable, "-P", "-m", "gateway", "pipeline", "run", "audit", "--config", str(file)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=ENDS_S)
+    ended = subprocess.run(command, env=small_spark_environment(), capture_output=True, text=True, timeout=ENDS_S)
     assert ended.returncode == FOUND, ended.stderr
     told = json.loads(ended.stdout)
     assert (told["job"], told["sent"], told["lost"], told["is_clean"]) == ("audit", 50, 1, False)

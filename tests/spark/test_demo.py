@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_processes import small_spark_environment
+
 ROOT = Path(__file__).resolve().parents[2]
 ENDS_S = 500
 SENSORS, EACH = 6, 100
@@ -17,7 +19,9 @@ SENSORS, EACH = 6, 100
 @pytest.mark.timeout(600)
 def test_all_readings_are_worked_on_once_and_in_order_though_a_worker_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "demo", "--folder", str(tmp_path), "--most", str(EACH)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=ENDS_S)
+    ended = subprocess.run(
+        command, cwd=ROOT, env=small_spark_environment(), capture_output=True, text=True, timeout=ENDS_S
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     (folder,) = tmp_path.iterdir()
     assert "kill -9 of a worker" in ended.stdout
