@@ -18,7 +18,7 @@ from unit.storage.spool_file import same_imports
 
 COPY: Final = Path(__file__).parent / "spark" / "copy_until_killed.py"
 STARTS_S: Final = 120  # a JVM, on a busy machine
-ENDS_S: Final = 420  # a program that copies some thousand rows in batches, there
+ENDS_S: Final = 600  # a program that copies a thousand rows in batches, there
 LOG_TAIL_CHARACTERS: Final = 6_000
 WORKER: Final = ("--cores", "2", "--memory", "2g")
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"

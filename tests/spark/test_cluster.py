@@ -27,7 +27,7 @@ from spark_processes import (
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 PROGRAM = Path(pipeline.__file__).with_name("__main__.py")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
