@@ -55,6 +55,8 @@ class EventLog(LoopActor):
             values["vpn"] = event.vpn
         if event.kind.scope == CLIENT:
             values["client"] = event.client
+        if event.details is not None:
+            values |= event.details
         if event.kind in AUDITED:
             audit.info("%s", event.description, extra=values)
         log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)

@@ -58,15 +58,23 @@ class Events:
         """Return where events of another message VPN are left. Its floods do not cut those of this one."""
         return Events(self._clock, self.record, vpn)
 
-    def emit(self, kind: EventKind, description: str, *, client: str = NOBODY) -> None:
-        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT."""
-        name = kind.name
+    def emit(
+        self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
+    ) -> None:
+        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT.
+
+        `details` are values of the description that stand in log lines by name as well.
+        """
+        if kind.limited and not self._may_come(kind.name):
+            self.record.suppressed[kind.name] = self.record.suppressed.get(kind.name, 0) + 1
+            return
+        vpn = NOBODY if kind.scope == SYSTEM else self._vpn
+        wall_ms = self._clock.wall_ms()
+        self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=wall_ms, details=details))
+
+    def _may_come(self, name: str) -> bool:
         now_ms = self._clock.now_ms()
         allowance = self._allowances.get(name)
         if allowance is None:
             allowance = self._allowances[name] = EventAllowance(now_ms)
-        if not allowance.take(now_ms):
-            self.record.suppressed[name] = self.record.suppressed.get(name, 0) + 1
-            return
-        vpn = NOBODY if kind.scope == SYSTEM else self._vpn
-        self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=self._clock.wall_ms()))
+        return allowance.take(now_ms)

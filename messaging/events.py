@@ -29,13 +29,14 @@ BURST: Final = 200
 
 @final
 class EventKind:
-    """One kind of event. `name` is unique and begins with its scope."""
+    """One kind of event. `name` is unique and begins with its scope. A flood of it is cut where it is `limited`."""
 
-    __slots__ = ("level", "name", "scope")
+    __slots__ = ("level", "limited", "name", "scope")
 
-    def __init__(self, name: str, level: str) -> None:
+    def __init__(self, name: str, level: str, *, limited: bool = True) -> None:
         self.name = name
         self.level = level
+        self.limited = limited
         self.scope = name.partition("_")[0]
         assert self.scope in SCOPES, name
 
@@ -58,6 +59,9 @@ SYSTEM_UNACKED_HIGH: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH", 
 SYSTEM_UNACKED_HIGH_CLEAR: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH_CLEAR", INFO)
 SYSTEM_UNACKED_EXCEEDED: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_EXCEED", WARNING)
 SYSTEM_TLS_FAILED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL", NOTICE)
+SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", NOTICE)  # at the admin port
+# Ours: what an operator changed, or may not. Only who has an account causes it, and an audit with holes is none.
+SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
 VPN_SPOOL_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
@@ -99,6 +103,8 @@ CLIENT_PARTITION_ASSIGNED: Final = EventKind("CLIENT_AD_PARTITIONED_QUEUE_ASSIGN
 AUDITED: Final = frozenset(
     {
         SYSTEM_TLS_FAILED,
+        SYSTEM_LOGIN_DENIED,
+        SYSTEM_ADMIN_COMMAND,
         VPN_QUEUE_CREATED,
         VPN_QUEUE_DELETED,
         CLIENT_CONNECTED,
@@ -118,14 +124,24 @@ AUDITED: Final = frozenset(
 class Event:
     """One thing that happened."""
 
-    __slots__ = ("client", "description", "kind", "vpn", "wall_ms")
+    __slots__ = ("client", "description", "details", "kind", "vpn", "wall_ms")
 
-    def __init__(self, kind: EventKind, description: str, *, vpn: str, client: str, wall_ms: int) -> None:
+    def __init__(
+        self,
+        kind: EventKind,
+        description: str,
+        *,
+        vpn: str,
+        client: str,
+        wall_ms: int,
+        details: dict[str, str] | None = None,
+    ) -> None:
         self.kind = kind
         self.description = description
         self.vpn = vpn  # NOBODY for what concerns the node
         self.client = client  # its name, or NOBODY
         self.wall_ms = wall_ms
+        self.details = details  # what of the description machines look for, by name
 
     def text(self) -> str:
         """Return the line that is logged and published: `SCOPE: EVENT: vpn client description`."""
