@@ -15,6 +15,7 @@ import pykka
 from actors.cell import ActorCell
 from actors.clock import Clock
 from actors.events import Events
+from actors.futures import LoopFuture
 from actors.inbox import Dispatcher
 from actors.supervision import RestartPolicy
 from messaging.address import Address
@@ -92,6 +93,12 @@ class Runtime:
     def after(self, delay_ms: int, callback: Callable[[], object]) -> TimerHandle:
         """Call back after a delay."""
         return self.loop.call_later(delay_ms / 1000, callback)
+
+    async def sleep(self, delay_ms: int) -> None:
+        """Wait, while others go on."""
+        done: LoopFuture[None] = LoopFuture()
+        self.after(delay_ms, lambda: done.set(None))
+        await done
 
     def post_from_thread(self, address: Address, message: object) -> None:
         """Leave a message for an actor of the loop from another thread."""

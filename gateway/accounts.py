@@ -6,7 +6,6 @@ How operators make some is in `gateway.users`.
 from collections.abc import Callable, Iterable, Mapping
 
 from actors.events import Events
-from actors.futures import LoopFuture
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
 from gateway.config import Authentication, Listeners
@@ -47,7 +46,7 @@ class Accounts:
             scram_matches=scram.password_matches,
             attempts=attempts,
             clock=runtime.clock,
-            wait=lambda wait_ms: _wait(runtime, wait_ms),
+            wait=runtime.sleep,
         )
 
     def read_secrets(self, authentication: Authentication) -> None:
@@ -61,7 +60,7 @@ class Accounts:
 
     def _read(self, authentication: Authentication) -> None:
         secrets = {user.name: user.secret() for user in authentication.users}
-        self._verifier = _token_verifier(authentication.oauth, self._runtime.clock.wall_ms)
+        self._verifier = token_verifier(authentication.oauth, self._runtime.clock.wall_ms)
         self._secrets = secrets
         self._authentication = authentication
 
@@ -83,12 +82,6 @@ class Accounts:
             token_principal=None if verifier is None else verifier.principal,
             tokens_as_passwords=authentication.oauth.token_as_password,
         )
-
-
-async def _wait(runtime: Runtime, wait_ms: int) -> None:
-    done: LoopFuture[None] = LoopFuture()
-    runtime.after(wait_ms, lambda: done.set(None))
-    await done
 
 
 def make_roster(
@@ -115,7 +108,8 @@ def configure_roster(roster: ClientRoster, settings: MessageVpn, usernames: Iter
     )
 
 
-def _token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:
+def token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:
+    """Return what checks tokens by the keys in their file; None: there is no such file. Raises OSError, ValueError."""
     if oauth.jwks_file is None:
         return None
     return TokenVerifier(

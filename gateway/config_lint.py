@@ -36,7 +36,7 @@ def _warning(setting: str, text: str) -> Finding:
 def _reachable(config: Config) -> Iterator[Finding]:
     """Doors that more than this machine can reach."""
     if config.admin.enabled and not is_loopback(config.admin.host):
-        yield _warning("admin.host", f"{config.admin.host} can be reached from elsewhere, and the port has no accounts")
+        yield _warning("admin.host", f"passwords of operators go to {config.admin.host} without TLS")
     for name, listener in config.listeners.enabled().items():
         if is_loopback(listener.host):
             continue
@@ -59,11 +59,10 @@ def _files(config: Config) -> Iterator[Finding]:
     for name, listener in config.listeners.enabled().items():
         if isinstance(listener, TlsListener) and listener.key is not None:
             secrets.append((f"listeners.{name}.key", listener.key))
-    for name, vpn in config.message_vpns().items():
-        for user in vpn.authentication.users:
-            if user.password_file is not None and not user.is_hashed():
-                setting = vpn_setting(name, f"authentication.users: {user.name}: password_file")
-                secrets.append((setting, user.password_file))
+    for place, account in config.accounts():
+        if account.password_file is not None and not account.is_hashed():
+            section = ".".join(str(part) for part in place[:-1])
+            secrets.append((f"{section}: {account.name}: password_file", account.password_file))
     for setting, path in secrets:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:

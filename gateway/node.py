@@ -14,11 +14,13 @@ from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
 from gateway.admin import AdminServer, serve_admin
+from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Changes, Config, diff
-from gateway.config.sections import Admin, Health
+from gateway.config.admin import Admin
+from gateway.config.sections import Health
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
@@ -112,6 +114,9 @@ class Node:
         self.flow = FlowFront(self)
         self.http = HttpFront(self)
         self.fronts: tuple[ProtocolFront[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.admin_accounts = AdminAccounts(
+            config.admin, clock=clock, wait=self.runtime.sleep, random_bytes=rng.randbytes
+        )
         self.admin: AdminServer | None = None
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self.health: AdminServer | None = None
@@ -146,7 +151,13 @@ class Node:
         label_max = self.config.metrics.queue_label_max
         try:
             return await serve_admin(
-                NodeView(self), config.host, config.port, queue_label_max=label_max, probes_only=probes_only
+                NodeView(self),
+                config.host,
+                config.port,
+                accounts=self.admin_accounts,
+                events=self.runtime.events,
+                queue_label_max=label_max,
+                probes_only=probes_only,
             )
         except OSError as error:
             raise cannot_listen(name, config.host, config.port, error) from None
@@ -188,6 +199,7 @@ class Node:
 
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""
+        self.admin_accounts.read(self.config.admin)
         for vpn in self.vpns.values():
             vpn.read_secrets()
         for front in self.fronts:

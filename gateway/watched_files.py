@@ -22,9 +22,9 @@ Seen = tuple[int, int, int] | None  # inode, size and time of change; None: not 
 
 def secret_files(config: Config) -> list[Path]:
     """Return the files that a configuration names and others may replace, each once."""
-    files: list[Path | None] = []
-    for vpn in config.message_vpns().values():
-        files += [vpn.authentication.oauth.jwks_file, *[user.password_file for user in vpn.authentication.users]]
+    files: list[Path | None] = [account.password_file for _, account in config.accounts()]
+    files += [vpn.authentication.oauth.jwks_file for vpn in config.message_vpns().values()]
+    files.append(config.admin.oauth.jwks_file)
     for listener in config.listeners.enabled().values():
         if isinstance(listener, TlsListener):
             files += [listener.certificate, listener.key, listener.client_ca, listener.client_crl]

@@ -137,6 +137,15 @@ class Authenticator:
         self.tried(host, user_name, succeeded=principal is not None)
         return principal
 
+    async def bearer(self, token: bytes, host: str) -> Principal | None:
+        """Return whose bearer token this is, or None. Tokens name nobody before they are believed: the host waits."""
+        if not await self.may_try(host):
+            return None
+        principal = self.token(token)
+        if principal is None:
+            self.tried(host, "", succeeded=False)
+        return principal
+
     async def may_try(self, host: str, user_name: str = "") -> bool:
         """Wait until an attempt may be looked at; return False when that would be too long."""
         wait_ms = self._attempts.begin(host, user_name, self._clock.now_ms())

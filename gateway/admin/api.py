@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from actors.take_messages import COPY, DELETE, MOVE
+from gateway.admin.account_api import AccountApi
 from gateway.admin.figures_api import FiguresApi
 from gateway.admin.openapi import docs_page, document, index_page
 from gateway.admin.operations import (
@@ -28,7 +29,6 @@ from gateway.admin.operations import (
     SPECIMEN_TEXTS,
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
-    VPN_PARAMETER,
 )
 from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
 from gateway.admin.rest_api import RestApi
@@ -47,7 +47,6 @@ from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from gateway.vpn_views import MessageVpnsView
-from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
 
@@ -103,16 +102,15 @@ PROFILES: Final = TypeAdapter(ProfilesView)
 VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
-class AdminApi(FiguresApi, RestApi, UserApi):
+class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:
         super().__init__(node)
         self._exposition = exposition
 
-    def in_vpn(self, request: Request) -> "AdminApi":
-        """Return the operations of the message VPN that a request is for. Raises VpnNotFound, QueueInvalid."""
-        name = text(request, VPN_PARAMETER) or DEFAULT_VPN
+    def in_vpn(self, name: str) -> "AdminApi":
+        """Return the operations over another message VPN. Raises VpnNotFound."""
         return AdminApi(node=self._node.in_vpn(name), exposition=self._exposition)
 
     async def index(self, request: Request) -> Response:

@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
+from gateway.account_views import AccountView
 from gateway.admin.operation import Answer, Operation, Parameter, TextParameter
 from gateway.admin.operations import OPERATIONS
 from gateway.client_views import ClientsView
@@ -65,6 +66,7 @@ VIEWS: Final = (
     MessageVpnsView,
     UsersView,
     ProfilesView,
+    AccountView,
 )
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
@@ -115,6 +117,11 @@ _BACKUP: Final[Schema] = {
     "additionalProperties": False,
 }
 
+_SIGNING_IN: Final[Schema] = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+}
+
 
 def document() -> Schema:
     """Return the OpenAPI 3.1 document."""
@@ -125,7 +132,8 @@ def document() -> Schema:
         "openapi": "3.1.0",
         "info": {"title": "Sluicegate admin API", "version": VERSION},
         "paths": paths,
-        "components": {"schemas": _schemas()},
+        "components": {"schemas": _schemas(), "securitySchemes": _SIGNING_IN},
+        "security": [{name: []} for name in _SIGNING_IN] + [{}],  # nothing of it, where there are no accounts
     }
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from gateway.access_levels import AccessLevel
+
 JSON: Final = "application/json"
 
 
@@ -49,6 +51,7 @@ class Operation:
     parameters: tuple[Parameter | TextParameter, ...] = ()
     body: str | None = None  # schema name
     of_vpn: bool = False  # it is about what belongs to one message VPN
+    level: AccessLevel = AccessLevel.ADMIN  # that it asks for, in that VPN or in the node
 
 
 INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", "Problem")
@@ -57,4 +60,6 @@ REFUSED: Final = Answer(409, "The node will not do that now; `detail` says why",
 TOO_LARGE: Final = Answer(413, "The body is too large", "Problem")
 NOT_JSON: Final = Answer(415, "The body is not application/json", "Problem")
 UNREADABLE: Final = Answer(400, "The body is not a JSON object", "Problem")
+NOT_SIGNED_IN: Final = Answer(401, "There are accounts, and this is none of them", "Problem")
+NOT_PERMITTED: Final = Answer(403, "The account's access level is too low; `detail` says which it takes", "Problem")
 BAD_BODY: Final = (UNREADABLE, TOO_LARGE, NOT_JSON, INVALID)

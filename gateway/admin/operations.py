@@ -3,10 +3,13 @@
 from dataclasses import replace
 from typing import Final
 
+from gateway.access_levels import AccessLevel
 from gateway.admin.figures_operations import FIGURES_OPERATIONS
 from gateway.admin.operation import (
     BAD_BODY,
     INVALID_PARAMETER,
+    NOT_PERMITTED,
+    NOT_SIGNED_IN,
     REFUSED,
     Answer,
     Operation,
@@ -14,6 +17,7 @@ from gateway.admin.operation import (
     TextParameter,
 )
 from gateway.admin.rest_operations import REST_OPERATIONS
+from gateway.admin.template_operations import TEMPLATE_OPERATIONS
 from gateway.admin.user_operations import USER_OPERATIONS
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
@@ -28,7 +32,6 @@ EVENTS_MAX: Final = 1000  # what a node keeps
 
 
 NOT_FOUND: Final = Answer(404, "No queue has that name", "Problem")
-NO_TEMPLATE: Final = Answer(404, "No queue template has that name", "Problem")
 
 BROWSE_PARAMETERS: Final = (
     Parameter("partition", "read this partition only", 0, 999),
@@ -85,8 +88,9 @@ SMRP_NUMBERS: Final = (
     Parameter("limit", "most rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
 )
 
+OPEN: Final = frozenset({"/health/live", "/health/ready"})  # anybody may ask that
 # What probes and scrapers ask: it tells no message, no name of a client, and changes nothing.
-PROBED: Final = frozenset({"/health/live", "/health/ready", "/metrics"})
+PROBED: Final = OPEN | {"/metrics"}
 
 _OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("index", "GET", "/", "What there is here", (Answer(200, "A page of links", None, HTML),)),
@@ -145,6 +149,13 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
             INVALID_PARAMETER,
         ),
         parameters=(QUEUE_PARAMETER, KEY_WANTED_PARAMETER),
+    ),
+    Operation(
+        "show_account",
+        "GET",
+        "/account",
+        "Who you are here, and how far you may go in the node and in a message VPN",
+        (Answer(200, "Your account", "AccountView"),),
     ),
     *FIGURES_OPERATIONS,
     *REST_OPERATIONS,
@@ -327,47 +338,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         ),
         parameters=(*BROWSE_PARAMETERS, SELECTOR_PARAMETER, FOLLOW),
     ),
-    Operation(
-        "list_templates",
-        "GET",
-        "/queue-templates",
-        "Every queue template",
-        (Answer(200, "By name", "QueueTemplates"),),
-    ),
-    Operation(
-        "create_template",
-        "POST",
-        "/queue-templates",
-        "Create a queue template; queues whose name fits get its attributes where their maker sets none",
-        (
-            Answer(201, "Created", "QueueTemplate"),
-            Answer(409, "It exists already, or the node refuses", "Problem"),
-            *BAD_BODY,
-        ),
-        body="QueueTemplate",
-    ),
-    Operation(
-        "show_template",
-        "GET",
-        "/queue-templates/{name}",
-        "One queue template",
-        (Answer(200, "The template", "QueueTemplate"), NO_TEMPLATE),
-    ),
-    Operation(
-        "update_template",
-        "PATCH",
-        "/queue-templates/{name}",
-        "Change some fields; null takes an attribute out. Queues made from it stay as they are",
-        (Answer(200, "As it is now", "QueueTemplate"), NO_TEMPLATE, REFUSED, *BAD_BODY),
-        body="QueueTemplateChanges",
-    ),
-    Operation(
-        "delete_template",
-        "DELETE",
-        "/queue-templates/{name}",
-        "Delete a queue template; queues made from it stay as they are",
-        (Answer(204, "It is gone"), NO_TEMPLATE, REFUSED),
-    ),
+    *TEMPLATE_OPERATIONS,
     *(
         Operation(
             f"{deed}_messages",
@@ -416,14 +387,32 @@ _OF_THE_NODE: Final = frozenset(
     }
 )
 
+# For every account, however little it may do; or for those only who may do everything. The rest is by the method.
+_FOR_EVERY_ACCOUNT: Final = frozenset({"index", "docs", "openapi", "live", "ready", "show_account"})
+_FOR_ADMINS: Final = frozenset({"reload", "start_backup", "cancel_backup"})
+
+
+def _level(operation: Operation) -> AccessLevel:
+    if operation.id in _FOR_EVERY_ACCOUNT:
+        return AccessLevel.NONE
+    if operation.id in _FOR_ADMINS:
+        return AccessLevel.ADMIN
+    return AccessLevel.READ_ONLY if operation.method == "GET" else AccessLevel.READ_WRITE
+
 
 def _of_vpn(operation: Operation) -> Operation:
     """Return an operation with what all have that are about one message VPN."""
+    return replace(operation, parameters=(*operation.parameters, VPN_PARAMETER), of_vpn=True)
+
+
+def _whole(operation: Operation) -> Operation:
+    """Return an operation with what follows from its method, and from what it is about."""
+    whole = operation if operation.id in _OF_THE_NODE else _of_vpn(operation)
+    more = [] if operation.path in OPEN else [NOT_SIGNED_IN, NOT_PERMITTED]
+    more += [NO_VPN, INVALID_PARAMETER] if whole.of_vpn else []
     statuses = {answer.status for answer in operation.answers}
-    more = tuple(answer for answer in (NO_VPN, INVALID_PARAMETER) if answer.status not in statuses)
-    return replace(
-        operation, answers=operation.answers + more, parameters=(*operation.parameters, VPN_PARAMETER), of_vpn=True
-    )
+    answers = (*operation.answers, *(each for each in more if each.status not in statuses))
+    return replace(whole, answers=answers, level=_level(operation))
 
 
-OPERATIONS: Final = tuple(each if each.id in _OF_THE_NODE else _of_vpn(each) for each in _OPERATIONS)
+OPERATIONS: Final = tuple(_whole(each) for each in _OPERATIONS)

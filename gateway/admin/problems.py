@@ -22,6 +22,13 @@ class Unacceptable(Exception):
         self.detail = detail
 
 
+class NotPermitted(Unacceptable):
+    """A request whose account may not do that much."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(403, "Not permitted", detail)
+
+
 def problem(status: int, title: str, detail: str, **members: str) -> Response:
     """Return a problem response. `members` are extension members, such as the field that was wrong."""
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}

@@ -68,11 +68,16 @@ def text(request: Request, parameter: TextParameter) -> str | None:
     raise QueueInvalid(parameter.name, f"{given!r} is not allowed", f"1 to {parameter.chars_max} characters")
 
 
+def content_type(request: Request) -> str:
+    """Return what a request says its body is, without parameters; empty: nothing."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 async def json_object(request: Request) -> dict[str, object]:
     """Return the object that the body is. Raises Unacceptable."""
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if content_type != "application/json":
-        raise Unacceptable(415, "Not JSON", f"the content type is {content_type!r}; send application/json")
+    given = content_type(request)
+    if given != "application/json":
+        raise Unacceptable(415, "Not JSON", f"the content type is {given!r}; send application/json")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
+from actors.events import Events
 from gateway.admin.app import build_app
+from gateway.admin_accounts import AdminAccounts
 from gateway.config.listeners import is_loopback
 from gateway.ports import NodePort
 
@@ -20,12 +23,9 @@ SHUTDOWN_S: Final = 3  # for answers under way
 class AdminServer:
     """The admin port of one node. `start` binds and returns once requests are served; `stop` ends it."""
 
-    def __init__(
-        self, *, node: NodePort, host: str, port: int, queue_label_max: int, probes_only: bool = False
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
         self._host = host
         self._wanted_port = port
-        app = build_app(node, queue_label_max=queue_label_max, loopback_only=is_loopback(host), probes_only=probes_only)
         self._server = _Embedded(
             uvicorn.Config(
                 app,
@@ -34,6 +34,7 @@ class AdminServer:
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,  # else whoever guesses passwords on this machine names another host each time
                 server_header=False,
                 limit_concurrency=CONNECTIONS_MAX,
                 timeout_keep_alive=KEEP_ALIVE_S,
@@ -64,10 +65,25 @@ class AdminServer:
 
 
 async def serve_admin(
-    node: NodePort, host: str, port: int, *, queue_label_max: int = 1000, probes_only: bool = False
+    node: NodePort,
+    host: str,
+    port: int,
+    *,
+    accounts: AdminAccounts,
+    events: Events,
+    queue_label_max: int = 1000,
+    probes_only: bool = False,
 ) -> AdminServer:
     """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which."""
-    server = AdminServer(node=node, host=host, port=port, queue_label_max=queue_label_max, probes_only=probes_only)
+    app = build_app(
+        node,
+        accounts=accounts,
+        events=events,
+        queue_label_max=queue_label_max,
+        loopback_only=is_loopback(host),
+        probes_only=probes_only,
+    )
+    server = AdminServer(app, host=host, port=port)
     await server.start()
     return server
 

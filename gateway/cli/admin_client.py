@@ -12,6 +12,7 @@ import orjson
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.cli.admin_login import LOGIN, AdminLogin
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
@@ -26,6 +27,7 @@ from gateway.vpn_views import MessageVpnsView
 from messaging.message_vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
+SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
@@ -70,6 +72,10 @@ class AdminClient:
             raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
         self._url = url.rstrip("/")
         self._vpn = vpn
+        authorization = LOGIN.get(AdminLogin()).authorization()
+        self._headers = {"Accept": "application/json"}
+        if authorization is not None:
+            self._headers["Authorization"] = authorization
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""
@@ -301,7 +307,7 @@ class AdminClient:
         self, method: str, path: str, body: Mapping[str, object] | None, *, timeout_s: float | None
     ) -> Iterator[http.client.HTTPResponse]:
         data = None if body is None else orjson.dumps(body)
-        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if data else {})
+        headers = self._headers | ({"Content-Type": "application/json"} if data else {})
         if self._vpn != DEFAULT_VPN:
             path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
         request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
@@ -310,7 +316,8 @@ class AdminClient:
                 yield response
         except urllib.error.HTTPError as error:
             with error:
-                raise CommandFailed(_problem_text(error)) from None
+                advice = SIGN_IN_ADVICE if error.code == http.HTTPStatus.UNAUTHORIZED else ""
+                raise CommandFailed(_problem_text(error), advice=advice) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise CommandFailed(

@@ -26,6 +26,7 @@ from gateway.cli import (
     top,
     users,
 )
+from gateway.cli.admin_login import take_login
 from gateway.cli.failures import FAILED, CommandFailed, ReportingGroup, report
 from gateway.cli.output import JsonOption, print_json
 from gateway.version import VERSION
@@ -35,12 +36,12 @@ TRACEBACK_VARIABLE: Final = "SLUICEGATE_TRACEBACK"
 
 app = typer.Typer(
     name="sluicegate",
-    help="A message gateway: per-key ordered, elastic, durable work queues for any protocol.",
     cls=ReportingGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.callback()(take_login)
 app.command("serve")(node.serve)
 app.command("check-config")(node.check_config)
 app.command("doctor")(doctor.doctor)

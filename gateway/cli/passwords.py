@@ -21,7 +21,7 @@ def new_password(file: Path | None) -> str:
     Raises CommandFailed.
     """
     if file is not None and str(file) != "-":
-        password = _first_line(file)
+        password = first_line(file)
     elif file is None and sys.stdin.isatty():
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     else:
@@ -31,7 +31,8 @@ def new_password(file: Path | None) -> str:
     return password
 
 
-def _first_line(file: Path) -> str:
+def first_line(file: Path) -> str:
+    """Return the first line of a file with a secret. Raises CommandFailed."""
     try:
         with file.open(encoding="utf-8") as opened:
             return opened.readline(PASSWORD_FILE_BYTES_MAX).rstrip("\n")

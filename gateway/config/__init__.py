@@ -3,13 +3,14 @@
 `load` is the only way in; everything else in here serves it. Nothing reads the environment or a file after that.
 """
 
+from gateway.config.admin import Admin
 from gateway.config.authentication import Authentication, User
 from gateway.config.errors import ConfigError, Problem
 from gateway.config.listeners import Listener, Listeners, TlsListener, WebSocketListener, WebSocketTlsListener
 from gateway.config.load import load
 from gateway.config.model import Config
 from gateway.config.reload import RELOADABLE, Change, Changes, diff
-from gateway.config.sections import Admin, Backpressure, Data, Log, Metrics, Mqtt, Node, Queues, Spool
+from gateway.config.sections import Backpressure, Data, Log, Metrics, Mqtt, Node, Queues, Spool
 
 __all__ = [
     "RELOADABLE",

@@ -30,8 +30,8 @@ def _anonymous(value: object) -> object:
 AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anonymous)]
 
 
-class User(Section):
-    """One account. In the file the password is an argon2 hash (`sluicegate hash-password`), or another file's name.
+class Account(Section):
+    """A name with a secret. In the file it is an argon2 hash (`sluicegate hash-password`), or another file's name.
 
     A plain one is accepted from the environment only, where orchestrators put secrets.
     """
@@ -43,13 +43,10 @@ class User(Section):
     password_file: Path | None = Field(
         default=None, description="file whose first line is an argon2 hash or a plain password"
     )
-    enabled: bool = Field(default=True, description="whether its clients may connect")
-    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of `client_profiles`")
-    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of `acl_profiles`")
 
     @model_validator(mode="after")
-    def _check_one_source(self) -> Self:
-        if (self.password is None) == (self.password_file is None):
+    def _check_source(self) -> Self:
+        if self.password is not None and self.password_file is not None:
             raise ValueError("set exactly one of password and password_file")
         if self.password_file is not None:
             try:
@@ -60,21 +57,39 @@ class User(Section):
                 raise ValueError(f"password_file has {size} bytes, not 1 to {PASSWORD_FILE_BYTES_MAX}")
         return self
 
-    def username(self) -> ClientUsername:
-        """Return the account without its secret."""
-        return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
+    def has_secret(self) -> bool:
+        """Tell whether there is a password; an account without one is for tokens."""
+        return self.password is not None or self.password_file is not None
 
     def secret(self) -> str:
         """Return the hash or the plain password, read from its file if it is in one. Raises OSError."""
         if self.password is not None:
             return self.password.get_secret_value()
-        assert self.password_file is not None, "checked at construction"
+        assert self.password_file is not None, "the caller has seen that there is one"
         lines = self.password_file.read_text(encoding="utf-8").splitlines()
         return lines[0] if lines else ""
 
     def is_hashed(self) -> bool:
         """Tell whether the secret is an argon2 hash and not a plain password."""
         return self.secret().startswith(ARGON2_PREFIX)
+
+
+class User(Account):
+    """One account of clients."""
+
+    enabled: bool = Field(default=True, description="whether its clients may connect")
+    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of `client_profiles`")
+    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of `acl_profiles`")
+
+    @model_validator(mode="after")
+    def _check_secret(self) -> Self:
+        if not self.has_secret():
+            raise ValueError("set exactly one of password and password_file")
+        return self
+
+    def username(self) -> ClientUsername:
+        """Return the account without its secret."""
+        return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
 
 
 class Authentication(Section):
@@ -90,9 +105,9 @@ class Authentication(Section):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        clients = _unique("client_profiles", [each.name for each in self.client_profiles])
-        acls = _unique("acl_profiles", [each.name for each in self.acl_profiles])
-        _unique("users", [user.name for user in self.users])
+        clients = unique_names("client_profiles", [each.name for each in self.client_profiles])
+        acls = unique_names("acl_profiles", [each.name for each in self.acl_profiles])
+        unique_names("users", [user.name for user in self.users])
         for user in self.users:
             _check_reference(user.name, "client profile", user.client_profile, clients)
             _check_reference(user.name, "ACL profile", user.acl_profile, acls)
@@ -103,7 +118,8 @@ class Authentication(Section):
         return is_loopback(host) if self.allow_anonymous == ON_LOOPBACK else self.allow_anonymous is True
 
 
-def _unique(what: str, names: list[str]) -> list[str]:
+def unique_names(what: str, names: list[str]) -> list[str]:
+    """Return the names of things that are called by them. Raises ValueError for one that stands there twice."""
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{what}: the name {name!r} stands there {names.count(name)} times")

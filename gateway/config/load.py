@@ -7,7 +7,6 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.config.authentication import ARGON2_PREFIX
 from gateway.config.errors import ConfigError, Place, Problem, no_such_key, seen
 from gateway.config.findings import Finding, finding_of
 from gateway.config.message_vpns import vpn_path
@@ -110,15 +109,11 @@ def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:
     """Find passwords in the file that are not hashed. Whoever can read a configuration should not learn them."""
     problems: list[Problem] = []
-    users = [
-        ((*vpn_path(name), "authentication", "users", index, "password"), user)
-        for name, vpn in config.message_vpns().items()
-        for index, user in enumerate(vpn.authentication.users)
-    ]
-    for path, user in users:
-        place = document.place(path)
-        if user.password is None or user.secret().startswith(ARGON2_PREFIX):
+    for section, account in config.accounts():
+        if account.password is None or account.is_hashed():
             continue
+        path = (*section, "password")
+        place = document.place(path)
         if place.source.startswith(ENVIRONMENT_SOURCE):
             continue
         variable = ENVIRONMENT_PREFIX + LEVEL_SEPARATOR.join(str(part).upper() for part in path)

@@ -1,16 +1,17 @@
 """The whole configuration: its sections, and the rules between them."""
 
+from collections.abc import Iterator
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.authentication import Authentication
+from gateway.config.admin import Admin
+from gateway.config.authentication import Account, Authentication
 from gateway.config.listeners import Listeners
-from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn
+from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
 from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import (
-    Admin,
     Amqp,
     Backpressure,
     Backup,
@@ -31,6 +32,7 @@ from gateway.config.sections import (
 )
 from gateway.config.tracing import Tracing
 from gateway.config.virtual_destinations import VirtualDestinationsSection
+from gateway.config.yaml_document import Path
 from messaging.message_vpn import DEFAULT_VPN
 
 
@@ -77,6 +79,14 @@ class Config(Section):
     def message_vpn(self, name: str) -> MessageVpn:
         """Return what is configured of one message VPN; one that is not is shut down."""
         return self.message_vpns().get(name, NOT_CONFIGURED)
+
+    def accounts(self) -> Iterator[tuple[Path, Account]]:
+        """Yield every account, of clients and of operators, with the path of its section."""
+        for name, vpn in self.message_vpns().items():
+            for index, user in enumerate(vpn.authentication.users):
+                yield (*vpn_path(name), "authentication", "users", index), user
+        for index, operator in enumerate(self.admin.users):
+            yield ("admin", "users", index), operator
 
     @model_validator(mode="after")
     def _check_vpns_of_listeners(self) -> Self:

@@ -18,6 +18,8 @@ SECTIONS_OF_VPNS: Final = (
 
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
+    "admin.oauth",  # for the next request
+    "admin.users",
     "amqp",  # for the next connection
     "backpressure",
     "events",
@@ -89,7 +91,7 @@ def diff(old: Config, new: Config) -> Changes:
     for path, field, value in leaves(new):
         if path not in before or before[path] == value:  # what is not there is part of a VPN that comes
             continue
-        secret = is_secret(field) or path.endswith("authentication.users")
+        secret = is_secret(field) or path.endswith(".users")
         change = Change(path, before[path], value, secret)
         (reloadable if is_reloadable(path) else restart_needed).append(change)
     return Changes(tuple(reloadable), tuple(restart_needed))

@@ -50,14 +50,6 @@ class Backup(Section):
     )
 
 
-class Admin(Section):
-    """The HTTP port for operators, metrics and health. It has no accounts: keep it on loopback or behind a proxy."""
-
-    enabled: bool = True
-    host: Host = LOOPBACK
-    port: Port = 8080
-
-
 class Health(Section):
     """The HTTP port for probes and scrapers: `/health/live`, `/health/ready` and `/metrics`, and nothing else."""
 

@@ -9,13 +9,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.admin.problems import Unacceptable
-from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer
+from gateway.access_levels import AccessLevel
+from gateway.admin.guard import READ_ONLY_METHODS, permit
+from gateway.admin.problems import NotPermitted, Unacceptable
+from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
 from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
 from gateway.semp.actions import ACTIONS
 from gateway.semp.changing import CHANGED, changing
 from gateway.semp.envelope import Asked, Document, answer_of_error
-from gateway.semp.errors import NOT_FOUND, SempError, already_exists, invalid_parameter, not_allowed, not_found
+from gateway.semp.errors import (
+    NOT_FOUND,
+    UNAUTHORIZED,
+    SempError,
+    already_exists,
+    invalid_parameter,
+    not_allowed,
+    not_found,
+)
 from gateway.semp.messages import MESSAGES
 from gateway.semp.openapi import document
 from gateway.semp.operation import BASE, Api, Performing, SempOperation
@@ -25,6 +35,10 @@ from gateway.version import VERSION
 
 SEMP_VERSION: Final = "2.40"  # of the names of attributes
 PLATFORM: Final = "Sluicegate"
+
+ABOUT: Final = "/about/api"
+SPEC: Final = "/spec"
+VPN: Final = "msgVpnName"  # in the path of what belongs to a message VPN
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -44,17 +58,20 @@ def semp_routes(node: NodePort) -> list[Route]:
     """Return the routes of SEMP; what is at none of its paths is told in its words too."""
     routes = []
     for api, operations in OPERATIONS.items():
-        by_path: dict[str, dict[str, Performing]] = {"/about/api": {"GET": _about}, "/spec": {"GET": _spec_of(api)}}
+        by_path: dict[str, dict[str, Performing]] = {ABOUT: {"GET": _about}, SPEC: {"GET": _spec_of(api)}}
         for each in operations:
             by_path.setdefault(each.path, {})[each.method] = each.perform
         for path, methods in by_path.items():
-            routes.append(Route(f"{BASE}/{api}{path}", _endpoint(node, methods), methods=METHODS))
-    routes.append(Route("/SEMP/{rest:path}", _endpoint(node, dict.fromkeys(METHODS, _nothing)), methods=METHODS))
+            to_read = AccessLevel.NONE if path in (ABOUT, SPEC) else AccessLevel.READ_ONLY
+            endpoint = _endpoint(node, f"semp_{api}", methods, to_read)
+            routes.append(Route(f"{BASE}/{api}{path}", endpoint, methods=METHODS))
+    nothing = _endpoint(node, "semp", dict.fromkeys(METHODS, _nothing), AccessLevel.NONE)
+    routes.append(Route("/SEMP/{rest:path}", nothing, methods=METHODS))
     return routes
 
 
-def _endpoint(node: NodePort, methods: dict[str, Performing]) -> Endpoint:
-    """Return what answers at a path."""
+def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read: AccessLevel) -> Endpoint:
+    """Return what answers at a path whose operations the audit log calls by this name."""
 
     async def endpoint(request: Request) -> Response:
         asked = Asked(request.method, str(request.url))
@@ -64,6 +81,8 @@ def _endpoint(node: NodePort, methods: dict[str, Performing]) -> Endpoint:
             wrong = not_allowed(f"{request.method} is not possible here; possible: {allowed}", http_status=405)
             return _refused(asked, wrong, {"Allow": allowed})
         try:
+            level = to_read if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
+            permit(request, name, level, path_name(request, VPN) if VPN in request.path_params else None)
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return json_answer(orjson.dumps(await perform(node, request, asked)))
         except SempError as error:
@@ -76,6 +95,8 @@ def _endpoint(node: NodePort, methods: dict[str, Performing]) -> Endpoint:
             return _refused(asked, not_allowed(refusal.reason))
         except QueueInvalid as wrong:
             return _refused(asked, invalid_parameter(str(wrong)))
+        except NotPermitted as beyond:
+            return _refused(asked, SempError(*UNAUTHORIZED, beyond.detail, http_status=beyond.status))
         except Unacceptable as wrong_form:
             return _refused(asked, invalid_parameter(wrong_form.detail, http_status=wrong_form.status))
         except TimeoutError:

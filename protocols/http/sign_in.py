@@ -4,18 +4,15 @@ Passwords take tens of milliseconds to check, by design; so a connection remembe
 token's for as long as it is valid.
 """
 
-import base64
-import binascii
-from typing import Final, final
+from typing import final
 
 from actors.clock import Clock
 from protocols.authentication import ANONYMOUS, Principal
+from protocols.http.authorization import CHALLENGES, basic_credentials
 from protocols.http.problems import BAD_REQUEST, UNAUTHORIZED, HttpProblem
 from protocols.http.services import HttpServices
 from protocols.message_vpns import MessageVpns
 from protocols.transports import PeerInfo
-
-CHALLENGES: Final = b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'
 
 
 @final
@@ -56,7 +53,7 @@ class SignIn:
             name, self.services = self._vpns.of_user(name, here, "")
             principal = await self.services.authenticator.password(name, password, self._peer.host)
         elif scheme.lower() == "bearer":
-            principal = await self._token(value.strip().encode())
+            principal = await self.services.authenticator.bearer(value.strip().encode(), self._peer.host)
         else:
             raise _unauthorized("the Authorization is of a scheme that is not taken here")
         if principal is None:
@@ -65,15 +62,6 @@ class SignIn:
         self._proven_by = here
         self._proven_services = self.services
         self._proven = principal
-        return principal
-
-    async def _token(self, token: bytes) -> Principal | None:
-        authenticator, host = self.services.authenticator, self._peer.host
-        if not await authenticator.may_try(host):
-            return None
-        principal = authenticator.token(token)
-        if principal is None:
-            authenticator.tried(host, "", succeeded=False)
         return principal
 
     def _is_over(self, principal: Principal) -> bool:
@@ -91,14 +79,10 @@ class SignIn:
 
 
 def _credentials(value: str) -> tuple[str, bytes]:
-    """Return user name and password of a Basic header (RFC 7617)."""
     try:
-        name, colon, password = base64.b64decode(value, validate=True).partition(b":")
-        if colon:
-            return name.decode("utf-8"), password
-    except (binascii.Error, ValueError):
-        pass
-    raise HttpProblem(BAD_REQUEST, "Authorization: Basic is not the base64 of name:password in UTF-8")
+        return basic_credentials(value)
+    except ValueError as problem:
+        raise HttpProblem(BAD_REQUEST, str(problem)) from None
 
 
 def _unauthorized(detail: str) -> HttpProblem:

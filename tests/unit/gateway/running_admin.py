@@ -7,13 +7,19 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from random import Random
 
 import orjson
 
+from actors.clock import SystemClock
+from actors.events import Events
 from gateway.admin import AdminServer, serve_admin
+from gateway.admin_accounts import AdminAccounts
+from gateway.config import Admin
 from gateway.ports import NodePort
 
 ANSWER_S = 30
+WITHOUT_ACCOUNTS = Admin()
 
 
 @dataclass(frozen=True)
@@ -51,14 +57,27 @@ class RunningAdmin:
 
 
 @contextmanager
-def running_admin(node: NodePort, *, queue_label_max: int = 1000) -> Iterator[RunningAdmin]:
-    """Serve a node's admin port while the block runs."""
+def running_admin(
+    node: NodePort, *, queue_label_max: int = 1000, admin: Admin = WITHOUT_ACCOUNTS, events: Events | None = None
+) -> Iterator[RunningAdmin]:
+    """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
+    clock = SystemClock()
+    accounts = AdminAccounts(
+        admin, clock=clock, wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000), random_bytes=Random(1).randbytes
+    )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="admin of a test")
     thread.start()
 
     async def start() -> AdminServer:
-        return await serve_admin(node, "127.0.0.1", 0, queue_label_max=queue_label_max)
+        return await serve_admin(
+            node,
+            "127.0.0.1",
+            0,
+            accounts=accounts,
+            events=events or Events(clock),
+            queue_label_max=queue_label_max,
+        )
 
     try:
         server = asyncio.run_coroutine_threadsafe(start(), loop).result(ANSWER_S)

@@ -21,8 +21,8 @@ from unit.gateway.running_admin import RunningAdmin
 class Shell:
     """Runs commands, with the admin port of the test's node in the environment."""
 
-    def __init__(self, url: str) -> None:
-        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200"}
+    def __init__(self, url: str, **environment: str) -> None:
+        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
 
     def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
         """Return standard output if the command succeeded, else standard error."""

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from gateway.config import Config
+from gateway.config.admin import AdminUser
 from gateway.config.allowed import leaves
 from gateway.config.authentication import User
 from gateway.config.sizes import parse_size
@@ -45,7 +46,9 @@ def test_the_page_knows_no_setting_that_there_is_not() -> None:
 
 
 def test_every_key_of_an_account_stands_in_the_page() -> None:
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
     assert set(User.model_fields) <= set(rows("configuration.md"))
+    assert [name for name in AdminUser.model_fields if f"`{name}`" not in text] == []
 
 
 def test_every_queue_attribute_stands_in_its_page_with_its_default() -> None:

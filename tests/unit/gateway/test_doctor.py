@@ -119,10 +119,13 @@ def test_a_folder_that_everybody_may_write_into_is_told(shell: Shell, data: Path
     assert "mode 0777" in subjects(examined(shell, "--data", str(data)))[str(data)]
 
 
+ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$MTIzNDU2Nzg5MDEy'}]"
+
+
 @pytest.mark.parametrize(
     ("settings", "subject", "words"),
     [
-        (["admin.host=0.0.0.0"], "admin.host", "no accounts"),
+        (["admin.host=0.0.0.0", ADMIN_USERS], "admin.host", "without TLS"),
         (["listeners.mqtt.host=0.0.0.0"], "listeners.mqtt.host", "without TLS"),
         (["spool.sync=false"], "spool.sync", "power failure"),
         (["spool.usage_bytes_max=16GiB"], "spool.usage_bytes_max", "100%"),

@@ -1,0 +1,27 @@
+"""What the operation on one's own account does."""
+
+from typing import Final
+
+from pydantic import TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.access_levels import AdminAccount
+from gateway.account_views import AccountView
+from gateway.admin.requests import json_answer
+
+ACCOUNT: Final = TypeAdapter(AccountView)
+
+
+class AccountApi:
+    """The operation, by its id of `gateway.admin.operations`."""
+
+    async def show_account(self, request: Request) -> Response:
+        """Who sends this request."""
+        account: AdminAccount = request.state.account
+        view = AccountView(
+            name=account.name,
+            global_access_level=account.global_access_level.word,
+            msg_vpn_access_level=account.level_in(request.state.vpn).word,
+        )
+        return json_answer(ACCOUNT.dump_json(view))

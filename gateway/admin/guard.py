@@ -1,0 +1,150 @@
+"""What stands before the router of the admin port: who may come in, what foreign web pages may not, what is audited.
+
+How far an account may go is asked by the operations themselves (`permit`), which know the message VPN. The guard knows
+the least of it: who may read nothing comes no further, nor does a change by whoever may change nothing anywhere.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from actors.events import Events
+from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
+from gateway.admin.problems import NotPermitted, problem
+from gateway.admin.requests import content_type
+from gateway.admin_accounts import AdminAccounts, NotSignedIn
+from gateway.config.listeners import is_loopback
+from messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
+from protocols.http.authorization import CHALLENGES
+
+READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
+# What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.
+FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+OUR_OWN_PAGES: Final = frozenset({"", "same-origin", "none"})  # of Sec-Fetch-Site; only browsers say it
+
+
+def permit(request: Request, operation: str, level: AccessLevel, vpn: str | None = None) -> None:
+    """Let an operation begin that asks for a level, in the node or in one message VPN. Raises NotPermitted."""
+    account: AdminAccount = request.state.account
+    request.state.operation = operation
+    if vpn is not None:
+        request.state.vpn = vpn
+    has = account.global_access_level if vpn is None else account.level_in(vpn)
+    if has < level:
+        where = "" if vpn is None else f" in message VPN {vpn!r}"
+        raise _beyond(account, level, has, where)
+
+
+def _beyond(account: AdminAccount, level: AccessLevel, has: AccessLevel, where: str) -> NotPermitted:
+    return NotPermitted(f"this takes the access level {level.word}, and {account.name!r} has {has.word}{where}")
+
+
+class Guard:
+    """Lets accounts in, keeps foreign web pages out, and encoded slashes in names."""
+
+    def __init__(
+        self, app: ASGIApp, *, accounts: AdminAccounts, events: Events, loopback_only: bool, open_paths: frozenset[str]
+    ) -> None:
+        self._app = app
+        self._accounts = accounts
+        self._events = events
+        self._loopback_only = loopback_only
+        self._open_paths = open_paths  # anybody may ask these
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        # The server decodes the path, and `orders%2Feu` would become two levels. Names are decoded after routing.
+        raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
+        path = raw_path.partition(b"?")[0].decode("ascii", "replace")
+        state = {"account": WHOEVER_IS_HERE, "operation": "", "vpn": NOBODY}
+        scope = {**scope, "path": path, "state": state}
+        request = Request(scope)
+        refusal = _of_a_foreign_page(request, loopback_only=self._loopback_only)
+        if refusal is None and path not in self._open_paths:
+            refusal = await self._sign_in(request)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        is_told = False
+
+        async def send_and_tell(message: Message) -> None:
+            nonlocal is_told
+            if message["type"] == "http.response.start":
+                self._tell(request, message["status"])  # before its sender knows
+                is_told = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_and_tell)
+        finally:
+            if not is_told:  # it went on in vain
+                self._tell(request, 500)
+
+    async def _sign_in(self, request: Request) -> Response | None:
+        """Note who sends a request, or return what to answer to who may not."""
+        authorization, host = request.headers.get("authorization", ""), _host(request)
+        try:
+            account = await self._accounts.account(authorization, host)
+        except ValueError as broken:
+            return problem(400, "Bad credentials", str(broken))
+        except NotSignedIn as nobody:
+            if authorization:  # without it, it is how browsers ask whether they have to
+                name = nobody.name[:TOLD_CHARS_MAX]
+                text = f"401 Unauthorized: admin port, {name!r} from {host}"
+                self._events.emit(SYSTEM_LOGIN_DENIED, text, details={"account": name, "from": host})
+            response = problem(401, "Unauthorized", "this port is for accounts: name and password, or a token")
+            response.headers["WWW-Authenticate"] = CHALLENGES.decode()
+            return response
+        request.state.account = account
+        level = AccessLevel.READ_ONLY if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
+        highest = account.highest_level()
+        if highest < level:
+            self._tell(request, 403)
+            refusal = _beyond(account, level, highest, "")
+            return problem(refusal.status, refusal.title, refusal.detail)
+        return None
+
+    def _tell(self, request: Request, status: int) -> None:
+        """Tell of what was changed, or was not for want of the level. What a body said is nobody's business."""
+        if request.method in READ_ONLY_METHODS and status != 403:
+            return
+        account: AdminAccount = request.state.account
+        details = {
+            "account": account.name,
+            "from": _host(request),
+            "operation": request.state.operation,
+            "method": request.method,
+            "path": request.url.path[:TOLD_CHARS_MAX],
+            "vpn": request.state.vpn,
+            "status": str(status),
+        }
+        who = f"{account.name!r}" if account.name else "somebody"
+        text = f"{who} from {details['from']}: {details['method']} {details['path']} was answered with {status}"
+        self._events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
+
+
+def _of_a_foreign_page(request: Request, *, loopback_only: bool) -> Response | None:
+    """Refuse what only a page from elsewhere would have a browser send: it adds name and password by itself."""
+    host = request.headers.get("host", "")
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+    if loopback_only and not is_loopback(name):  # a foreign name that resolves to 127.0.0.1
+        return problem(421, "Wrong host", f"this port is for this machine only, and {host!r} does not name it")
+    if request.method in READ_ONLY_METHODS:  # whose answers a browser shows to no foreign page
+        return None
+    origin = request.headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != host:
+        return problem(403, "Foreign origin", f"a page of {origin} may not change anything here")
+    if request.headers.get("sec-fetch-site", "") not in OUR_OWN_PAGES:
+        return problem(403, "Foreign origin", "a page from elsewhere may not change anything here")
+    if content_type(request) in FORMS:
+        return problem(415, "A form", "forms of web pages may not change anything here; send application/json")
+    return None

@@ -1,0 +1,63 @@
+"""The HTTP port for operators, and who may use it.
+
+What an operation asks for is in `gateway.admin.operations`; accounts of clients are `gateway.config.authentication`.
+"""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from gateway.access_levels import AccessLevel, AdminAccount
+from gateway.config.authentication import Account, unique_names
+from gateway.config.listeners import LOOPBACK, Host, Port, VpnName, is_loopback
+from gateway.config.oauth import OAuth
+from gateway.config.section import Section
+
+GlobalLevel = Literal["none", "read-only", "read-write", "admin"]
+VpnLevel = Literal["none", "read-only", "read-write"]
+
+
+class AdminUser(Account):
+    """One account of operators. Without a password it is for tokens."""
+
+    global_access_level: GlobalLevel = Field(
+        default="none", description="how far it may go in the node, and in every message VPN"
+    )
+    msg_vpn_access_level: VpnLevel = Field(default="none", description="how far it may go in message VPNs")
+    msg_vpn_access_level_exceptions: dict[VpnName, VpnLevel] = Field(
+        default_factory=dict, description="the same for single message VPNs, by name"
+    )
+
+    def account(self) -> AdminAccount:
+        """Return the account without its secret."""
+        return AdminAccount(
+            name=self.name,
+            global_access_level=AccessLevel.of(self.global_access_level),
+            msg_vpn_access_level=AccessLevel.of(self.msg_vpn_access_level),
+            msg_vpn_access_level_exceptions={
+                name: AccessLevel.of(level) for name, level in self.msg_vpn_access_level_exceptions.items()
+            },
+        )
+
+
+class Admin(Section):
+    """The HTTP port for operators, metrics and health. Without accounts it is for this machine only."""
+
+    enabled: bool = True
+    host: Host = LOOPBACK
+    port: Port = 8080
+    users: tuple[AdminUser, ...] = ()
+    oauth: OAuth = OAuth()
+
+    @model_validator(mode="after")
+    def _check_users(self) -> Self:
+        unique_names("users", [user.name for user in self.users])
+        if self.oauth.jwks_file is not None and not self.users:
+            raise ValueError("oauth.jwks_file is set without users: they say how far whoever has a token may go")
+        for user in self.users:
+            if not user.has_secret() and self.oauth.jwks_file is None:
+                raise ValueError(f"users: {user.name!r} has no password, and tokens are not taken (oauth.jwks_file)")
+        if self.enabled and not self.users and not is_loopback(self.host):
+            text = f"{self.host} can be reached from elsewhere, and there are no accounts"
+            raise ValueError(f"{text}; allowed: a loopback address such as {LOOPBACK}, or accounts in admin.users")
+        return self

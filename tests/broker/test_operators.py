@@ -1,0 +1,108 @@
+"""Operators at the admin port of a whole node: accounts that change while it runs, and the audit log of their deeds."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+
+from gateway.config import load
+from gateway.config.sections import Log
+from gateway.logs import set_up_logging
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+PASSWORD: Final = "correct-horse"
+
+
+def settings(*users: str) -> tuple[str, ...]:
+    """Return the settings of an admin port with these accounts."""
+    return ("admin.enabled=true", "admin.port=0", f"admin.users=[{', '.join(users)}]")
+
+
+def user(folder: Path, name: str, level: str) -> str:
+    """Return an account whose password stands in a file."""
+    file = folder / f"{name}.operator"
+    file.write_text(PASSWORD)
+    return f"{{name: {name}, password_file: {file}, global_access_level: {level}}}"
+
+
+def client(broker: RunningBroker, name: str = "", password: str = PASSWORD) -> httpx.AsyncClient:
+    assert broker.node.admin is not None
+    return httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{broker.node.admin.port}",
+        auth=httpx.BasicAuth(name, password) if name else None,
+        timeout=DEADLINE_S,
+        trust_env=False,
+    )
+
+
+async def hears(broker: RunningBroker, name: str, password: str = PASSWORD) -> int:
+    """Return the status of a question that any account may ask."""
+    async with client(broker, name, password) as operator:
+        return (await operator.get("/queues")).status_code
+
+
+async def test_accounts_of_operators_are_those_of_the_latest_configuration(tmp_path: Path) -> None:
+    """A reload brings, changes and takes accounts; with the next request, on connections that are open too."""
+    ada, bob = (user(tmp_path, name, "read-write") for name in ("ada", "bob"))
+    async with RunningBroker(tmp_path / "data", settings(ada)) as broker, client(broker, "ada") as operator:
+        assert (await operator.post("/queues", json={"name": "q"})).status_code == 201
+        assert await hears(broker, "") == 401
+        assert await hears(broker, "bob") == 401
+        await broker.node.reload(load(None, settings=(*broker.settings, *settings(ada.replace("write", "only"), bob))))
+        assert (await operator.delete("/queues/q")).status_code == 403
+        assert await hears(broker, "bob") == 200
+        await broker.node.reload(load(None, settings=(*broker.settings, *settings(bob))))
+        assert (await operator.get("/queues")).status_code == 401
+
+
+async def test_a_password_file_that_changes_is_in_force(tmp_path: Path) -> None:
+    """Orchestrators rotate secrets by writing files; nobody has to say so."""
+    async with RunningBroker(tmp_path / "data", settings(user(tmp_path, "ada", "read-only"))) as broker:
+        assert await hears(broker, "ada") == 200
+        (tmp_path / "ada.operator").write_text("battery-staple\n")
+        broker.node.watched_files.look()
+        assert await hears(broker, "ada") == 401
+        assert await hears(broker, "ada", "battery-staple") == 200
+
+
+async def test_accounts_of_clients_are_none_of_operators(tmp_path: Path) -> None:
+    """Whoever may publish may not administer, also under the same name; who guesses here does not hold up clients."""
+    operator = user(tmp_path, "root", "admin")
+    async with RunningBroker(tmp_path / "data", settings(operator), {"ada": "engine"}) as broker:
+        for _ in range(5):
+            assert await hears(broker, "ada", "engine") == 401
+        assert broker.node.attempts.remembered_count == 0
+        await broker.connect(level=5, user_name="ada", password=b"engine")
+
+
+@pytest.mark.parametrize("with_accounts", [True, False])
+async def test_the_audit_log_has_every_change_by_operators(tmp_path: Path, with_accounts: bool) -> None:
+    """docs/security.md, audit log: account, operation, path and result, and never what was sent."""
+    file = tmp_path / "audit.jsonl"
+    accounts = (user(tmp_path, "ada", "read-write"),) if with_accounts else ()
+    set_up_logging(Log(audit_file=file))
+    try:
+        async with RunningBroker(tmp_path / "data", settings(*accounts)) as broker:
+            async with client(broker, "ada") as operator:
+                await operator.post("/users", json={"name": "device", "password": "the-secret"})
+                await operator.get("/users")
+                await operator.delete("/users/nobody")
+            if with_accounts:
+                assert await hears(broker, "ada", "my guess") == 401
+            async with asyncio.timeout(DEADLINE_S):
+                while len(file.read_text().splitlines()) < (3 if with_accounts else 2):
+                    await asyncio.sleep(0.01)
+    finally:
+        set_up_logging(Log())
+    lines = [json.loads(each) for each in file.read_text().splitlines()]
+    made, deleted = [each for each in lines if each["event"] == "SYSTEM_ADMIN_COMMAND"]
+    who = "ada" if with_accounts else ""
+    assert (made["account"], made["operation"], made["path"], made["status"]) == (who, "create_user", "/users", "201")
+    assert (deleted["account"], deleted["operation"], deleted["status"]) == (who, "delete_user", "404")
+    denied = [each["account"] for each in lines if each["event"] == "SYSTEM_AUTHENTICATION_SESSION_DENIED"]
+    assert denied == (["ada"] if with_accounts else [])
+    assert not any(each in file.read_text() for each in ("the-secret", PASSWORD, "my guess"))
