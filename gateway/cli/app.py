@@ -10,6 +10,7 @@ import typer
 from gateway.cli import (
     actors,
     backup,
+    bench,
     doctor,
     events,
     explain,
@@ -61,6 +62,7 @@ app.command("backup")(backup.backup)
 app.command("backup-status")(backup.backup_status)
 app.command("backup-cancel")(backup.backup_cancel)
 app.command("restore")(backup.restore)
+app.command("bench")(bench.bench)
 app.command("actors")(actors.actors)
 app.command("events")(events.events)
 app.command("top")(top.top)
