@@ -1,6 +1,7 @@
 """A screen that is drawn again and again, and scrolled where it does not fit. What is on it, commands say."""
 
 import os
+import re
 import select
 import sys
 import termios
@@ -15,7 +16,8 @@ from rich.live import Live
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-KEY_BYTES_MAX: Final = 32  # read at once: more than the longest sequence that a terminal sends for a key
+KEY_BYTES_MAX: Final = 1024  # read at once: somebody holds a key down
+KEY: Final = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|.", re.DOTALL)  # what a terminal sends for one
 # By what terminals send: how many lines to go, or with PAGE how many screens.
 LINES: Final = {"j": 1, "\x1b[B": 1, "\x1bOB": 1, "k": -1, "\x1b[A": -1, "\x1bOA": -1}
 PAGES: Final = {" ": 1, "f": 1, "\x1b[6~": 1, "b": -1, "\x1b[5~": -1}
@@ -34,12 +36,13 @@ def watch(console: Console, look: Callable[[], RenderableType], interval_s: floa
                 page = max(console.height - 1, 1)  # the last line tells of the others
                 first = max(0, min(first, len(lines) - page)) if len(lines) > console.height else 0
                 live.update(_part(lines, first, page, console.height), refresh=True)
-                key = pressed(due_s - time.monotonic())
-                if key == QUIT:
-                    return
-                if not key:
+                wait_s = due_s - time.monotonic()
+                if wait_s <= 0:
                     break
-                first += LINES.get(key, 0) + page * PAGES.get(key, 0)
+                for key in KEY.findall(pressed(wait_s)):
+                    if key == QUIT:
+                        return
+                    first += LINES.get(key, 0) + page * PAGES.get(key, 0)
 
 
 def _part(lines: list[list[Segment]], first: int, page: int, height: int) -> RenderableType:
@@ -57,9 +60,9 @@ def _joined(lines: list[list[Segment]]) -> Segments:
 
 @contextmanager
 def _keyboard() -> Iterator[Callable[[float], str]]:
-    """Give what waits for a key, so many seconds at most, and returns what the terminal sent; nothing: none came."""
+    """Give what waits for keys, so many seconds at most, and returns what the terminal sent for them."""
     if not sys.stdin.isatty():
-        yield _no_key
+        yield _no_keys
         return
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -77,6 +80,6 @@ def _keyboard() -> Iterator[Callable[[float], str]]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
-def _no_key(within_s: float) -> str:
+def _no_keys(within_s: float) -> str:
     time.sleep(max(within_s, 0))
     return ""

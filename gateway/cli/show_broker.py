@@ -133,10 +133,10 @@ def queue(
         "access",
         "partitions",
         "flows",
-        "messages",
+        "ready",
         "unacked",
         "spooled",
-        "received",
+        "accepted",
         "delivered",
         "redelivered",
         "settled",
@@ -151,7 +151,7 @@ def _queue_row(view: QueueFigures) -> tuple[object, ...]:
     if view.quota_bytes:
         spooled = f"{spooled} of {rounded_size(view.quota_bytes)}"
     totals = (view.accepted_total, view.delivered_total, view.redelivered_total, view.settled_total)
-    holds = (view.ready_count + view.unacked_count, view.unacked_count, spooled)
+    holds = (view.ready_count, view.unacked_count, spooled)
     who = (view.name, view.access_type, view.partition_count, view.flows_count)
     return (*who, *holds, *totals, view.discarded_total)
 

@@ -35,8 +35,10 @@ def test_a_tree_that_is_higher_than_the_terminal_says_so_and_scrolls(node: Gatew
         actors.draws("lines 2 to 8 of ")
         actors.press(" ")
         actors.draws("lines 9 to 15 of ")
+        actors.press("kk\x1b[Ax")
+        actors.draws("lines 6 to 12 of ")
         actors.press("\x1b[5~")  # page up
-        actors.draws("lines 2 to 8 of ")
+        actors.draws("lines 1 to 7 of ")
         actors.press("q")
         assert actors.ends() == 0
 
