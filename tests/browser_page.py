@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, HttpCredentials, Page, sync_playwright
 
 from foreign import program
 
@@ -31,9 +31,17 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def browser_page(
-    browser: Browser, url: str, *, size: tuple[int, int] = DESKTOP, scheme: Literal["light", "dark"] = "light"
+    browser: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Literal["light", "dark"] = "light",
+    account: HttpCredentials | None = None,
 ) -> Iterator[Page]:
-    """Open a page for the length of a `with` block. Errors of scripts and refusals of the policy are ours."""
+    """Open a page for the length of a `with` block, with what somebody would type when the browser asks for an account.
+
+    Errors of scripts and refusals of the policy are ours.
+    """
     wrong: list[str] = []
 
     def refused_by_the_policy(line: ConsoleMessage) -> None:
@@ -41,7 +49,10 @@ def browser_page(
             wrong.append(line.text)
 
     context = browser.new_context(
-        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, is_mobile=size == PHONE
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=scheme,
+        is_mobile=size == PHONE,
+        http_credentials=account,
     )
     page = context.new_page()
     page.set_default_timeout(WAIT_MS)

@@ -14,7 +14,7 @@ export class Problem extends Error {
 }
 
 export function vpn() {
-  return sessionStorage.getItem(VPN_KEY) ?? DEFAULT_VPN;
+  return sessionStorage.getItem(VPN_KEY) ?? new URLSearchParams(location.search).get("vpn") ?? DEFAULT_VPN;
 }
 
 export function chooseVpn(name) {
@@ -52,7 +52,8 @@ async function ask(method, path, query = {}, body = undefined) {
   const found = parsed(await answer.text());
   // A node that is not ready answers 503 with its health: that is what was asked for.
   if (!answer.ok && found?.ready === undefined) {
-    throw new Problem(answer.status, found?.detail ?? `the gateway answered ${answer.status}`);
+    const why = found?.detail ?? `the gateway answered ${answer.status}`;
+    throw new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why);
   }
   if (found === undefined) throw new Problem(answer.status, "what answers there is no admin port of Sluicegate");
   return found;

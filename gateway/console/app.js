@@ -1,5 +1,6 @@
 // The console: which page is open, and one look at the gateway after the other for it. Pages are in pages/.
 
+import { accountWords, learnAccess, seesNode } from "./access.js";
 import { DEFAULT_VPN, chooseVpn, get, vpn } from "./admin.js";
 import { notice } from "./dialogs.js";
 import { h, setText } from "./elements.js";
@@ -20,14 +21,15 @@ const PAGES = [
   { path: "", title: "Overview", page: overview },
   { path: "queues", title: "Queues", page: queues },
   { path: "clients", title: "Clients", page: clients },
-  { path: "actors", title: "Actors", page: actors },
+  { path: "actors", title: "Actors", page: actors, ofNode: true },
   { path: "explain", title: "Explain", page: explain },
-  { path: "events", title: "Events", page: events },
+  { path: "events", title: "Events", page: events, ofNode: true },
 ];
 
 const place = document.getElementById("page");
 const state = document.getElementById("state");
-let open = null; // of the open page: {refresh, keys, back}, the last two if it has any
+const vpnChoice = document.getElementById("vpn");
+let open = { refresh: async () => {} }; // of the open page: {refresh, keys, back}, the last two if it has any
 let paused = false;
 let timer = 0;
 
@@ -86,19 +88,42 @@ function pause() {
   }
 }
 
+/** Show who is signed in, and the pages that are of use to them. */
+async function showAccess() {
+  try {
+    await learnAccess();
+  } catch (problem) {
+    if (problem.status !== 404) throw problem;
+    chooseVpn(DEFAULT_VPN); // the one that was chosen is gone
+    await learnAccess();
+  }
+  const line = document.getElementById("account");
+  setText(line, accountWords());
+  line.hidden = !accountWords();
+  for (const { path, ofNode } of PAGES) {
+    document.querySelector(`#pages a[data-path="${path}"]`).hidden = Boolean(ofNode) && !seesNode();
+  }
+}
+
+/** Offer the message VPNs, to who may see them all; others name theirs in the address, as `?vpn=NAME`. */
 async function offerVpns() {
+  if (!seesNode()) return;
   const { message_vpns: known } = await get("message-vpns");
   const names = known.map((each) => each.name);
-  if (!names.includes(vpn())) chooseVpn(DEFAULT_VPN);
-  const choice = document.getElementById("vpn");
-  choice.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
-  choice.value = vpn();
-  choice.addEventListener("change", () => {
-    chooseVpn(choice.value);
-    if (target().parts.length > 1) location.hash = "#/queues";
-    else turn();
-  });
+  vpnChoice.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+  vpnChoice.value = vpn();
   document.getElementById("vpn-choice").hidden = names.length < 2;
+}
+
+/** Learn what there is for whom, and open the page that the address names. */
+async function begin() {
+  try {
+    await showAccess();
+    await offerVpns();
+  } catch (problem) {
+    notice(problem.message, { wrong: true });
+  }
+  turn();
 }
 
 function focusFilter() {
@@ -130,5 +155,9 @@ listen([
 ]);
 window.addEventListener("hashchange", turn);
 document.addEventListener("visibilitychange", () => document.hidden || paused || look());
-offerVpns().catch((problem) => notice(problem.message, { wrong: true }));
-turn();
+vpnChoice.addEventListener("change", () => {
+  chooseVpn(vpnChoice.value);
+  if (target().parts.length > 1) history.replaceState(null, "", "#/queues");
+  begin();
+});
+begin();

@@ -1,17 +1,22 @@
 // Questions to the operator, and notices of what became of them.
 
+import { mayChange, refusal } from "./access.js";
 import { h, setText } from "./elements.js";
 
 const NOTICE_MS = 8_000;
 const FIELDS_IN_A_COLUMN = 6; // more of them stand in columns
 
 /**
- * Ask, and do it: `deed` gets the fields' values by name. What goes wrong stands in the dialog, which stays open with
+ * Ask, and do it, unless who asks may only look: `deed` gets the fields' values by name. What goes wrong stands in the dialog, which stays open with
  * all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
  * `choices` that are all there is, or `lines: true` for a text of several; without any field it is a question of yes
  * or no. Return whether it was done.
  */
 export function ask({ title, text, fields = [], confirm, dangerous = false, deed }) {
+  if (!mayChange()) {
+    notice(refusal(), { wrong: true });
+    return Promise.resolve(false);
+  }
   return new Promise((resolve) => {
     const inputs = fields.map(field);
     const wrong = h("p", { class: "wrong", role: "alert", hidden: true });

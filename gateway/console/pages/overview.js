@@ -1,5 +1,6 @@
 // The node at a glance: rates, connections, spool, memory, the busiest queues, what happened last.
 
+import { seesNode } from "../access.js";
 import { get } from "../admin.js";
 import { bar } from "../charts.js";
 import { h, setText } from "../elements.js";
@@ -32,32 +33,34 @@ export function open(place) {
   const title = h("h1", {}, "Overview");
   const health = h("p", { class: "health" });
   const spool = h("div", { class: "gauges" });
-  place.append(
-    title,
-    health,
-    h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
-    h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Protocols"), protocols.element), h("section", {}, h("h2", {}, "Spool and memory"), spool)),
-    h("section", {}, h("h2", {}, "Busiest queues"), queues.element),
-    h("section", {}, h("h2", {}, "Latest events"), events.element),
-  );
+  const ofNode = seesNode();
+  place.append(title, health);
+  if (ofNode) {
+    place.append(
+      h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
+      h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Protocols"), protocols.element), h("section", {}, h("h2", {}, "Spool and memory"), spool)),
+    );
+  }
+  place.append(h("section", {}, h("h2", {}, "Busiest queues"), queues.element));
+  if (ofNode) place.append(h("section", {}, h("h2", {}, "Latest events"), events.element));
 
   async function refresh() {
-    const [node, ready, use, found, told] = await Promise.all([
-      get("figures"),
-      get("health/ready"),
-      get("spool"),
-      looks.look({ named: 1 }),
-      get("events", { limit: EVENTS }),
-    ]);
-    setText(title, node.name);
-    setText(health, ready.ready ? `release ${node.version}, takes traffic` : ready.reasons.join("; "));
+    const asked = ofNode ? [get("figures"), get("spool"), get("events", { limit: EVENTS })] : [];
+    const [found, ready, node, use, told] = await Promise.all([looks.look({ named: 1 }), get("health/ready"), ...asked]);
+    queues.show(busiest(found.queues));
+    const state = ready.ready ? "takes traffic" : ready.reasons.join("; ");
+    setText(health, node ? `release ${node.version}, ${state}` : state);
     health.classList.toggle("wrong", !ready.ready);
+    if (node) showNode(node, use, told);
+  }
+
+  function showNode(node, use, told) {
+    setText(title, node.name);
     showTotals(node, use);
     protocols.show(node.protocols.map((each) => protocolRates(each, node.at_ms)));
     const commits = rates.add("commits", node.spool_commits_total, node.at_ms);
     const used = node.process && rates.add("cpu", node.process.cpu_ms_total, node.at_ms);
     spool.replaceChildren(...gauges(use, commits), ...processLine(node.process, used));
-    queues.show(busiest(found.queues));
     events.show(told.events.toReversed());
   }
 

@@ -1,5 +1,6 @@
 // One queue: its rates and backlog, partitions, flows, and definition.
 
+import { deedButton, mayChange } from "../access.js";
 import { get, patch, post, queuePath, remove } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { bar } from "../charts.js";
@@ -57,13 +58,21 @@ export function open(place, [name]) {
     purge: () => purge(name),
     delete: () => deleteQueue(name),
   };
-  const button = (label, press, kind) => h("button", { type: "button", class: kind, onclick: press }, label);
-  const replay = button("Replay", deeds.replay);
+  const replay = deedButton("Replay", deeds.replay);
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
     h("h1", {}, name),
     about,
-    h("div", { class: "bar-of-tools" }, button("Messages", deeds.browse, "primary"), button("Edit", deeds.edit), button("Re-drive", deeds.redrive), replay, button("Purge", deeds.purge, "danger"), button("Delete queue", deeds.delete, "danger")),
+    h(
+      "div",
+      { class: "bar-of-tools" },
+      h("button", { type: "button", class: "primary", onclick: deeds.browse }, "Messages"),
+      deedButton("Edit", deeds.edit),
+      deedButton("Re-drive", deeds.redrive),
+      replay,
+      deedButton("Purge", deeds.purge, "danger"),
+      deedButton("Delete queue", deeds.delete, "danger"),
+    ),
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
     spooled,
@@ -87,8 +96,10 @@ export function open(place, [name]) {
     rates.note("unacked", view.unacked_count);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in all`, rates.series("in"));
     tiles.settled.show(rate(went), `${count(view.settled_total)} in all`, rates.series("settled"));
-    replay.disabled = view.kept_bytes === 0;
-    replay.title = replay.disabled ? "it keeps no settled messages" : "";
+    if (mayChange()) {
+      replay.disabled = view.kept_bytes === 0;
+      replay.title = replay.disabled ? "it keeps no settled messages" : "";
+    }
     tiles.ready.show(count(view.ready_count), "wait for a consumer", rates.series("ready"));
     tiles.unacked.show(count(view.unacked_count), "with consumers", rates.series("unacked"));
     const quota = config.max_msg_spool_usage * MEGABYTE;
@@ -134,7 +145,7 @@ async function latestRedrive(name) {
 function showRedrive(line, name, driven) {
   const kept = Object.entries(driven.kept).map(([reason, number]) => `${number} stay: ${words(reason)}`);
   const text = [`Re-drive since ${moment(driven.started_ms)} ${driven.state}`, `${count(driven.done_count)} done`, ...kept, driven.failure].filter(Boolean).join(", ");
-  const stop = h("button", { type: "button", onclick: () => attempt(() => remove(queuePath(name, "/redrive"))) }, "Stop");
+  const stop = deedButton("Stop", () => attempt(() => remove(queuePath(name, "/redrive"))));
   line.replaceChildren(text, " ", driven.state === "running" ? stop : "");
 }
 

@@ -1,5 +1,6 @@
 // All queues with their rates.
 
+import { deedButton } from "../access.js";
 import { get, post } from "../admin.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { h, linesOf, setText } from "../elements.js";
@@ -28,7 +29,7 @@ export function open(place) {
       filter,
       h("label", {}, every, " of sessions and shares, too"),
       total,
-      h("button", { type: "button", onclick: create }, "New queue"),
+      deedButton("New queue", create),
       h("a", { href: "#/templates" }, "Templates"),
     ),
     table.element,

@@ -1,5 +1,6 @@
 // Queue templates: attributes for queues that are yet to be made, by their names.
 
+import { deedButton } from "../access.js";
 import { get, patch, post, remove } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { ask, attempt, notice } from "../dialogs.js";
@@ -16,7 +17,7 @@ export function open(place) {
       { title: "For queues", value: (each) => each.queue_name_filter },
       { title: "Durability", value: (each) => each.durability_override, wide: true },
       { title: "Sets", value: sets, long: true },
-      { title: "", value: () => null, cell: (each) => h("button", { type: "button", onclick: () => drop(each.name) }, "Delete") },
+      { title: "", value: () => null, numeric: true, cell: (each) => deedButton("Delete", () => drop(each.name)) },
     ],
     key: (each) => each.name,
     open: (each) => attempt(() => change(each)),
@@ -26,7 +27,7 @@ export function open(place) {
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
     h("h1", {}, "Queue templates"),
-    h("div", { class: "bar-of-tools" }, h("button", { type: "button", onclick: () => attempt(create) }, "New template")),
+    h("div", { class: "bar-of-tools" }, deedButton("New template", () => attempt(create))),
     table.element,
   );
 
