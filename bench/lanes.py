@@ -17,7 +17,6 @@ from bench.tally import Tally
 POLL_S: Final = 0.05
 DRAIN_S: Final = 5.0  # without a byte after the stop: what is missing is lost
 STALL_S: Final = 60.0  # without a byte in a load that should run: the broker has stalled
-WARM_UP_S: Final = 1.0  # of any load, before anything is measured
 
 
 class Progress(Protocol):
@@ -236,7 +235,7 @@ class Worker:
         """Note how late the last messages came after they were due, whenever they were sent."""
         begun_s = self._begun_s + self._offset_s(self.lanes.index(lane))
         last = lane.audience[0].received
-        first = max(last - count, int(WARM_UP_S * rate))
+        first = max(last - count, int(self._plan.warm_up_s * rate))
         now_s = time.monotonic()
         self._latencies_s.extend([now_s - begun_s - (number + 1) / rate for number in range(first, last)])
 

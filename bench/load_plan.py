@@ -41,6 +41,7 @@ class LoadPlan:
     qos: int = 0
     window: int = 1
     rate: float | None = None  # messages a second of all lanes together
+    warm_up_s: float = 1.0  # before anything is measured
     payload_sizes: tuple[int, ...] = (100,)  # stream k has the size `k % len(payload_sizes)`
     messages_per_lane: int | None = None  # of one publisher; None: until the load is stopped
     streams: int = 1  # of each publisher

@@ -26,8 +26,8 @@ class Memory:
 def cpu_seconds(pid: int) -> float:
     """Return user plus system time of the process and its living descendants, all threads."""
     ticks = 0
-    for member in process_tree(pid):
-        fields = Path(f"/proc/{member}/stat").read_text().rpartition(")")[2].split()
+    for text in _of_tree(pid, "stat"):
+        fields = text.rpartition(")")[2].split()
         ticks += int(fields[_STAT_UTIME]) + int(fields[_STAT_STIME])
     return ticks / _TICKS_PER_S
 
@@ -35,8 +35,8 @@ def cpu_seconds(pid: int) -> float:
 def memory(pid: int) -> Memory:
     """Return the resident memory of the process and its living descendants."""
     rss_kib = anonymous_kib = 0
-    for member in process_tree(pid):
-        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+    for text in _of_tree(pid, "status"):
+        for line in text.splitlines():
             if line.startswith("VmRSS:"):
                 rss_kib += int(line.split()[1])
             elif line.startswith("RssAnon:"):
@@ -44,10 +44,25 @@ def memory(pid: int) -> Memory:
     return Memory(rss_bytes=rss_kib * 1024, anonymous_bytes=anonymous_kib * 1024)
 
 
-def process_tree(pid: int) -> list[int]:
-    """Return the process and its descendants."""
+def _of_tree(pid: int, name: str) -> list[str]:
+    """Return a file of the process, which must be there, and of each descendant that has not ended meanwhile."""
+    texts: list[str] = []
     found = [pid]
-    for parent in found:  # grows while it is walked
-        for thread in os.listdir(f"/proc/{parent}/task"):
-            found += [int(child) for child in Path(f"/proc/{parent}/task/{thread}/children").read_text().split()]
-    return found
+    for member in found:  # grows while it is walked
+        try:
+            texts.append(Path(f"/proc/{member}/{name}").read_text())
+            threads = os.listdir(f"/proc/{member}/task")
+        except (FileNotFoundError, ProcessLookupError):
+            if member == pid:
+                raise
+            continue
+        for thread in threads:
+            found += _children(member, thread)
+    return texts
+
+
+def _children(process: int, thread: str) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{process}/task/{thread}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+        return []

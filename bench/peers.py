@@ -21,6 +21,7 @@ from bench.brokers import (
 )
 from bench.load_plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
+_COMPILED_LATE_S: Final = 10.0  # until what runs often is machine code: Java's and Erlang's brokers begin slowly
 _IN_FLIGHT_MAX: Final = 65_535  # of MQTT: packet ids
 
 # Nothing limits mosquitto but its own speed: no persistence, no limit on what is queued or in flight (20 and 1000 in
@@ -92,7 +93,7 @@ listeners:
   default:
     type: tcp
     bind: 127.0.0.1:{port}
-    max-connections: 100000
+    max_connections: 100000
 plugins:
   amqtt.plugins.authentication.AnonymousAuthPlugin:
     allow_anonymous: true
@@ -140,6 +141,7 @@ class RabbitMq(Broker):
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
         """Return the plan with addresses of the plugin for AMQP 1.0, which makes a queue when it is attached to."""
+        plan = replace(plan, warm_up_s=_COMPILED_LATE_S)
         if plan.protocol != AMQP:
             return plan
         if plan.queue is None:
@@ -217,6 +219,10 @@ class ActiveMq(Broker):
     def is_installed(cls) -> bool:
         """Return whether this machine has it, and the libraries that its MQTT needs."""
         return found("java") is not None and all(Path(jar.rstrip("*")).exists() for jar in _ACTIVEMQ_JARS)
+
+    def prepare(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with time to get warm."""
+        return replace(plan, warm_up_s=_COMPILED_LATE_S)
 
     def _command(self) -> list[str]:
         (port,) = free_ports(1)

@@ -16,7 +16,7 @@ from bench import measure
 from bench.brokers import Broker, BrokerError
 from bench.gateway_broker import HTTP_TIMEOUT_S, Sluicegate
 from bench.lane_setup import connect_worker
-from bench.lanes import WARM_UP_S, End, Worker
+from bench.lanes import End, Worker
 from bench.load_plan import LoadPlan
 from bench.load_processes import LoadError
 from bench.mqtt_load import connect_subscriber
@@ -103,7 +103,7 @@ class _Change:
         count = self._plan.subscribers_per_lane
         try:
             self._until_balanced(count)
-            self._ended.wait(WARM_UP_S + self._seconds)
+            self._ended.wait(self._plan.warm_up_s + self._seconds)
             for wanted, left in (("come", count + 1), ("go", count)):
                 begun_s = time.monotonic()
                 self._wanted = wanted

@@ -21,14 +21,14 @@ class Tally:
     the cycle, and less than half of it is ever in flight.
     """
 
-    def __init__(self, *, streams: int, cycle: int, in_order: bool) -> None:
+    def __init__(self, *, streams: int, cycle: int, in_order: bool, first: int = 0) -> None:
         self.received = 0
         self.duplicated = 0
         self.disordered = 0  # came behind a later one of their stream, for the first time
         self.read_singly = 0
         self.cycle = cycle
         self._in_order = in_order  # False: consumers compete, and which of them is served first says nothing
-        self._next = [0] * streams  # sequence that follows the highest one
+        self._next = [first] * streams  # sequence that follows the highest one
         self._laps = [0] * streams  # how often that was the first of a cycle again
         self._missing: set[tuple[int, int, int]] = set()  # stream, lap and sequence of what was passed over
 

@@ -11,7 +11,6 @@ from typing import Final
 
 from bench import measure
 from bench.brokers import Broker
-from bench.lanes import WARM_UP_S
 from bench.load_plan import LoadPlan, LoadReport
 from bench.load_processes import LoadError, Snapshot, run_load
 from bench.mqtt_load import connect_unmatched
@@ -67,8 +66,9 @@ def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int)
 
 def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[Snapshot, Snapshot, float, LoadReport]:
     """Return how far the load was before and after the measured time, the broker's CPU seconds in it, and the end."""
-    with _unmatched(plan, broker), run_load(broker.prepare(plan), broker, workers=workers) as load:
-        time.sleep(WARM_UP_S)
+    plan = broker.prepare(plan)
+    with _unmatched(plan, broker), run_load(plan, broker, workers=workers) as load:
+        time.sleep(plan.warm_up_s)
         cpu_before_s = measure.cpu_seconds(broker.pid)
         before = load.snapshot()
         time.sleep(seconds)

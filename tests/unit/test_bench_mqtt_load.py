@@ -1,0 +1,93 @@
+"""The load generator's MQTT publisher over a socket: what it sends, and which confirmations it counts."""
+
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from bench import mqtt_wire as wire
+from bench.connections import Connection
+from bench.lanes import Lane
+from bench.load_plan import LoadPlan
+from bench.mqtt_load import Publisher
+
+WINDOW = 4
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, Connection]]:
+    """A broker's end of a connection, and the generator's on an epoll object."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        select.epoll() as poll,
+        Connection(server.getsockname()) as connection,
+        server.accept()[0] as broker,
+    ):
+        connection.join(poll)
+        yield broker, connection
+
+
+def publisher(connection: Connection, *, qos: int, receive_maximum: int = 100) -> Publisher:
+    plan = LoadPlan(qos=qos, window=WINDOW, payload_sizes=(10,), topic="bench/t")
+    return Publisher(connection, plan, Lane(plan, 0), 0, receive_maximum=receive_maximum)
+
+
+def answer(broker: socket.socket, to: Publisher, packets: str) -> None:
+    """Send packets as the broker, and let the publisher take in all of them."""
+    data = bytes.fromhex(packets)
+    broker.sendall(data)
+    client = to.connection.socket
+    while not select.select([client], [], [])[0] or len(client.recv(100, socket.MSG_PEEK)) < len(data):
+        pass  # a part of it
+    buffer = bytearray(100)
+    to.on_readable(buffer, memoryview(buffer))
+
+
+def sent(broker: socket.socket, count: int) -> bytes:
+    return broker.recv(count, socket.MSG_WAITALL)
+
+
+def test_no_more_is_in_flight_than_the_broker_takes(ends: tuple[socket.socket, Connection]) -> None:
+    """MQTT 5.0, 4.9: the receive maximum, until messages are confirmed."""
+    broker, connection = ends
+    client = publisher(connection, qos=1, receive_maximum=3)
+    assert client.publish(10) == 3
+    answer(broker, client, "40020001 40020002")
+    assert client.confirmed == 2
+    assert client.publish(10) == 2
+
+
+@pytest.mark.parametrize("order", ["40020001 40020002 40020003", "40020003 40020001 40020002"])
+def test_each_message_is_confirmed_once_in_order_or_not(ends: tuple[socket.socket, Connection], order: str) -> None:
+    """MQTT 3.1.1, 4.6: in order; some brokers do not keep to it. A PUBACK that comes again counts for nothing."""
+    broker, connection = ends
+    client = publisher(connection, qos=1)
+    client.publish(4)
+    answer(broker, client, order)
+    assert client.confirmed == 3
+    answer(broker, client, "40020004")
+    assert client.confirmed == 4
+
+
+def test_qos_2_is_released_message_by_message(ends: tuple[socket.socket, Connection]) -> None:
+    """MQTT 3.1.1, 4.3.3: PUBREL for each PUBREC, and confirmed by PUBCOMP."""
+    broker, connection = ends
+    client = publisher(connection, qos=2)
+    client.publish(3)
+    length = len(wire.publish_header("bench/t", qos=2, payload_bytes=10).data) + 10
+    sent(broker, 3 * length)
+    answer(broker, client, "50020001 50020003 50020002")
+    assert sent(broker, 12) == bytes.fromhex("62020001 62020003 62020002")
+    assert client.confirmed == 0
+    answer(broker, client, "70020001 70020002")
+    assert client.confirmed == 2
+
+
+def test_what_no_publisher_can_get_is_refused(ends: tuple[socket.socket, Connection]) -> None:
+    """PUBREC for a message of QoS 1."""
+    broker, connection = ends
+    client = publisher(connection, qos=1)
+    client.publish(1)
+    with pytest.raises(wire.WireError, match="50 02 00 01"):
+        answer(broker, client, "50020001")
