@@ -197,6 +197,11 @@ class Node:
             front.send_away(vpn.name, users)
         vpn.http_flows.end(reason, users)  # they outlive connections
 
+    def disconnect(self, vpn: MessageVpn, client: str) -> bool:
+        """Say goodbye to a client, over whatever protocols it came. Return whether it was there."""
+        found = [front.disconnect(vpn.name, client) for front in self.fronts]
+        return vpn.http_flows.end_of(client, "an operator disconnected it") or any(found)
+
     def _read_secrets(self) -> None:
         """Read keys, certificates and passwords from their files, for the next client."""
         self.admin_accounts.read(self.config.admin)

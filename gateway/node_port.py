@@ -36,6 +36,7 @@ from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import VpnFigures, samples_of
 from gateway.overview_views import actor_view, message_view, queue_view
 from gateway.ports import (
+    ClientNotFound,
     CursorNotFound,
     NodePort,
     QueueAlreadyExists,
@@ -323,6 +324,11 @@ class NodeView(NodePort):
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         queues = [await self._describe(handle) for handle in handles]
         return clients_view(self._node, self._vpn.name, queues, question)
+
+    async def disconnect_client(self, name: str) -> None:
+        """Send a client away."""
+        if not self._node.disconnect(self._vpn, name):
+            raise ClientNotFound(name)
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -26,6 +26,7 @@ from messaging.queue_template import QueueTemplate
 
 __all__ = [
     "AlreadyExists",
+    "ClientNotFound",
     "CursorNotFound",
     "NodePort",
     "NotFound",
@@ -95,6 +96,12 @@ class SelectorNotFound(NotFound):
     def __init__(self, queue: str, subscriber: str) -> None:
         super().__init__(subscriber)
         self.args = (f"queue {queue!r} has no durable selector of {subscriber!r}",)
+
+
+class ClientNotFound(NotFound):
+    """No client of that name is connected."""
+
+    kind = "client"
 
 
 class TemplateNotFound(NotFound):
@@ -282,6 +289,9 @@ class NodePort(Protocol):
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         """Return a page of the connected clients, by name."""
+
+    async def disconnect_client(self, name: str) -> None:
+        """Send a client away, over whatever protocols it came; it may come again. Raises ClientNotFound."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""

@@ -138,6 +138,16 @@ class ProtocolFront(ABC, Generic[C, S]):
             if identity.vpn == vpn and (users is None or identity.user in users):
                 connection.shut_down()
 
+    def disconnect(self, vpn: str, client: str) -> bool:
+        """Say goodbye to a client of a message VPN. Return whether it was there."""
+        found = False
+        for connection in self.open_connections():
+            rights = connection.identity.admitted()
+            if rights is not None and connection.identity.vpn == vpn and rights.client == client:
+                connection.shut_down()
+                found = True
+        return found
+
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()

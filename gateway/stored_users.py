@@ -37,6 +37,10 @@ class AskedUser(Section):
     client_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
     acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
 
+    def settings(self) -> dict[str, object]:
+        """Return all that a body may say of it, but for the password."""
+        return self.model_dump(exclude={"password"})
+
 
 @dataclass(frozen=True, slots=True)
 class StoredUser:

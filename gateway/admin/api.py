@@ -204,6 +204,11 @@ class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
         question = ClientQuestion(client_name=name, after=after, limit=limit)
         return json_answer(CLIENTS.dump_json(await self._node.list_clients(question)))
 
+    async def disconnect_client(self, request: Request) -> Response:
+        """Send a client away."""
+        await self._node.disconnect_client(path_name(request))
+        return Response(status_code=204)
+
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""
         return json_answer(QUEUES.dump_json(_Queues(await self._node.list_queues())))

@@ -197,6 +197,13 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
     ),
     Operation(
+        "disconnect_client",
+        "DELETE",
+        "/clients/{name}",
+        "Send a client away, over whatever protocols it came; it may come again",
+        (Answer(204, "It is gone"), Answer(404, "No client of that name is connected", "Problem")),
+    ),
+    Operation(
         "show_spool",
         "GET",
         "/spool",

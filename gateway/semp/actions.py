@@ -1,4 +1,4 @@
-"""SEMP's actions: what is done to queues and their messages once, and leaves no configuration behind.
+"""SEMP's actions: what is done to queues, their messages and clients once, and leaves no configuration behind.
 
 There is none that clears counters: those of a node only grow, as what reads metrics expects.
 """
@@ -18,7 +18,7 @@ from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter, not_allowed, not_found
 from gateway.semp.messages import OBJECT_PATH, message_id
 from gateway.semp.operation import Performing, SempOperation
-from gateway.semp.resources import QUEUES
+from gateway.semp.resources import CLIENTS, QUEUES
 from gateway.views import TakenView
 from messaging.message_selection import MessageId, parse_message_id
 
@@ -58,6 +58,12 @@ async def _copy(node: NodePort, request: Request, asked: Asked) -> Document:
     vpn, queue = _queue(node, request)
     place = _message_id(body, MESSAGE)
     _check(await vpn.take_messages(_text(body, SOURCE), COPY, MessageSelection(ids=(place,), to=queue)), place)
+    return answer_of_done(asked)
+
+
+async def _disconnect(node: NodePort, request: Request, asked: Asked) -> Document:
+    await _body(request, {})
+    await node.in_vpn(path_name(request, "msgVpnName")).disconnect_client(path_name(request, CLIENTS.kind.key))
     return answer_of_done(asked)
 
 
@@ -142,5 +148,8 @@ ACTIONS: Final = (
         "Offer settled messages that the queue keeps to its consumers again",
         _replay,
         _REPLAY,
+    ),
+    _action(
+        f"{CLIENTS.object_path}/disconnect", "Send a client away, over whatever protocols it came", _disconnect, {}
     ),
 )

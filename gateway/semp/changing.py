@@ -12,14 +12,15 @@ from typing import Any, Final, Literal
 from starlette.requests import Request
 
 from gateway.admin.requests import json_object, path_name
-from gateway.ports import NodePort, QueueInvalid, QueueNotFound, TemplateNotFound
+from gateway.ports import NodePort, QueueInvalid, QueueNotFound, TemplateNotFound, UserNotFound
 from gateway.semp.attributes import SempObject
 from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter
 from gateway.semp.openapi import object_schema
 from gateway.semp.operation import SempOperation
 from gateway.semp.reading import Names, Resource, answer_with
-from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES
+from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES, USERNAMES
+from gateway.stored_users import asked_user
 from messaging.queue_config import config_from_dict
 from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
 
@@ -89,6 +90,26 @@ async def _delete_template(node: NodePort, names: Names) -> None:
     await node.in_vpn(names[0]).delete_template(names[1])
 
 
+async def _create_user(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).create_user(fields)
+
+
+async def _change_user(node: NodePort, names: Names, fields: Fields) -> None:
+    await node.in_vpn(names[0]).update_user(names[1], fields)
+
+
+async def _replace_user(node: NodePort, names: Names, fields: Fields) -> None:
+    """Without a password in the body the user keeps its own."""
+    try:
+        await _change_user(node, names, {**asked_user({"name": names[1]}).settings(), **fields})
+    except UserNotFound:
+        await _create_user(node, names, fields)
+
+
+async def _delete_user(node: NodePort, names: Names) -> None:
+    await node.in_vpn(names[0]).delete_user(names[1])
+
+
 CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
     (
         QUEUES,
@@ -99,6 +120,7 @@ CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
         TEMPLATES,
         Verbs(create=_create_template, delete=_delete_template, change=_change_template, replace=_replace_template),
     ),
+    (USERNAMES, Verbs(create=_create_user, delete=_delete_user, change=_change_user, replace=_replace_user)),
 )
 
 

@@ -1,4 +1,4 @@
-"""SEMP's objects around clients: message VPNs, connections, client profiles and ACL profiles.
+"""SEMP's objects around clients: message VPNs, users, connections, client profiles and ACL profiles.
 
 Profiles are a configuration's: none of their attributes can be set here.
 """
@@ -11,6 +11,8 @@ from gateway.config.client_profiles import AclProfileSettings, ClientProfileSett
 from gateway.config.section import Section
 from gateway.semp.attributes import BOOLEAN, INTEGER, TEXT, Schema, SempAttribute, SempCollection, SempObject, semp_name
 from gateway.smrp import SmrpSubscriptionView
+from gateway.stored_users import PASSWORD_CHARS_MAX
+from gateway.user_views import UserView
 from gateway.vpn_views import MessageVpnView
 from messaging.queue_config import MEGABYTE
 
@@ -30,6 +32,27 @@ CLIENT: Final[SempObject[ClientView]] = SempObject(
     (
         SempCollection("subscriptions", None),
         SempCollection("txFlows", lambda client: client.flows_count),
+    ),
+)
+
+USERNAME: Final[SempObject[UserView]] = SempObject(
+    "clientUsername",
+    "clientUsername",
+    (
+        SempAttribute("clientUsername", TEXT, "name", lambda user: user.name, "name"),
+        SempAttribute("enabled", BOOLEAN, "its clients may connect", lambda user: user.enabled, "enabled"),
+        SempAttribute(
+            "clientProfileName", TEXT, "its client profile", lambda user: user.client_profile, "client_profile"
+        ),
+        SempAttribute("aclProfileName", TEXT, "its ACL profile", lambda user: user.acl_profile, "acl_profile"),
+        SempAttribute(
+            "password",
+            {**TEXT, "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARS_MAX},
+            "in plain; only what proves it is kept",
+            None,
+            "password",
+        ),
+        SempAttribute("connectionCount", INTEGER, "its clients that are connected", lambda user: user.connected_count),
     ),
 )
 
@@ -62,6 +85,7 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
     (
         SempCollection("aclProfiles", None, configures=True),
         SempCollection("clientProfiles", None, configures=True),
+        SempCollection("clientUsernames", None, configures=True),
         SempCollection("clients", lambda vpn: vpn.connection_count),
         SempCollection("queueTemplates", None, configures=True),
         SempCollection("queues", lambda vpn: vpn.endpoint_count, configures=True),

@@ -12,6 +12,7 @@ from gateway.semp.client_objects import (
     CLIENT_PROFILE,
     CLIENT_SUBSCRIPTION,
     EXCEPTIONS,
+    USERNAME,
     VPN,
     exception_kind,
 )
@@ -43,6 +44,10 @@ async def _tx_flows(node: NodePort, names: Names) -> Sequence[Any]:
 
 async def _templates(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_templates()
+
+
+async def _usernames(node: NodePort, names: Names) -> Sequence[Any]:
+    return await node.in_vpn(names[0]).list_users()
 
 
 async def _client_profiles(node: NodePort, names: Names) -> Sequence[Any]:
@@ -99,6 +104,7 @@ QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _queue)
 SUBSCRIPTIONS: Final = Resource(f"{QUEUES.object_path}/subscriptions", SUBSCRIPTION, _OF_QUEUE, _subscriptions)
 TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates)
 ACL_PROFILES: Final = Resource(f"{_VPN}/aclProfiles", ACL_PROFILE, _OF_VPN, _acl_profiles)
+USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames)
 CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients)
 
 # What is configured, and shown as it runs as well.
@@ -107,6 +113,7 @@ CONFIGURED: Final = (
     QUEUES,
     SUBSCRIPTIONS,
     TEMPLATES,
+    USERNAMES,
     Resource(f"{_VPN}/clientProfiles", CLIENT_PROFILE, _OF_VPN, _client_profiles),
     ACL_PROFILES,
     *(

@@ -77,6 +77,13 @@ class HttpFlows:
                 flow.end(reason)
                 del self._flows[flow_id]
 
+    def end_of(self, client: str, reason: str) -> bool:
+        """End the flows of a client. Return whether it had any."""
+        its = [flow_id for flow_id, flow in self._flows.items() if flow.terms.client == client]
+        for flow_id in its:
+            self._flows.pop(flow_id).end(reason)
+        return bool(its)
+
     def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
         """Raise HttpProblem when there may be no other flow, of anybody or of this client.
 

@@ -72,6 +72,18 @@ async def test_topics_that_come_at_the_same_time_are_all_there(broker: RunningBr
         assert data["data"]["maxBindCount"] == 7
 
 
+async def test_a_client_is_sent_away_and_may_come_again(broker: RunningBroker) -> None:
+    """MQTT 5 3.14.2.1: the client hears that the server ends the connection."""
+    async with semp(broker) as client:
+        worker, other = await broker.connect("worker", level=5), await broker.connect("other", level=5)
+        await done(client, "PUT", "/action/msgVpns/default/clients/worker/disconnect", {})
+        assert await worker.ended_with() is not None
+        await other.round_trip()
+        await (await broker.connect("worker", level=5)).round_trip()
+        answer = await client.put("/action/msgVpns/default/clients/nobody/disconnect", json={})
+        assert answer.json()["meta"]["error"]["status"] == "NOT_FOUND"
+
+
 async def test_messages_are_copied_deleted_and_offered_again(broker: RunningBroker) -> None:
     """Solace 4.15: copyMsgFromQueue leaves the original where it is; a replay needs messages that are kept."""
     async with semp(broker) as client:

@@ -9,6 +9,7 @@ from gateway.explanations import DestinationView, KeyExplanation, PublishExplana
 from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
 from gateway.name_patterns import name_pattern
 from gateway.ports import (
+    ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
     QueueInvalid,
@@ -375,6 +376,12 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
             total_count=len(found), clients=tuple(found[question.after : question.after + question.limit])
         )
 
+    async def disconnect_client(self, name: str) -> None:
+        others = [each for each in self.clients if each.name != name]
+        if len(others) == len(self.clients):
+            raise ClientNotFound(name)
+        self.clients = others
+
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors
 
@@ -453,6 +460,22 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
         if name not in self.definitions:
             raise QueueNotFound(name)
         return self.definitions[name]
+
+
+def client_view(name: str, protocol: str = "mqtt") -> ClientView:
+    """A client of the user `ada`."""
+    return ClientView(
+        name=name,
+        client_username="ada",
+        protocol=protocol,
+        address="127.0.0.1:5",
+        client_profile="default",
+        acl_profile="default",
+        connected_s=3,
+        flows_count=1,
+        unacked_count=2,
+        is_paused=False,
+    )
 
 
 def cursor_view_of(name: str) -> CursorView:

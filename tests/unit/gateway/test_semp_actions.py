@@ -9,7 +9,7 @@ from gateway.replay_start import ReplayStart
 from gateway.semp.app import OPERATIONS
 from gateway.semp.openapi import document
 from gateway.semp.operation import Api
-from unit.gateway.memory_node import MemoryNode
+from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp
 
@@ -66,6 +66,15 @@ def test_a_replay_begins_at_a_time_or_behind_a_message(admin: RunningAdmin, fill
         assert refused(admin, "PUT", f"{QUEUE}/startReplay", wrong)[1] == "INVALID_PARAMETER"
     other = "/action/msgVpns/default/queues/other/startReplay"
     assert refused(admin, "PUT", other, {})[:2] == (89, "NOT_ALLOWED")
+
+
+def test_a_client_is_sent_away(admin: RunningAdmin, node: MemoryNode) -> None:
+    node.clients = [client_view("worker"), client_view("other")]
+    clients = "/action/msgVpns/default/clients"
+    semp(admin, "PUT", f"{clients}/worker/disconnect", {})
+    assert [each.name for each in node.clients] == ["other"]
+    assert refused(admin, "PUT", f"{clients}/worker/disconnect", {})[:2] == (6, "NOT_FOUND")
+    assert (admin.ask("DELETE", "/clients/other").status, admin.ask("DELETE", "/clients/other").status) == (204, 404)
 
 
 def test_paths_and_methods_that_are_not_there_are_told_in_the_envelope(admin: RunningAdmin) -> None:

@@ -73,6 +73,29 @@ def test_templates_are_made_changed_and_deleted(admin: RunningAdmin, node: Memor
     assert refused(admin, "PATCH", f"{TEMPLATES}/t", {})[1] == "NOT_FOUND"
 
 
+def test_users_are_made_and_nothing_of_their_passwords_is_shown(admin: RunningAdmin, node: MemoryNode) -> None:
+    """SEMP: a password is write-only; a PUT without one leaves it, and sets all else to its default."""
+    users = "/config/msgVpns/default/clientUsernames"
+    assert "it is missing" in refused(admin, "POST", users, {"clientUsername": "ada"})[2]
+    found = semp(admin, "POST", users, {"clientUsername": "ada", "password": "grace", "enabled": False})["data"]
+    assert found == {
+        "msgVpnName": "default",
+        "clientUsername": "ada",
+        "enabled": False,
+        "clientProfileName": "default",
+        "aclProfileName": "default",
+    }
+    assert semp(admin, "PUT", f"{users}/ada", {})["data"]["enabled"] is True
+    password = node.users["ada"].password
+    assert password is not None
+    assert password.get_secret_value() == "grace"
+    assert refused(admin, "GET", f"{users}?where=password==grace")[2].endswith("can only be written")
+    assert semp(admin, "GET", "/monitor/msgVpns/default/clientUsernames/ada")["data"]["connectionCount"] == 0
+    assert refused(admin, "PATCH", f"{users}/fixed", {"enabled": False})[1] == "NOT_ALLOWED"
+    semp(admin, "DELETE", f"{users}/ada")
+    assert "ada" not in node.users
+
+
 @pytest.mark.parametrize(
     ("body", "word"),
     [

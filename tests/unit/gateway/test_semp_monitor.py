@@ -6,13 +6,12 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from gateway.client_views import ClientView
 from gateway.config import Authentication
 from gateway.views import FlowView
 from messaging.deliver_to_one import priorities_of
 from messaging.routing import Subscriber, Subscription
 from messaging.topics import Syntax, parse_filter
-from unit.gateway.memory_node import MemoryNode
+from unit.gateway.memory_node import MemoryNode, client_view
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.semp_client import refused, semp
 
@@ -21,21 +20,6 @@ BASE = "/SEMP/v2/monitor"
 
 def queue(admin: RunningAdmin, name: str, **attributes: object) -> None:
     assert admin.ask("POST", "/queues", {"name": name, **attributes}).status == 201
-
-
-def client(name: str, protocol: str = "mqtt") -> ClientView:
-    return ClientView(
-        name=name,
-        client_username="ada",
-        protocol=protocol,
-        address="127.0.0.1:5",
-        client_profile="default",
-        acl_profile="default",
-        connected_s=3,
-        flows_count=1,
-        unacked_count=2,
-        is_paused=False,
-    )
 
 
 def asked(admin: RunningAdmin, path: str) -> dict[str, Any]:
@@ -144,7 +128,7 @@ def test_flows_topics_and_clients_are_collections(admin: RunningAdmin, node: Mem
         id="7", client="worker", protocol="mqtt", window=9, unacked_count=2, active=True, activity="active-consumer"
     )
     node.flows["q"] = [flow]
-    node.clients = [client("worker")]
+    node.clients = [client_view("worker")]
     subscription = Subscription(Subscriber("worker"), 0, None, priorities_of(["P2"]))
     node.space.subscribe(parse_filter("x/+", Syntax.MQTT), "worker", subscription)
     below = "/msgVpns/default/queues/q"
@@ -202,7 +186,7 @@ def test_names_have_no_units_and_templates_show_what_their_queues_get(admin: Run
 
 def test_clients_of_one_name_are_all_shown_once_each(admin: RunningAdmin, node: MemoryNode) -> None:
     """Two protocols may each have a client of a name; pages have both."""
-    node.clients = [client("worker", protocol) for protocol in ("mqtt", "amqp")]
+    node.clients = [client_view("worker", protocol) for protocol in ("mqtt", "amqp")]
     first = asked(admin, "/msgVpns/default/clients?count=1&select=protocol")
     path = first["meta"]["paging"]["cursorQuery"]
     second = asked(admin, f"/msgVpns/default/clients?count=1&select=protocol&{path}")
