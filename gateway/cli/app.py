@@ -11,6 +11,7 @@ from gateway.cli import (
     actors,
     backup,
     bench,
+    declarations,
     doctor,
     events,
     explain,
@@ -54,6 +55,7 @@ app.add_typer(templates.app, name="template")
 app.add_typer(selectors.app, name="selector")
 app.add_typer(rest_delivery_points.app, name="rest-delivery-point")
 app.add_typer(users.app, name="user")
+app.add_typer(declarations.app, name="config")
 app.command("reload")(selectors.reload)
 queue_messages.add_to(queues.app)
 app.add_typer(explain.app, name="explain")

@@ -31,10 +31,10 @@ class Shell:
         assert "Traceback" not in result.stderr
         return result.stdout if expect == OK else result.stderr
 
-    def told(self, *arguments: str) -> str:
+    def told(self, *arguments: str, exit_code: int = FAILED) -> str:
         """Return standard output of a command that has found what is wrong, and ends with that exit code."""
         result = CliRunner(env=self._environment).invoke(app, list(arguments))
-        assert result.exit_code == FAILED, (result.stdout, result.stderr, result.exception)
+        assert result.exit_code == exit_code, (result.stdout, result.stderr, result.exception)
         return result.stdout
 
 

@@ -1,0 +1,164 @@
+"""`sluicegate config export|apply`: all that operators made while the gateway runs, written down and brought about."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+import yaml
+
+from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.declared_kinds import DECLARED, DeclaredKind
+from gateway.cli.failures import USAGE, CommandFailed
+from gateway.cli.output import JsonOption, print_json
+from gateway.config.errors import ConfigError
+from gateway.config.load import text_of
+from gateway.config.yaml_document import read_yaml
+from gateway.declarations import (
+    ADD,
+    REMOVE,
+    SET,
+    VERSION,
+    Change,
+    DeclarationInvalid,
+    Fields,
+    Objects,
+    differences,
+    read_declaration,
+)
+from messaging.queue_config import QueueInvalid
+
+DIFFERS: Final = 4  # exit code of a dry run that found something to do
+STANDARD_INPUT: Final = "-"
+
+app = typer.Typer(help="All that was made while the gateway runs, as one document.", no_args_is_help=True)
+
+KINDS: Final = {each.kind: each for each in DECLARED}
+ONE: Final = {kind: kind.replace("_", " ").removesuffix("s") for kind in KINDS}
+
+VpnsOption = Annotated[
+    list[str] | None, typer.Option("--vpn", metavar="NAME", help="This message VPN; may be repeated. Else all.")
+]
+
+
+@app.command("export")
+def export(
+    vpns: VpnsOption = None,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Print queues, templates, users without their passwords, and REST delivery points, as YAML that apply reads."""
+    names = vpns or [each.name for each in AdminClient(url).list_message_vpns().message_vpns]
+    document = {"version": VERSION, "message_vpns": {name: _exported(AdminClient(url, name)) for name in names}}
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+
+
+@app.command("apply")
+def apply(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The document, as export prints it; - is standard input.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be done: exit code 4 if anything.")
+    ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option(
+            "--prune", help="Delete what the document does not have, of the kinds that it lists, with what it holds."
+        ),
+    ] = False,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Make and change what differs from a document. What it does not list stays, but for --prune."""
+    wanted = _wanted(file)
+    count = 0
+    for vpn, by_kind in wanted.items():
+        client = AdminClient(url, vpn)
+        for change in _changes(client, by_kind, prune=prune):
+            count += 1
+            secrets = _secrets(change, by_kind)
+            if not dry_run:
+                _do(client, change, secrets)
+            _tell(vpn, change, as_json)
+    if not as_json:
+        typer.echo(f"{count} {'change' if count == 1 else 'changes'}{' to be made' if dry_run else ''}", err=True)
+    if dry_run and count:
+        raise typer.Exit(DIFFERS)
+
+
+def _exported(client: AdminClient) -> dict[str, list[Fields]]:
+    """Return what a document says of a message VPN; a kind of which there is nothing is an empty list."""
+    return {
+        each.kind: [each.written(fields) for _, fields in sorted(each.present(client).items())] for each in DECLARED
+    }
+
+
+def _wanted(file: str) -> dict[str, dict[str, Objects]]:
+    """Return the objects of a document as they stand there, after all were checked. Raises CommandFailed."""
+    try:
+        text = sys.stdin.read() if file == STANDARD_INPUT else text_of(Path(file))
+        wanted = read_declaration(read_yaml(text, file).root, KINDS)
+    except ConfigError as error:
+        raise CommandFailed(str(error), exit_code=USAGE) from None
+    except DeclarationInvalid as error:
+        raise CommandFailed(f"{file}: {error}", exit_code=USAGE) from None
+    for vpn, by_kind in wanted.items():
+        for kind, objects in by_kind.items():
+            for name, given in objects.items():
+                _complete(KINDS[kind], given, f"{file}: message_vpns.{vpn}.{kind}, {name!r}")
+    return wanted
+
+
+def _complete(kind: DeclaredKind, given: Fields, where: str) -> Fields:
+    try:
+        return kind.complete(given)
+    except QueueInvalid as wrong:
+        raise CommandFailed(f"{where}: {wrong}", exit_code=USAGE) from None
+
+
+def _changes(client: AdminClient, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:
+    """Yield what has to be done in a message VPN, in an order in which it can be."""
+    removals: list[Change] = []
+    for kind in DECLARED:
+        if kind.kind in wanted:
+            complete = {name: kind.complete(given) for name, given in wanted[kind.kind].items()}
+            for change in differences(kind.kind, complete, kind.present(client), prune=prune):
+                if change.deed == REMOVE:
+                    removals.append(change)
+                else:
+                    yield change
+    yield from reversed(removals)
+
+
+def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
+    """Return what the document says that is not compared. Raises CommandFailed where it has to be there."""
+    return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.deed == ADD else {}
+
+
+def _do(client: AdminClient, change: Change, secrets: Fields) -> None:
+    kind = KINDS[change.kind]
+    if change.deed == ADD:
+        kind.add(client, {**change.fields, **secrets})
+    elif change.deed == SET:
+        kind.change(client, change.name, change.fields)
+    else:
+        kind.remove(client, change.name)
+
+
+def _tell(vpn: str, change: Change, as_json: bool) -> None:
+    if as_json:
+        print_json({"vpn": vpn, **asdict(change)})
+        return
+    typer.echo(f"{change.deed} {vpn}: {ONE[change.kind]} {change.name}")
+    if change.deed == ADD:
+        for key, value in KINDS[change.kind].written(change.fields).items():
+            if key != "name":
+                typer.echo(f"    {key}: {value}")
+    for key, value in change.before.items():
+        typer.echo(f"    {key}: {value} -> {change.fields[key]}")

@@ -1,0 +1,141 @@
+"""The kinds of objects that a declaration has: how each is checked, read from a gateway, written down, and changed.
+
+What differs `gateway.declarations` says, and in which order it is mended `gateway.cli.declarations`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.cli.admin_client import AdminClient
+from gateway.cli.failures import CommandFailed
+from gateway.declarations import Fields, Objects
+from gateway.origins import OPERATOR
+from gateway.stored_rest_points import point_from_dict, point_to_dict
+from gateway.stored_users import asked_user
+from messaging.queue_attributes import ATTRIBUTES
+from messaging.queue_config import definition_from_dict, is_named
+from messaging.queue_template import NOT_IN_TEMPLATES, template_from_dict
+
+
+def _no_secrets(given: Fields) -> Fields:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredKind:
+    """A kind of objects. Complete fields are those that all objects of the kind have, so that two can be compared."""
+
+    kind: str  # in documents
+    complete: Callable[[Fields], Fields]  # with the defaults of what an object does not say; raises QueueInvalid
+    present: Callable[[AdminClient], Objects]  # complete fields of all objects that operators made
+    add: Callable[[AdminClient, Fields], object]
+    change: Callable[[AdminClient, str, Fields], object]  # some fields
+    remove: Callable[[AdminClient, str], object]
+    required: tuple[str, ...] = ("name",)  # what has no default
+    secrets: Callable[[Fields], Fields] = _no_secrets  # what cannot be read back, for an object that is to be made
+
+    def written(self, fields: Fields) -> Fields:
+        """Return complete fields as a document has them: without defaults."""
+        defaults = self.complete({key: fields[key] for key in self.required})
+        return {key: value for key, value in fields.items() if key in self.required or value != defaults[key]}
+
+
+def _queue(given: Fields) -> Fields:
+    definition = definition_from_dict(dict(given))
+    return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
+
+
+def _queues(client: AdminClient) -> Objects:
+    return {
+        each.name: {**each.config.to_dict(), "subscriptions": sorted(each.subscriptions)}
+        for each in client.list_queues()
+        if each.durable and is_named(each.name)
+    }
+
+
+def _add_queue(client: AdminClient, fields: Fields) -> None:
+    client.create_queue({**fields, "durable": True})
+
+
+def _template(given: Fields) -> Fields:
+    unset = dict.fromkeys([each.name for each in ATTRIBUTES if each.name not in NOT_IN_TEMPLATES])
+    return {**unset, **template_from_dict({key: value for key, value in given.items() if value is not None}).to_dict()}
+
+
+def _templates(client: AdminClient) -> Objects:
+    return {str(each["name"]): _template(each) for each in client.list_templates()}
+
+
+def _add_template(client: AdminClient, fields: Fields) -> None:
+    client.create_template({key: value for key, value in fields.items() if value is not None})
+
+
+def _user(given: Fields) -> Fields:
+    return asked_user(given).settings()
+
+
+def _users(client: AdminClient) -> Objects:
+    return {
+        each.name: {name: getattr(each, name) for name in ("name", "enabled", "client_profile", "acl_profile")}
+        for each in client.list_users().users
+        if each.origin == OPERATOR
+    }
+
+
+def _password(given: Fields) -> Fields:
+    if given.get("password") is None:
+        advice = "A document may have the password of a user that is to be made; none is exported."
+        raise CommandFailed(f"user {given['name']!r} is to be made, and has no password", advice=advice)
+    return {"password": given["password"]}
+
+
+def _point(given: Fields) -> Fields:
+    return point_to_dict(point_from_dict(given))
+
+
+def _points(client: AdminClient) -> Objects:
+    return {
+        each.name: point_to_dict(each.definition)
+        for each in client.rest_delivery_points().rest_delivery_points
+        if each.origin == OPERATOR
+    }
+
+
+# In the order in which objects are made, for some need others.
+DECLARED: Final = (
+    DeclaredKind(
+        kind="queue_templates",
+        complete=_template,
+        present=_templates,
+        add=_add_template,
+        change=AdminClient.update_template,
+        remove=AdminClient.delete_template,
+        required=("name", "queue_name_filter"),
+    ),
+    DeclaredKind(
+        kind="queues",
+        complete=_queue,
+        present=_queues,
+        add=_add_queue,
+        change=AdminClient.update_queue,
+        remove=AdminClient.delete_queue,
+    ),
+    DeclaredKind(
+        kind="users",
+        complete=_user,
+        present=_users,
+        add=AdminClient.create_user,
+        change=AdminClient.update_user,
+        remove=AdminClient.delete_user,
+        secrets=_password,
+    ),
+    DeclaredKind(
+        kind="rest_delivery_points",
+        complete=_point,
+        present=_points,
+        add=AdminClient.create_rest_delivery_point,
+        change=AdminClient.update_rest_delivery_point,
+        remove=AdminClient.delete_rest_delivery_point,
+    ),
+)

@@ -1,0 +1,171 @@
+"""`sluicegate config export` and `apply`: what differs from a document, and that bringing it about leaves nothing."""
+
+from pathlib import Path
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.cli.declarations import DIFFERS
+from gateway.cli.failures import FAILED, USAGE
+from gateway.declarations import ADD, REMOVE, DeclarationInvalid, Objects, differences, read_declaration
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.test_commands import Shell
+
+DOCUMENT = """
+version: 1
+message_vpns:
+  default:
+    queue_templates:
+      - name: t
+        queue_name_filter: tmp*
+        max_ttl: 3
+    queues:
+      - name: orders/eu
+        access_type: non-exclusive
+        partition_count: 4
+        subscriptions: [orders/eu/>, back/*]
+    users:
+      - name: ada
+        password: grace
+        acl_profile: devices
+    rest_delivery_points:
+      - name: mail
+        queue_bindings: [{queue: orders/eu, post_request_target: /in}]
+        rest_consumers: [{name: one, remote_host: mail}]
+"""
+
+
+@pytest.fixture
+def shell(admin: RunningAdmin, node: MemoryNode) -> Shell:
+    node.points.clear()
+    return Shell(admin.url)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "wanted.yaml"
+    file.write_text(DOCUMENT)
+    return file
+
+
+def test_what_a_document_wants_is_made_once(shell: Shell, node: MemoryNode, file: Path) -> None:
+    """A dry run changes nothing and ends with 4 while something differs; the second apply finds nothing to do."""
+    planned = shell.told("config", "apply", str(file), "--dry-run", exit_code=DIFFERS)
+    assert (node.definitions, node.templates, node.points) == ({}, {}, {})
+    done = shell.run("config", "apply", str(file))
+    assert done == planned
+    assert "+ default: queue orders/eu\n    access_type: non-exclusive\n    partition_count: 4\n" in done
+    assert "grace" not in done
+    assert node.definitions["orders/eu"].config.partition_count == 4
+    assert node.templates["t"].attributes == {"max_ttl": 3}
+    password = node.users["ada"].password
+    assert password is not None
+    assert password.get_secret_value() == "grace"
+    assert list(node.points) == ["mail"]
+    assert shell.run("config", "apply", str(file)) == ""
+    assert shell.run("config", "apply", str(file), "--dry-run") == ""
+
+
+def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, file: Path) -> None:
+    """Defaults, passwords and what the configuration makes are left out; a new user lacks a password then."""
+    shell.run("config", "apply", str(file))
+    exported = shell.run("config", "export")
+    document = yaml.safe_load(exported)["message_vpns"]["default"]
+    assert document["queues"][0]["subscriptions"] == ["back/*", "orders/eu/>"]
+    assert "max_bind_count" not in document["queues"][0]
+    assert document["users"] == [{"name": "ada", "acl_profile": "devices"}]
+    assert (
+        orjson.loads(shell.run("config", "export", "--vpn", "default", "--json"))["message_vpns"]["default"] == document
+    )
+    file.write_text(exported)
+    assert shell.run("config", "apply", str(file), "--prune") == ""
+    del node.users["ada"]
+    said = shell.run("config", "apply", str(file), expect=FAILED)
+    assert "user 'ada' is to be made, and has no password" in said
+
+
+def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
+    shell: Shell, node: MemoryNode, file: Path
+) -> None:
+    shell.run("config", "apply", str(file))
+    shell.run("queue", "create", "old")
+    file.write_text(
+        DOCUMENT.replace("partition_count: 4", "partition_count: 8").replace("max_ttl: 3", "max_bind_count: 2")
+    )
+    assert shell.run("config", "apply", str(file)) == (
+        "~ default: queue template t\n    max_bind_count: None -> 2\n    max_ttl: 3 -> None\n"
+        "~ default: queue orders/eu\n    partition_count: 4 -> 8\n"
+    )
+    assert node.templates["t"].attributes == {"max_bind_count": 2}
+    file.write_text("version: 1\nmessage_vpns: {default: {queues: []}}\n")
+    assert shell.run("config", "apply", str(file)) == ""
+    planned = shell.told("config", "apply", str(file), "--prune", "--dry-run", "--json", exit_code=DIFFERS)
+    changes = [orjson.loads(line) for line in planned.splitlines()]
+    assert [(each["deed"], each["vpn"], each["name"]) for each in changes] == [
+        ("-", "default", "orders/eu"),
+        ("-", "default", "old"),
+    ]
+    shell.run("config", "apply", str(file), "--prune")
+    assert (list(node.definitions), list(node.templates)) == ([], ["t"])
+
+
+def test_a_refusal_ends_it_and_what_was_done_before_stays(
+    shell: Shell, node: MemoryNode, file: Path
+) -> None:
+    """The gateway's reason is told; another apply goes on from there."""
+    file.write_text(DOCUMENT.replace("name: ada", "name: fixed"))
+    assert "there is a user 'fixed' already" in shell.run("config", "apply", str(file), expect=FAILED)
+    assert "orders/eu" in node.definitions
+    file.write_text(DOCUMENT)
+    assert "queue orders/eu" not in shell.run("config", "apply", str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("version: 2\nmessage_vpns: {}", "version: 2 is not allowed"),
+        ("queues: []", "allowed: version and message_vpns"),
+        ("version: 1\nmessage_vpns: []", "message_vpns: it is no mapping"),
+        ("version: 1\nmessage_vpns: {a: {colours: []}}", "message_vpns.a.colours: there is no such kind"),
+        ("version: 1\nmessage_vpns: {a: {queues: {}}}", "message_vpns.a.queues: it is no list"),
+        ("version: 1\nmessage_vpns: {a: {queues: [x]}}", "message_vpns.a.queues[0]: it is no mapping"),
+        ("version: 1\nmessage_vpns: {a: {queues: [{}]}}", "message_vpns.a.queues[0] has no name"),
+        ("version: 1\nmessage_vpns: {a: {queues: [{name: q}, {name: q}]}}", "queues[1] is a second 'q'"),
+        ("version: 1\nmessage_vpns: {default: {queues: [{name: q, max_ttl: -1}]}}", "'q': max_ttl: -1 is not allowed"),
+        ("version: [", "this is not YAML"),
+    ],
+)
+def test_a_document_that_is_wrong_is_refused_before_anything_is_done(
+    shell: Shell, node: MemoryNode, file: Path, text: str, word: str
+) -> None:
+    file.write_text(text)
+    assert word in " ".join(shell.run("config", "apply", str(file), expect=USAGE).split())
+    assert node.definitions == {}
+
+
+OBJECTS = st.dictionaries(
+    st.sampled_from("abcd"), st.fixed_dictionaries({"size": st.integers(0, 2), "on": st.booleans()}), max_size=4
+)
+
+
+@given(wanted=OBJECTS, present=OBJECTS, prune=st.booleans())
+def test_differences_make_what_is_present_what_is_wanted(wanted: Objects, present: Objects, prune: bool) -> None:
+    """Law: done to what is there, they leave no difference, and without `prune` they take nothing away."""
+    after = {name: dict(fields) for name, fields in present.items()}
+    for change in differences("queues", wanted, present, prune=prune):
+        if change.deed == REMOVE:
+            del after[change.name]
+        else:
+            assert (change.deed == ADD) == (change.name not in after)
+            after.setdefault(change.name, {}).update(change.fields)
+    assert list(differences("queues", wanted, after, prune=prune)) == []
+    assert after == (wanted if prune else {**present, **wanted})
+
+
+def test_a_document_that_is_no_mapping_of_both_is_none() -> None:
+    with pytest.raises(DeclarationInvalid, match="it has nothing"):
+        read_declaration({}, ("queues",))
