@@ -76,6 +76,12 @@ bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway b
 	scripts/bench-needs
 	$(BIN)/python -m bench $(CASE)
 
+.PHONY: scan
+scan: $(STAMPS)/installed-$(MODE) ## known holes in the releases that the gateway needs: asks PyPI's advisory service
+	$(PIP) install --quiet 'pip-audit>=2.7'
+	$(PIP) check
+	$(BIN)/pip-audit --local --skip-editable
+
 .PHONY: clean
 clean: ## remove everything made here, but not ./data
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

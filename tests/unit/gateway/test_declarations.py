@@ -113,9 +113,7 @@ def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
     assert (list(node.definitions), list(node.templates)) == ([], ["t"])
 
 
-def test_a_refusal_ends_it_and_what_was_done_before_stays(
-    shell: Shell, node: MemoryNode, file: Path
-) -> None:
+def test_a_refusal_ends_it_and_what_was_done_before_stays(shell: Shell, node: MemoryNode, file: Path) -> None:
     """The gateway's reason is told; another apply goes on from there."""
     file.write_text(DOCUMENT.replace("name: ada", "name: fixed"))
     assert "there is a user 'fixed' already" in shell.run("config", "apply", str(file), expect=FAILED)
