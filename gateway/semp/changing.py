@@ -18,7 +18,7 @@ from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter
 from gateway.semp.openapi import object_schema
 from gateway.semp.operation import SempOperation
-from gateway.semp.reading import Names, Resource, answer_with
+from gateway.semp.reading import Names, Resource, answer_with, query_of_one
 from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES, USERNAMES
 from gateway.stored_users import asked_user
 from messaging.queue_config import config_from_dict
@@ -140,7 +140,7 @@ def _creating(resource: Resource, create: Changing) -> SempOperation:
     field = kind.attribute(kind.key).field
 
     async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
-        parents = resource.parents_of(request)
+        parents, query = resource.parents_of(request), query_of_one(resource, request)
         fields = kind.fields(await json_object(request), parents)
         name = fields.get(field)
         if not isinstance(name, str) or not name:
@@ -148,7 +148,7 @@ def _creating(resource: Resource, create: Changing) -> SempOperation:
             raise invalid_parameter(f"{kind.key}: {reason}; allowed: a text that is not empty")
         with _in_words_of(kind):
             await create(node, list(parents.values()), fields)
-        return await answer_with(node, resource, name, request, asked, uri=asked.below(name))
+        return await answer_with(node, resource, parents, name, query, asked, uri=asked.below(name))
 
     schema = {**object_schema(kind, _settable(kind)), "required": [kind.key], "additionalProperties": False}
     return SempOperation(
@@ -160,11 +160,12 @@ def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, c
     kind = resource.kind
 
     async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
-        parents, name = resource.parents_of(request), path_name(request, kind.key)
+        parents, query = resource.parents_of(request), query_of_one(resource, request)
+        name = path_name(request, kind.key)
         fields = kind.fields(await json_object(request), {**parents, kind.key: name})
         with _in_words_of(kind):
             await change(node, [*parents.values(), name], {**fields, kind.attribute(kind.key).field: name})
-        return await answer_with(node, resource, name, request, asked, uri=asked.path)
+        return await answer_with(node, resource, parents, name, query, asked, uri=asked.path)
 
     schema = {**object_schema(kind, _settable(kind)), "additionalProperties": False}
     return SempOperation(
@@ -180,6 +181,7 @@ def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, c
 def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
     async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
         parents = resource.parents_of(request)
+        query_of_one(resource, request)  # what is not understood stops it
         await delete(node, [*parents.values(), path_name(request, resource.kind.key)])
         return answer_of_done(asked)
 

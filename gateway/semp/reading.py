@@ -1,6 +1,6 @@
 """Reading objects of SEMP: one at its path, or a page of those in a collection."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from gateway.semp.attributes import SempObject, configured
 from gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, key_of, shown
 from gateway.semp.errors import not_found
 from gateway.semp.operation import SempOperation
-from gateway.semp.query import page_of, read_query
+from gateway.semp.query import SempQuery, page_of, read_query
 
 Names = Sequence[str]  # of the objects of a path, from the outside in
 Listing = Callable[[NodePort, Names], Awaitable[Sequence[Any]]]
@@ -49,8 +49,8 @@ def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
         return await _page(node, resource, request, asked)
 
     async def one(node: NodePort, request: Request, asked: Asked) -> Document:
-        name = path_name(request, resource.kind.key)
-        return await answer_with(node, resource, name, request, asked, uri=asked.path)
+        query, name = query_of_one(resource, request), path_name(request, resource.kind.key)
+        return await answer_with(node, resource, resource.parents_of(request), name, query, asked, uri=asked.path)
 
     kind = resource.kind
     return (
@@ -79,12 +79,23 @@ async def _page(node: NodePort, resource: Resource, request: Request, asked: Ask
     return answer_of_many(asked, page, count=len(found), cursor=cursor)
 
 
+def query_of_one(resource: Resource, request: Request) -> SempQuery:
+    """Return what a request that is answered with one object wants to see of it. Raises SempError."""
+    return read_query(request.url.query, [*resource.parents, *resource.kind.names()], of_collection=False)
+
+
 async def answer_with(
-    node: NodePort, resource: Resource, name: str, request: Request, asked: Asked, *, uri: str
+    node: NodePort,
+    resource: Resource,
+    parents: Mapping[str, str],
+    name: str,
+    query: SempQuery,
+    asked: Asked,
+    *,
+    uri: str,
 ) -> Document:
     """Return the answer with the object of this name, which is at `uri`. Raises SempError."""
-    kind, parents = resource.kind, resource.parents_of(request)
-    query = read_query(request.url.query, [*parents, *kind.names()], of_collection=False)
+    kind = resource.kind
     listed = resource.one or resource.listed
     for view in await listed(node, [*parents.values(), name]):
         if key_of(kind, view) == name:

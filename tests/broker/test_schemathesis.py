@@ -7,7 +7,7 @@ answers has to be what the document says, and nothing may be a mistake of the ga
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import schemathesis
@@ -19,6 +19,8 @@ from gateway.node_port import NodeView
 from gateway.semp import app as semp
 from gateway.semp import openapi as semp_openapi
 from running_broker import RunningBroker
+
+Case = schemathesis.Case[Any]
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -76,7 +78,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         loop.close()
 
 
-def asked(case: schemathesis.Case, url: str) -> None:
+def asked(case: Case, url: str) -> None:
     """Hold the answer to a request against the document, unless its head is longer than any server takes."""
     assume(len(str(case.query)) + len(str(case.path_parameters)) < HEAD_CHARS_MAX)
     case.call_and_validate(base_url=url, checks=CHECKS, timeout=ANSWER_S)
@@ -84,24 +86,24 @@ def asked(case: schemathesis.Case, url: str) -> None:
 
 @ADMIN.parametrize()
 @EXAMPLES
-def test_the_admin_port_answers_as_its_document_says(case: schemathesis.Case, url: str) -> None:
+def test_the_admin_port_answers_as_its_document_says(case: Case, url: str) -> None:
     case.query.pop("follow", None)  # what is followed has no end
     asked(case, url)
 
 
 @SEMP["monitor"].parametrize()
 @EXAMPLES
-def test_semps_monitor_answers_as_its_document_says(case: schemathesis.Case, url: str) -> None:
+def test_semps_monitor_answers_as_its_document_says(case: Case, url: str) -> None:
     asked(case, f"{url}/SEMP/v2/monitor")
 
 
 @SEMP["config"].parametrize()
 @EXAMPLES
-def test_semps_config_answers_as_its_document_says(case: schemathesis.Case, url: str) -> None:
+def test_semps_config_answers_as_its_document_says(case: Case, url: str) -> None:
     asked(case, f"{url}/SEMP/v2/config")
 
 
 @SEMP["action"].parametrize()
 @EXAMPLES
-def test_semps_actions_answer_as_their_document_says(case: schemathesis.Case, url: str) -> None:
+def test_semps_actions_answer_as_their_document_says(case: Case, url: str) -> None:
     asked(case, f"{url}/SEMP/v2/action")

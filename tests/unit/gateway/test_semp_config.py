@@ -118,6 +118,18 @@ def test_what_is_wrong_with_a_body_is_said_in_semps_names(admin: RunningAdmin, b
     assert "allowed" in description or "must be" in description
 
 
+def test_a_query_that_is_not_understood_changes_nothing(admin: RunningAdmin, node: MemoryNode) -> None:
+    """Such as of `opaquePassword`, which is not supported: passwords are not shown, not even sealed."""
+    queue = {"queueName": "q"}
+    assert refused(admin, "POST", f"{QUEUES}?opaquePassword=secret", queue)[1] == "INVALID_PARAMETER"
+    assert node.definitions == {}
+    semp(admin, "POST", QUEUES, queue)
+    for method in ("PATCH", "PUT", "DELETE"):
+        body = None if method == "DELETE" else {"maxTtl": 7}
+        assert refused(admin, method, f"{QUEUES}/q?select=colour", body)[1] == "INVALID_PARAMETER"
+    assert node.definitions["q"].config.max_ttl == 0
+
+
 def test_what_the_configuration_makes_can_only_be_read(admin: RunningAdmin, node: MemoryNode) -> None:
     """Message VPNs and profiles are shown with their settings; a queue that the node keeps is not deleted."""
     assert semp(admin, "GET", "/config/msgVpns/default")["data"] == {
