@@ -16,6 +16,7 @@ from gateway.admin.problems import NotPermitted, problem
 from gateway.admin.requests import content_type
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
 from gateway.config.listeners import is_loopback
+from gateway.semp.refusing import ROOT, refused_at_the_door
 from messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from protocols.http.authorization import CHALLENGES
 
@@ -91,13 +92,15 @@ class Guard:
         try:
             account = await self._accounts.account(authorization, host)
         except ValueError as broken:
-            return problem(400, "Bad credentials", str(broken))
+            return _refused(request, 400, "Bad credentials", str(broken))
         except NotSignedIn as nobody:
             if authorization:  # without it, it is how browsers ask whether they have to
                 name = nobody.name[:TOLD_CHARS_MAX]
                 text = f"401 Unauthorized: admin port, {name!r} from {host}"
                 self._events.emit(SYSTEM_LOGIN_DENIED, text, details={"account": name, "from": host})
-            response = problem(401, "Unauthorized", "this port is for accounts: name and password, or a token")
+            response = _refused(
+                request, 401, "Unauthorized", "this port is for accounts: name and password, or a token"
+            )
             response.headers["WWW-Authenticate"] = CHALLENGES.decode()
             return response
         request.state.account = account
@@ -106,7 +109,7 @@ class Guard:
         if highest < level:
             self._tell(request, 403)
             refusal = _beyond(account, level, highest, "")
-            return problem(refusal.status, refusal.title, refusal.detail)
+            return _refused(request, refusal.status, refusal.title, refusal.detail)
         return None
 
     def _tell(self, request: Request, status: int) -> None:
@@ -128,6 +131,12 @@ class Guard:
         self._events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
 
 
+def _refused(request: Request, status: int, title: str, detail: str) -> Response:
+    if request.url.path.startswith(ROOT):
+        return refused_at_the_door(request, status, detail)
+    return problem(status, title, detail)
+
+
 def _host(request: Request) -> str:
     return request.client.host if request.client is not None else ""
 
@@ -137,14 +146,18 @@ def _of_a_foreign_page(request: Request, *, loopback_only: bool) -> Response | N
     host = request.headers.get("host", "")
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
     if loopback_only and not is_loopback(name):  # a foreign name that resolves to 127.0.0.1
-        return problem(421, "Wrong host", f"this port is for this machine only, and {host!r} does not name it")
+        return _refused(
+            request, 421, "Wrong host", f"this port is for this machine only, and {host!r} does not name it"
+        )
     if request.method in READ_ONLY_METHODS:  # whose answers a browser shows to no foreign page
         return None
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        return problem(403, "Foreign origin", f"a page of {origin} may not change anything here")
+        return _refused(request, 403, "Foreign origin", f"a page of {origin} may not change anything here")
     if request.headers.get("sec-fetch-site", "") not in OUR_OWN_PAGES:
-        return problem(403, "Foreign origin", "a page from elsewhere may not change anything here")
+        return _refused(request, 403, "Foreign origin", "a page from elsewhere may not change anything here")
     if content_type(request) in FORMS:
-        return problem(415, "A form", "forms of web pages may not change anything here; send application/json")
+        return _refused(
+            request, 415, "A form", "forms of web pages may not change anything here; send application/json"
+        )
     return None

@@ -16,7 +16,7 @@ from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
 from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
 from gateway.semp.actions import ACTIONS
 from gateway.semp.changing import CHANGED, changing
-from gateway.semp.envelope import Asked, Document, answer_of_error
+from gateway.semp.envelope import Asked, Document
 from gateway.semp.errors import (
     NOT_FOUND,
     UNAUTHORIZED,
@@ -30,6 +30,7 @@ from gateway.semp.messages import MESSAGES
 from gateway.semp.openapi import document
 from gateway.semp.operation import BASE, Api, Performing, SempOperation
 from gateway.semp.reading import reading
+from gateway.semp.refusing import ROOT, refused
 from gateway.semp.resources import CONFIGURED, MONITORED
 from gateway.version import VERSION
 
@@ -66,7 +67,7 @@ def semp_routes(node: NodePort) -> list[Route]:
             endpoint = _endpoint(node, f"semp_{api}", methods, to_read)
             routes.append(Route(f"{BASE}/{api}{path}", endpoint, methods=METHODS))
     nothing = _endpoint(node, "semp", dict.fromkeys(METHODS, _nothing), AccessLevel.NONE)
-    routes.append(Route("/SEMP/{rest:path}", nothing, methods=METHODS))
+    routes.append(Route(ROOT + "{rest:path}", nothing, methods=METHODS))
     return routes
 
 
@@ -79,36 +80,30 @@ def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read
         if perform is None:
             allowed = ", ".join(methods)
             wrong = not_allowed(f"{request.method} is not possible here; possible: {allowed}", http_status=405)
-            return _refused(asked, wrong, {"Allow": allowed})
+            return refused(asked, wrong, {"Allow": allowed})
         try:
             level = to_read if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
             permit(request, name, level, path_name(request, VPN) if VPN in request.path_params else None)
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return json_answer(orjson.dumps(await perform(node, request, asked)))
         except SempError as error:
-            return _refused(asked, error)
+            return refused(asked, error)
         except NotFound as absent:
-            return _refused(asked, not_found(f"{absent.kind} {absent.name!r}"))
+            return refused(asked, not_found(f"{absent.kind} {absent.name!r}"))
         except AlreadyExists as present:
-            return _refused(asked, already_exists(str(present)))
+            return refused(asked, already_exists(str(present)))
         except Refused as refusal:
-            return _refused(asked, not_allowed(refusal.reason))
+            return refused(asked, not_allowed(refusal.reason))
         except QueueInvalid as wrong:
-            return _refused(asked, invalid_parameter(str(wrong)))
+            return refused(asked, invalid_parameter(str(wrong)))
         except NotPermitted as beyond:
-            return _refused(asked, SempError(*UNAUTHORIZED, beyond.detail, http_status=beyond.status))
+            return refused(asked, SempError(*UNAUTHORIZED, beyond.detail, http_status=beyond.status))
         except Unacceptable as wrong_form:
-            return _refused(asked, invalid_parameter(wrong_form.detail, http_status=wrong_form.status))
+            return refused(asked, invalid_parameter(wrong_form.detail, http_status=wrong_form.status))
         except TimeoutError:
-            return _refused(asked, not_allowed("the node did not answer in time", http_status=503))
+            return refused(asked, not_allowed("the node did not answer in time", http_status=503))
 
     return endpoint
-
-
-def _refused(asked: Asked, error: SempError, headers: dict[str, str] | None = None) -> Response:
-    response = json_answer(orjson.dumps(answer_of_error(asked, error)), status=error.http_status)
-    response.headers.update(headers or {})
-    return response
 
 
 async def _about(node: NodePort, request: Request, asked: Asked) -> Document:

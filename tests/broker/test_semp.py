@@ -9,6 +9,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from gateway.node_port import NodeView
+from http_client import create, http_client, poll, publish, ready_count
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -82,6 +84,20 @@ async def test_a_client_is_sent_away_and_may_come_again(broker: RunningBroker) -
         await (await broker.connect("worker", level=5)).round_trip()
         answer = await client.put("/action/msgVpns/default/clients/nobody/disconnect", json={})
         assert answer.json()["meta"]["error"]["status"] == "NOT_FOUND"
+
+
+async def test_the_flows_of_an_http_client_end_when_it_is_sent_away(broker: RunningBroker) -> None:
+    """They outlive connections; what they held is delivered again."""
+    await create(broker, "q")
+    async with http_client(broker, headers={"Solace-Client-Name": "worker"}) as worker:
+        await publish(worker, "q", "waits")
+        assert len((await poll(worker, "/QUEUE/q"))[1]) == 1
+    async with semp(broker) as client:
+        await done(client, "PUT", "/action/msgVpns/default/clients/worker/disconnect", {})
+    async with asyncio.timeout(DEADLINE_S):
+        while (await NodeView(broker.node).show_queue("q")).flows:
+            await asyncio.sleep(0.01)
+    assert await ready_count(broker, "q") == 1
 
 
 async def test_messages_are_copied_deleted_and_offered_again(broker: RunningBroker) -> None:

@@ -148,7 +148,10 @@ def test_semp_asks_for_the_levels_of_the_message_vpn_in_its_path(guarded: Runnin
         assert refused.status == 403
         assert b'"code":72' in refused.body
         assert b'"UNAUTHORIZED"' in refused.body
-    assert ask(guarded, "reader", "DELETE", f"{SEMP_QUEUES}/q").status == 403
+    assert b'"code":72' in ask(guarded, "reader", "DELETE", f"{SEMP_QUEUES}/q").body
+    stranger = guarded.ask("GET", SEMP_QUEUES)
+    assert (stranger.status, b'"code":72' in stranger.body) == (401, True)
+    assert "basic" in stranger.headers["www-authenticate"].lower()
     assert ask(guarded, "writer", "DELETE", f"{SEMP_QUEUES}/q").status == 200
     changes = [each.details or {} for each in told(events, SYSTEM_ADMIN_COMMAND)]
     assert [(each["account"], each["operation"], each["vpn"], each["status"]) for each in changes] == [
