@@ -24,7 +24,7 @@ def gateway_with_rows(folder: Path) -> Iterator[GatewayProcess]:
     with gateway(folder) as process:
         for name in ("from", "to"):
             process.create_queue(name, access_type="non-exclusive", partition_count=2)
-        with BlockingClient(url(process)) as client, client.publisher() as publisher:
+        with BlockingClient(process.flow_url) as client, client.publisher() as publisher:
             publisher.send_all(
                 Message(str(n).encode().ljust(PAYLOAD_BYTES), queue="from", key=f"k{n % KEYS}") for n in range(ROWS)
             )
@@ -44,15 +44,10 @@ def everything_is_there_once(broker: GatewayProcess, folder: Path, files_are: st
     assert broker.held_count("from") == 0, "all of it is acknowledged"
 
 
-def url(broker: GatewayProcess) -> str:
-    """Return where the gateway's own port is, with no line between."""
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def _in_queue(broker: GatewayProcess) -> list[int]:
     """Return the numbers in the target, partition by partition in their order."""
     found: list[int] = []
-    with BlockingClient(url(broker)) as client:
+    with BlockingClient(broker.flow_url) as client:
         for each in client.bulk.queue_status("to").positions:
             with client.bulk.read_range(
                 "to", partition=each.partition, first=each.low, end=each.next_sequence, columns=Column.PAYLOAD

@@ -130,6 +130,11 @@ class GatewayProcess:
         """Where messages are POSTed."""
         return f"http://127.0.0.1:{self.ports['http']}"
 
+    @property
+    def flow_url(self) -> str:
+        """Where clients of the flow protocol connect."""
+        return f"flow://127.0.0.1:{self.ports['flow']}"
+
     def mqtt_url(self, scheme: str) -> str:
         """The address for MQTT clients that take a URL."""
         path = "/mqtt" if scheme.startswith("ws") else ""

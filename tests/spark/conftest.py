@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess, gateway
+from spark_processes import SMALL_JVM
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config(
             "spark.driver.extraJavaOptions",
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+            f"{SMALL_JVM} -Dderby.system.home={folder}",
         )
         .getOrCreate()
     )

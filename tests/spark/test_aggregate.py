@@ -21,13 +21,9 @@ from sluicegate import BlockingClient, Message
 BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def publish(broker: GatewayProcess, payloads: list[bytes]) -> None:
     """Send each payload for each of two devices in turn."""
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(each, queue="readings", key="ab"[at % 2]) for at, each in enumerate(payloads))
 
 
@@ -69,7 +65,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     broker.create_queue("readings")
     broker.create_queue("hourly")
     config = AggregateJob(
-        source={"url": url(broker), "queue": "readings"},
+        source={"url": broker.flow_url, "queue": "readings"},
         checkpoint=str(tmp_path / "checkpoint"),
         decode=SchemaTable(format="json", columns="at timestamp, value double"),
         aggregate=AggregateTable(
@@ -85,7 +81,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
             ),
             path=str(tmp_path / "hourly"),
             report=str(tmp_path / "hourly.html"),
-            target={"url": url(broker), "queue": "hourly"},
+            target={"url": broker.flow_url, "queue": "hourly"},
             state_partitions=2,
         ),
     )
@@ -98,7 +94,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     assert sum(line["late"] for line in lines) == 2, "rows of a window and group are late as one"
     rows = spark.read.parquet(str(tmp_path / "hourly")).orderBy("device").collect()
     assert [(row.device, row.mean, row.readings) for row in rows] == [("a", 29.5, 60), ("b", 29.5, 60)]
-    given = {"url": url(broker), "queue": "hourly"}
+    given = {"url": broker.flow_url, "queue": "hourly"}
     published = spark.read.format("sluicegate").options(**given).load().orderBy("partition_key").collect()
     assert [(row.partition_key, row.content_type) for row in published] == [
         ("a", "application/json"), ("b", "application/json"),

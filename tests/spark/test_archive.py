@@ -20,24 +20,18 @@ from pipeline.failures import JobFailed
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
-from spark_processes import small_spark_environment
+from spark_processes import ENDS_S, small_spark_environment
 from unfinished_batch import forget_the_last_commit
-
-ENDS_S = 240  # a JVM starts and ends, on a busy machine
-
-
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
 
 
 def fill(broker: GatewayProcess, queue: str, first: int, end: int) -> None:
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(str(n).encode(), queue=queue, key=f"k{n % 7}") for n in range(first, end))
 
 
 def job(broker: GatewayProcess, queue: str, folder: Path, **source: bool | int | str) -> ArchiveJob:
     return ArchiveJob(
-        source={"url": url(broker), "queue": queue, **source},
+        source={"url": broker.flow_url, "queue": queue, **source},
         checkpoint=str(folder / "checkpoint"),
         archive=ArchiveTable(path=str(folder / "archive")),
     )
@@ -108,14 +102,14 @@ def test_a_job_whose_queue_is_not_there_fails_in_one_line(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_program_archives_what_comes_until_it_is_ended(broker: GatewayProcess, tmp_path: Path) -> None:
     broker.create_queue("ended")
     fill(broker, "ended", 0, 200)
     file = tmp_path / "job.toml"
     file.write_text(
         f'checkpoint = "{tmp_path}/checkpoint"\n'
-        f'[source]\nurl = "{url(broker)}"\nqueue = "ended"\nmode = "consume"\n'
+        f'[source]\nurl = "{broker.flow_url}"\nqueue = "ended"\nmode = "consume"\n'
         f'[archive]\npath = "{tmp_path}/archive"\n[session]\nmaster = "local[2,4]"\nmemory = "512m"\n'
     )
     command = [

@@ -24,12 +24,8 @@ from unfinished_batch import forget_the_last_commit
 COLUMNS = "device string, t double, at timestamp"
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def fill(broker: GatewayProcess, queue: str, payloads: Iterable[bytes]) -> None:
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(payload, queue=queue, key=f"k{at % 3}") for at, payload in enumerate(payloads))
 
 
@@ -39,7 +35,7 @@ def readings(first: int, end: int) -> list[bytes]:
 
 def job(broker: GatewayProcess, queue: str, folder: Path, decode: DecodeTable, **archived: Any) -> ArchiveJob:
     return ArchiveJob(
-        source={"url": url(broker), "queue": queue, "maxRowsPerTrigger": 100},
+        source={"url": broker.flow_url, "queue": queue, "maxRowsPerTrigger": 100},
         checkpoint=str(folder / "checkpoint"),
         archive=ArchiveTable(path=str(folder / "archive"), **archived),
         decode=decode,

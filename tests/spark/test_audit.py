@@ -19,9 +19,8 @@ from pipeline.audit.job import AuditJob, AuditTable, audit
 from pipeline.batch_job import FOUND
 from pipeline.configuration import DELTA
 from pipeline.failures import JobFailed
-from spark_processes import small_spark_environment
+from spark_processes import ENDS_S, small_spark_environment
 
-ENDS_S = 240
 IN, OUT = "007", "done"  # a name that looks like a number stays a name
 
 
@@ -155,7 +154,7 @@ def test_an_audit_agrees_with_the_plain_model(spark: SparkSession, seed: int) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_program_tells_a_dirty_archive_by_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(50)
     path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:-1]))

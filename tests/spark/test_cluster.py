@@ -9,7 +9,7 @@ import pyspark
 import pytest
 
 import pipeline
-from copied_rows import everything_is_there_once, gateway_with_rows, url
+from copied_rows import everything_is_there_once, gateway_with_rows
 from flow_line import FlowLine
 from gateway_process import GatewayProcess
 from protocols.flow import frames
@@ -41,12 +41,12 @@ def test_a_job_runs_on_the_cluster_that_spark_submit_names(
 ) -> None:
     """As the Spark operator does it: the job runs where that was told, with what it was told."""
     broker.create_queue("kept", access_type="non-exclusive", partition_count=2)
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(str(n).encode(), queue="kept", key=f"k{n % 7}") for n in range(400))
     file = tmp_path / "job.toml"
     file.write_text(
         f'checkpoint = "{tmp_path}/checkpoint"\n'
-        f'[source]\nurl = "{url(broker)}"\nqueue = "kept"\nmode = "consume"\n'
+        f'[source]\nurl = "{broker.flow_url}"\nqueue = "kept"\nmode = "consume"\n'
         f'[archive]\npath = "{tmp_path}/archive"\n'
     )
     told = [part for name, value in SUBMITTED_WITH.items() for part in ("--conf", f"{name}={value}")]

@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).with_name("connect_and_copy.py")
 @pytest.mark.timeout(900)
 def test_a_queue_is_read_and_written_over_connect(tmp_path: Path) -> None:
     with gateway(tmp_path / "gateway") as broker:
-        url = f"flow://127.0.0.1:{broker.ports['flow']}"
+        url = broker.flow_url
         for name in ("from", "batch", "stream"):
             broker.create_queue(name)
         with BlockingClient(url) as client, client.publisher() as publisher:

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spark_processes import small_spark_environment
+from spark_processes import ENDS_S, small_spark_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-ENDS_S = 500
 SENSORS, EACH = 6, 100
 
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_all_readings_are_worked_on_once_and_in_order_though_a_worker_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "demo", "--folder", str(tmp_path), "--most", str(EACH)]
     ended = subprocess.run(

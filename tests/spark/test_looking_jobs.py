@@ -123,17 +123,13 @@ def test_connections_end_with_their_disconnect_or_with_what_shows_that_it_was_mi
     assert not silent_in(presence_of(found), AT + timedelta(seconds=20)).collect(), "it has just gone"
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def test_a_real_dead_message_queue_is_read_and_left_as_it_is(spark: SparkSession, broker: GatewayProcess) -> None:
     broker.create_queue("given-up-on")
     broker.create_queue("dying", dead_msg_queue="given-up-on", respect_ttl_enabled=True)
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(b"late", queue="dying", ttl_ms=1) for _ in range(3))
     wait_until(lambda: broker.held_count("given-up-on") == 3, within_s=60, what="the messages are dead")
-    found = dmq(spark, DmqJob(source={"url": url(broker), "queue": "given-up-on"}))
+    found = dmq(spark, DmqJob(source={"url": broker.flow_url, "queue": "given-up-on"}))
     assert [(each.queue, each.reason, each.count) for each in found.groups] == [("dying", "expired", 3)]
     assert [step.do for step in found.plan] == ["redrive"]
     assert broker.held_count("given-up-on") == 3
@@ -142,11 +138,11 @@ def test_a_real_dead_message_queue_is_read_and_left_as_it_is(spark: SparkSession
 def test_who_was_connected_is_found_in_the_events_of_a_real_gateway(spark: SparkSession, tmp_path: Path) -> None:
     with gateway(tmp_path / "gateway", events__publish_client=True) as broker:
         broker.create_queue("who", subscriptions=["#LOG/*/CLIENT/>", "#LOG/*/SYSTEM/>"])
-        with BlockingClient(url(broker)):
+        with BlockingClient(broker.flow_url):
             pass
         wait_until(lambda: broker.held_count("who") >= 2, within_s=60, what="its coming and going is told")
         table = PresenceTable(path=str(tmp_path / "presence"), alert_after_s=3_600)
-        found = presence(spark, PresenceJob(source={"url": url(broker), "queue": "who"}, presence=table))
+        found = presence(spark, PresenceJob(source={"url": broker.flow_url, "queue": "who"}, presence=table))
     assert found.is_clean
     assert found.clients_count == 1 + found.present_count, "one has gone; the job itself is there while it reads"
     stays = spark.read.parquet(table.path).where("ended is not null").collect()

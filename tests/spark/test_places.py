@@ -15,10 +15,6 @@ from sluicegate import BlockingClient, Message
 QUERY = "5b9c2a4e-0000-4000-8000-000000000000"
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def run(*arguments: str) -> Any:
     return CliRunner(env={"COLUMNS": "300", "NO_COLOR": "1"}).invoke(app, arguments)
 
@@ -27,12 +23,12 @@ def run(*arguments: str) -> Any:
 def file(broker: GatewayProcess, tmp_path: Path) -> Path:
     """A job's file, of a queue with ten messages."""
     broker.create_queue(tmp_path.name)
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(b"m", queue=tmp_path.name) for _ in range(10))
     path = tmp_path / "job.toml"
     path.write_text(
         f'checkpoint = "{tmp_path}/checkpoint"\n[archive]\npath = "/srv/archive"\n'
-        f'[source]\nurl = "{url(broker)}"\nqueue = "{tmp_path.name}"\ncursor = "a"\n'
+        f'[source]\nurl = "{broker.flow_url}"\nqueue = "{tmp_path.name}"\ncursor = "a"\n'
         'columns = "queue,received,payload"\nmaxRowsPerTrigger = 3\n'
     )
     return path
@@ -40,7 +36,7 @@ def file(broker: GatewayProcess, tmp_path: Path) -> Path:
 
 def write_checkpoint(broker: GatewayProcess, folder: Path, *, read: int) -> None:
     """What Spark leaves when its first batch is through and nothing of it was acknowledged."""
-    with BlockingClient(url(broker)) as client:
+    with BlockingClient(broker.flow_url) as client:
         cursor = client.bulk.bind_cursor(folder.name, "a", start="earliest")
         offset = Offset(
             queue=folder.name,

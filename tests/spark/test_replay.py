@@ -14,7 +14,7 @@ from pipeline.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
 
 
 def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:
-    target = {"url": f"flow://127.0.0.1:{broker.ports['flow']}", "queue": "again"}
+    target = {"url": broker.flow_url, "queue": "again"}
     archive = Archived(path=path, where=str(more.pop("where", "true")))
     table = {"id": "one", "archive": archive, "target": target, "chunk_rows": 40, **more}
     return ReplayJob(replay=ReplayTable.model_validate(table))
@@ -31,7 +31,7 @@ def test_a_replay_keeps_order_and_publishes_each_message_once_however_often_it_r
     assert broker.held_count("again") == 0, "a dry run counts"
     for _ in range(2):
         replay(spark, config(broker, path, rows_per_s=1_000))
-    given = {"url": f"flow://127.0.0.1:{broker.ports['flow']}", "queue": "again"}
+    given = {"url": broker.flow_url, "queue": "again"}
     rows = spark.read.format("sluicegate").options(**given).load().orderBy("partition", "sequence").collect()
     arrived = defaultdict(list)
     for row in rows:
@@ -50,7 +50,7 @@ def test_a_part_of_an_archive_goes_to_the_topics_that_it_had(
 ) -> None:
     broker.create_queue("by-topic", subscriptions=["t/kk"])
     path = write_archives(spark, tmp_path, Archive("orders", numbered(100)))
-    target = {"url": f"flow://127.0.0.1:{broker.ports['flow']}"}
+    target = {"url": broker.flow_url}
     replay(spark, config(broker, path, id="two", target=target, where="partition_key = 'kk' and sequence > 10"))
     assert broker.held_count("by-topic") == 15
 

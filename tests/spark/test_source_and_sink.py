@@ -18,12 +18,8 @@ from sluicegate import BlockingClient, Message
 DONE_S = 90
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def publish(broker: GatewayProcess, messages: Iterable[Message]) -> None:
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(messages)
 
 
@@ -32,7 +28,7 @@ def fill(broker: GatewayProcess, queue: str, first: int, end: int, *, keys: int 
 
 
 def options(broker: GatewayProcess, queue: str, **more: str) -> dict[str, str]:
-    return {"url": url(broker), "queue": queue, **more}
+    return {"url": broker.flow_url, "queue": queue, **more}
 
 
 def read(spark: SparkSession, given: dict[str, str]) -> DataFrame:
@@ -58,7 +54,7 @@ def numbers(frame: DataFrame) -> list[int]:
 
 
 def cursor_of(broker: GatewayProcess, queue: str, name: str = "spark") -> dict[int, int]:
-    with BlockingClient(url(broker)) as client:
+    with BlockingClient(broker.flow_url) as client:
         return {each.partition: each.acked for each in client.bulk.look_at_cursor(queue, name).positions}
 
 
@@ -196,7 +192,7 @@ def test_rows_published_by_a_batch_are_all_there_once_however_often_it_runs(
 def test_a_row_that_is_refused_fails_the_batch_or_is_left_out(spark: SparkSession, broker: GatewayProcess) -> None:
     broker.create_queue("there")
     frame = spark.createDataFrame([("there", b"1"), ("nowhere", b"2")], "queue string, payload binary").coalesce(1)
-    given = {"url": url(broker)}
+    given = {"url": broker.flow_url}
     with pytest.raises(Exception, match="nowhere"):
         frame.write.format("sluicegate").mode("append").options(**given).save()
     assert broker.held_count("there") == 0, "nothing of it is visible"
@@ -215,4 +211,4 @@ def test_what_is_wrong_is_said_in_the_last_line(
     spark: SparkSession, broker: GatewayProcess, given: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):
-        read(spark, {"url": url(broker), **given}).collect()
+        read(spark, {"url": broker.flow_url, **given}).collect()

@@ -29,18 +29,14 @@ def broker(tmp_path: Path) -> Iterator[GatewayProcess]:
         yield process
 
 
-def url(broker: GatewayProcess) -> str:
-    return f"flow://127.0.0.1:{broker.ports['flow']}"
-
-
 def fill(broker: GatewayProcess, first: int, end: int) -> None:
-    with BlockingClient(url(broker)) as client, client.publisher() as publisher:
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(str(n).encode(), queue="orders") for n in range(first, end))
 
 
 def reader_of(broker: GatewayProcess, **more: str) -> QueueStreamReader:
     """What a driver that has just been started has, but for a connection: a process keeps those."""
-    given = {"url": url(broker), "queue": "orders", "columns": "payload", "longPollMs": "1", "retryMs": "120000"}
+    given = {"url": broker.flow_url, "queue": "orders", "columns": "payload", "longPollMs": "1", "retryMs": "120000"}
     options = SourceOptions.of(given | more)
     return QueueStreamReader(options, RangeReader(options, SCHEMA))
 
@@ -55,7 +51,7 @@ def payloads(batches: Iterator[Any]) -> list[int]:
 
 
 def acked(broker: GatewayProcess) -> int:
-    with BlockingClient(url(broker)) as client:
+    with BlockingClient(broker.flow_url) as client:
         return client.bulk.look_at_cursor("orders", "spark").positions[0].acked
 
 
