@@ -1,18 +1,22 @@
-"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream. It takes URL and folder."""
+"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream. It takes URL and folder.
+
+It tries again itself what jobs try again, for on a busy machine Spark may give up a Python that starts too slowly.
+"""
 
 import sys
+from threading import Event
 
 from pyspark.sql import SparkSession
+
+from pipeline.supervision import supervise
 
 ENDS_S = 240
 
 
-def main(url: str, folder: str) -> None:
-    """Copy the queue `from` to `batch`, and then to `stream`. Prints how many rows a batch has."""
-    spark = SparkSession.builder.remote("local[2,4]").getOrCreate()  # which starts a server, and connects to it
+def copy(spark: SparkSession, url: str, folder: str) -> int:
+    """Copy the queue `from` to `batch`, and then to `stream`; return how many rows the batch has."""
     given = {"url": url, "queue": "from", "columns": "payload,partition_key"}
     rows = spark.read.format("sluicegate").options(**given).load()
-    print("rows", rows.count(), flush=True)
     rows.write.format("sluicegate").mode("append").options(url=url, queue="batch", txn="connect/1").save()
     changes = spark.readStream.format("sluicegate").options(**given).load()
     query = (
@@ -22,6 +26,13 @@ def main(url: str, folder: str) -> None:
         .start()
     )
     assert query.awaitTermination(ENDS_S), "the query ends by itself"
+    return rows.count()
+
+
+def main(url: str, folder: str) -> None:
+    """Copy, and print the count."""
+    spark = SparkSession.builder.remote("local[2,4]").getOrCreate()  # which starts a server, and connects to it
+    print("rows", supervise(lambda: copy(spark, url, folder), lambda: 0, Event()), flush=True)
     spark.stop()
 
 
