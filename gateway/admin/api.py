@@ -1,5 +1,6 @@
 """What each operation of the admin port does: read the request, ask the node, write the answer."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from actors.take_messages import COPY, DELETE, MOVE
 from gateway.admin.account_api import AccountApi
 from gateway.admin.figures_api import FiguresApi
-from gateway.admin.openapi import docs_page, document, index_page
+from gateway.admin.openapi import docs_page, document_json, index_page
 from gateway.admin.operations import (
     BROWSE_PARAMETERS,
     CLIENT_NAME_PARAMETER,
@@ -123,7 +124,7 @@ class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
 
     async def openapi(self, request: Request) -> Response:
         """The OpenAPI document."""
-        return json_answer(orjson.dumps(document()))
+        return json_answer(await asyncio.to_thread(document_json))
 
     async def live(self, request: Request) -> Response:
         """200 while the process works, 503 when it should be restarted."""

@@ -1,8 +1,10 @@
 """The OpenAPI document and the documentation page, both made from the table of operations."""
 
 import html
+from functools import cache
 from typing import Final
 
+import orjson
 from pydantic import TypeAdapter
 
 from gateway.account_views import AccountView
@@ -135,6 +137,12 @@ def document() -> Schema:
         "components": {"schemas": _schemas(), "securitySchemes": _SIGNING_IN},
         "security": [{name: []} for name in _SIGNING_IN] + [{}],  # nothing of it, where there are no accounts
     }
+
+
+@cache
+def document_json() -> bytes:
+    """Return the document as it is sent. Made once, for it takes long: not for the event loop."""
+    return orjson.dumps(document())
 
 
 def docs_page() -> str:
