@@ -1,7 +1,7 @@
 """A node's samples, one for each row of `gateway.metrics.METRICS` that has a value."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.backups import BackupActor
@@ -44,7 +44,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
         Sample("sluicegate_build", 1, (version(),)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
         *_front(node),
-        *[replace(sample, vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
+        *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
         *_losses(node, vpns),
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
