@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from messaging.client_rights import ClientRights
+from messaging.pressure import PressureLimits
 from messaging.queue_config import QueueDefinition
 from messaging.queue_template import QueueTemplate
 from messaging.routing import QueueTarget
@@ -110,9 +111,7 @@ class ListQueues:
 class SetPressureLimits:
     """Node -> directory: from now on queues slow their publishers down at these marks."""
 
-    high_bytes: int
-    low_bytes: int
-    stall_ms: int
+    limits: PressureLimits
 
 
 class UpdateRefused(Exception):

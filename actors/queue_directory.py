@@ -330,10 +330,7 @@ class QueueDirectory(LoopActor):
             self._services.events.emit(kind, f"Queue {handle.name} {what}")
 
     def _set_pressure_limits(self, message: SetPressureLimits) -> None:
-        limits = self._services.pressure
-        limits.high_bytes = message.high_bytes
-        limits.low_bytes = message.low_bytes
-        limits.stall_ms = message.stall_ms
+        self._services.pressure.take_over(message.limits)
         for handle in self._queues.values():
             handle.cell.inbox.post(Reconfigure(handle.definition.config))
 

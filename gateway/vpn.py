@@ -34,7 +34,6 @@ from gateway.users import Users
 from gateway.virtual_destinations import define_virtual_destinations
 from messaging.address import Address
 from messaging.admission import SpoolGate
-from messaging.pressure import PressureLimits
 from messaging.refusals import REFUSED_VPN_FULL
 from messaging.routing import TopicSpace
 from messaging.thresholds import ThresholdPair
@@ -108,13 +107,7 @@ class MessageVpn:
         self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
-        self.queues.inbox.post(
-            SetPressureLimits(
-                high_bytes=config.backpressure.connection_buffer_bytes_max,
-                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
-                stall_ms=config.backpressure.slow_subscriber_stall_ms,
-            )
-        )
+        self.queues.inbox.post(SetPressureLimits(config.backpressure.limits()))
         publishers = self.publishers.actor
         assert isinstance(publishers, PublisherDirectory)
         publishers.publishers_max = config.flow.publishers_max
@@ -208,11 +201,7 @@ class MessageVpn:
             memory=node.memory,
             spool=node.spool.inbox,
             reader=node.threads,
-            pressure=PressureLimits(
-                high_bytes=config.backpressure.connection_buffer_bytes_max,
-                low_bytes=config.backpressure.connection_buffer_bytes_max // 4,
-                stall_ms=config.backpressure.slow_subscriber_stall_ms,
-            ),
+            pressure=config.backpressure.limits(),
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=node.partition_addresses,
             targets={},

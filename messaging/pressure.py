@@ -18,6 +18,12 @@ class PressureLimits:
         self.low_bytes = low_bytes
         self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
 
+    def take_over(self, limits: "PressureLimits") -> None:
+        """Be the same as these from now on."""
+        self.high_bytes = limits.high_bytes
+        self.low_bytes = limits.low_bytes
+        self.stall_ms = limits.stall_ms
+
 
 @final
 class Pressure:

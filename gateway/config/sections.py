@@ -18,6 +18,7 @@ from gateway.config.errors import seen
 from gateway.config.listeners import LOOPBACK, Host, Port
 from gateway.config.section import Section
 from gateway.config.sizes import GIB, KIB, MIB, TIB, Size
+from messaging.pressure import PressureLimits
 from messaging.queue_attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, AttributeValue
 from messaging.queue_config import QueueDefinition, QueueInvalid, definition_from_dict
 from messaging.queue_template import QueueTemplate, template_from_dict
@@ -382,6 +383,11 @@ class Backpressure(Section):
         le=3_600_000,
         description="publishers wait this long for a subscriber that takes nothing, then no longer",
     )
+
+    def limits(self) -> PressureLimits:
+        """Return the marks at which queues slow their publishers down."""
+        high_bytes = self.connection_buffer_bytes_max
+        return PressureLimits(high_bytes=high_bytes, low_bytes=high_bytes // 4, stall_ms=self.slow_subscriber_stall_ms)
 
 
 class Metrics(Section):
