@@ -5,12 +5,14 @@ the memory, the ports. What a connection uses of a VPN it is given once, when it
 do not say it, and no table that a message is looked up in has it in its keys.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from actors.catalog import CatalogActor
 from actors.cell import ActorCell
 from actors.cursor_directory import CursorDirectory
 from actors.directory_messages import KeepQueues, ListQueues, QueueHandle, SetPressureLimits
+from actors.loop_actor import LoopActor
 from actors.messages import ClosedLedger, CloseLedger, WriteTables
 from actors.publishing import Publisher
 from actors.queue_assembly import QueueServices
@@ -175,7 +177,8 @@ class MessageVpn:
         durable_selectors = DurableSelectors(
             stored.catalog, selectors=self.selectors, spool=node.spool.inbox, row_prefix=self.space.row_prefix
         )
-        return node.runtime.spawn(
+        return self._spawn(
+            "router",
             lambda cell: RouterActor(
                 cell,
                 space=self.space,
@@ -183,10 +186,6 @@ class MessageVpn:
                 durable_selectors=durable_selectors,
                 group_queue=group_queue,
             ),
-            kind="router",
-            name="router",
-            policy=VITAL,
-            parent=self.cell,
         )
 
     def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
@@ -209,7 +208,8 @@ class MessageVpn:
             clients=self.clients,
             tracing=self.space.tracing,
         )
-        cell = node.runtime.spawn(
+        cell = self._spawn(
+            "queues",
             lambda cell: QueueDirectory(
                 cell,
                 services=services,
@@ -218,10 +218,6 @@ class MessageVpn:
                 stored=node.recovered.partitions,
                 was_clean=node.recovered.was_clean,
             ),
-            kind="queues",
-            name="queues",
-            policy=VITAL,
-            parent=self.cell,
         )
         router = self.router.actor
         assert isinstance(router, RouterActor)
@@ -229,18 +225,13 @@ class MessageVpn:
         return cell
 
     def _spawn_catalog(self) -> ActorCell:
-        node = self._node
-        return node.runtime.spawn(
-            lambda cell: CatalogActor(cell, spool=node.spool.inbox, row_prefix=self.space.row_prefix),
-            kind="catalog",
-            name="catalog",
-            policy=VITAL,
-            parent=self.cell,
-        )
+        spool = self._node.spool.inbox
+        return self._spawn("catalog", lambda cell: CatalogActor(cell, spool=spool, row_prefix=self.space.row_prefix))
 
     def _spawn_cursors(self) -> ActorCell:
         node = self._node
-        return node.runtime.spawn(
+        return self._spawn(
+            "cursors",
             lambda cell: CursorDirectory(
                 cell,
                 book=self._book,
@@ -250,10 +241,6 @@ class MessageVpn:
                 incarnation=node.recovered.incarnation,
                 events=self.events,
             ),
-            kind="cursors",
-            name="cursors",
-            policy=VITAL,
-            parent=self.cell,
         )
 
     def _spawn_staging(self, stored: StoredVpn) -> ActorCell:
@@ -273,13 +260,7 @@ class MessageVpn:
         services = StagingServices(
             partition_id, self.space, node.spool.inbox, node.threads, self.gate, node.runtime.rng
         )
-        return node.runtime.spawn(
-            lambda cell: StagingActor(cell, found=found, services=services),
-            kind="staging",
-            name="staging",
-            policy=VITAL,
-            parent=self.cell,
-        )
+        return self._spawn("staging", lambda cell: StagingActor(cell, found=found, services=services))
 
     def _take_staging_partition(self) -> int:
         """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
@@ -292,7 +273,8 @@ class MessageVpn:
 
     def _spawn_sessions(self) -> ActorCell:
         node = self._node
-        return node.runtime.spawn(
+        return self._spawn(
+            "sessions",
             lambda cell: SessionDirectory(
                 cell,
                 space=self.space,
@@ -302,15 +284,13 @@ class MessageVpn:
                 clients=self.clients,
                 selectors=self.selectors,
             ),
-            kind="sessions",
             name="mqtt-sessions",
-            policy=VITAL,
-            parent=self.cell,
         )
 
     def _spawn_publishers(self) -> ActorCell:
         node, flow = self._node, self._node.config.flow
-        return node.runtime.spawn(
+        return self._spawn(
+            "publishers",
             lambda cell: PublisherDirectory(
                 cell,
                 spool=node.spool.inbox,
@@ -318,16 +298,18 @@ class MessageVpn:
                 publishers_max=flow.publishers_max,
                 remembered_ms=flow.publishers_remembered_s * 1000,
             ),
-            kind="publishers",
             name="flow-publishers",
-            policy=VITAL,
-            parent=self.cell,
         )
 
     def _make_http_flows(self) -> HttpFlows:
         node = self._node
-        cell = node.runtime.spawn(SupervisorActor, kind="flows", name="http-flows", policy=VITAL, parent=self.cell)
+        cell = self._spawn("flows", SupervisorActor, name="http-flows")
         return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
+
+    def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
+        """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
+        runtime = self._node.runtime
+        return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)
 
     def _publisher_at(self, address: Address) -> Publisher:
         """Return a publisher that is confirmed at an address which outlives connections."""
