@@ -51,8 +51,8 @@ class NotFound(LookupError):
 
     kind: ClassVar[str]
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no {self.kind} {name!r}")
+    def __init__(self, name: str, text: str = "") -> None:
+        super().__init__(text or f"there is no {self.kind} {name!r}")
         self.name = name
 
 
@@ -84,8 +84,7 @@ class CursorNotFound(NotFound):
     kind = "cursor"
 
     def __init__(self, queue: str, cursor: str) -> None:
-        super().__init__(cursor)
-        self.args = (f"queue {queue!r} has no cursor {cursor!r}",)
+        super().__init__(cursor, f"queue {queue!r} has no cursor {cursor!r}")
 
 
 class SelectorNotFound(NotFound):
@@ -94,8 +93,7 @@ class SelectorNotFound(NotFound):
     kind = "durable selector"
 
     def __init__(self, queue: str, subscriber: str) -> None:
-        super().__init__(subscriber)
-        self.args = (f"queue {queue!r} has no durable selector of {subscriber!r}",)
+        super().__init__(subscriber, f"queue {queue!r} has no durable selector of {subscriber!r}")
 
 
 class ClientNotFound(NotFound):
