@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.config.allowed import is_secret, leaves
+from gateway.config.listeners import Listeners
 from gateway.config.model import Config
 
 # Of those that every message VPN has.
@@ -24,29 +25,8 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "backpressure",
     "events",
     "flow",  # for the next connection
-    "http.allowed_origins",  # for the next connection
-    "http.batch_messages_max",
-    "http.body_timeout_s",
-    "http.head_timeout_s",
-    "http.max_body_size",
-    "http.max_message_size",
-    "http.max_flows",
-    "http.max_flows_per_client",
-    "http.unsettled_max",
-    "http.lock_s",
-    "http.lock_s_max",
-    "http.wait_s_max",
-    "listeners.mqtt.max_connections",
-    "listeners.mqtt_tls.max_connections",
-    "listeners.mqtt_websocket.max_connections",
-    "listeners.mqtt_websocket_tls.max_connections",
-    "listeners.amqp.max_connections",
-    "listeners.amqp_tls.max_connections",
-    "listeners.amqp_websocket.max_connections",
-    "listeners.flow.max_connections",
-    "listeners.flow_tls.max_connections",
-    "listeners.http.max_connections",
-    "listeners.http_tls.max_connections",
+    "http",  # for the next connection
+    *[f"listeners.{name}.{each}" for name in Listeners.model_fields for each in ("max_connections", "vpn")],
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "vpn.enabled",

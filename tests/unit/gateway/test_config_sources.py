@@ -100,6 +100,16 @@ def test_the_difference_says_what_needs_a_restart() -> None:
     assert [str(change) for change in changes.restart_needed] == ["spool.sync: True -> False"]
 
 
+def test_what_connections_take_from_the_configuration_is_taken_over() -> None:
+    settings = ["http.keep_alive_s=5", "listeners.amqp.vpn=sales", "vpns={sales: {}}"]
+    changes = diff(load(settings=["vpns={sales: {}}"]), load(settings=settings))
+    assert [str(change) for change in changes.reloadable] == [
+        "listeners.amqp.vpn: default -> sales",
+        "http.keep_alive_s: 60 -> 5",
+    ]
+    assert not changes.restart_needed
+
+
 def test_reloadable_paths_exist() -> None:
     paths = [path for path, _, _ in leaves(load())]
     for known in RELOADABLE:
