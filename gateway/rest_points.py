@@ -67,23 +67,14 @@ class RestPoints:
 
     def views(self) -> list[RestDeliveryPointView]:
         """Return what is to be seen of every point, by name."""
-        configured = {each.name for each in self._vpn.config.rest_delivery_points}
-        return [
-            point_view(
-                definition,
-                self.running.get(name),
-                origin=CONFIGURATION if name in configured else OPERATOR,
-                reason=self._reasons.get(name, ""),
-            )
-            for name, definition in sorted(self._definitions().items())
-        ]
+        return [self._view(definition) for _, definition in sorted(self._definitions().items())]
 
     def view(self, name: str) -> RestDeliveryPointView:
         """Return what is to be seen of a point. Raises RestDeliveryPointNotFound."""
-        for view in self.views():
-            if view.name == name:
-                return view
-        raise RestDeliveryPointNotFound(name)
+        definition = self._definitions().get(name)
+        if definition is None:
+            raise RestDeliveryPointNotFound(name)
+        return self._view(definition)
 
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
@@ -108,6 +99,15 @@ class RestPoints:
             await self._write(point_row(name, None))
             del self._made[name]
             await self._start()
+
+    def _view(self, definition: RestDeliveryPoint) -> RestDeliveryPointView:
+        name = definition.name
+        return point_view(
+            definition,
+            self.running.get(name),
+            origin=OPERATOR if definition is self._made.get(name) else CONFIGURATION,
+            reason=self._reasons.get(name, ""),
+        )
 
     def _definitions(self) -> dict[str, RestDeliveryPoint]:
         return self._made | {each.name: each for each in self._vpn.config.rest_delivery_points}
