@@ -5,13 +5,14 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from gateway.config.authentication import Authentication
+from gateway.config.listeners import VpnName
 from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
 from gateway.config.sections import Pair, Queues
 from gateway.config.sizes import TIB, Size
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.config.yaml_document import Path
-from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from messaging.message_vpn import DEFAULT_VPN
 from messaging.vpn_quota import COUNT_MAX
 
 Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
@@ -69,6 +70,4 @@ def _other_than_default(name: str) -> str:
     return name
 
 
-OtherVpnName = Annotated[
-    str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX), AfterValidator(_other_than_default)
-]
+OtherVpnName = Annotated[VpnName, AfterValidator(_other_than_default)]
