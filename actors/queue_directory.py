@@ -38,7 +38,7 @@ from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
 from actors.queue_templates import QueueTemplates, template_row
-from actors.rescale_messages import RescaleAdvanced, RescaleFinished, RescaleQueue
+from actors.rescale_messages import RescaleAdvanced, RescaleFinished
 from actors.rescale_plans import RescalePlans
 from actors.rescaling import resume_rescale
 from actors.router_messages import SetQueueTopics
@@ -248,7 +248,7 @@ class QueueDirectory(LoopActor):
             raise UpdateRefused(f"another change of queue {handle.name!r} is being stored; try again")
         topics_of(message.definition)
         changed = replace(handle, definition=message.definition)
-        planned = self._plan_rescale(changed)
+        planned = self._rescales.plan(changed)
         self._updating.append(handle.name)
 
         def stored(reason: str) -> None:
@@ -343,9 +343,6 @@ class QueueDirectory(LoopActor):
             )
             raise UpdateRefused(text)
 
-    def _plan_rescale(self, handle: QueueHandle) -> RescaleQueue | None:
-        return self._rescales.plan(handle)
-
     def _rescale_finished(self, message: RescaleFinished) -> None:
         handle = self._queues.get(message.queue_name)
         if handle is not None and handle.durable:
@@ -361,7 +358,7 @@ class QueueDirectory(LoopActor):
         if name in self._updating:  # a row written now would bring the definition of before back into the store
             self._go_on_later.add(name)
             return
-        planned = self._plan_rescale(handle)
+        planned = self._rescales.plan(handle)
 
         def stored(_: str) -> None:
             self._rescales.begin(handle, planned)
