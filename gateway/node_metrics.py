@@ -12,10 +12,10 @@ from actors.messages import QueueOverview
 from actors.spool import SpoolActor
 from actors.staging_messages import StagingOverview
 from gateway.build import version
+from gateway.metrics import queue_label
 from gateway.reader_views import cursor_view
 from gateway.rest_views import point_samples
 from gateway.views import Sample
-from messaging.queue_config import is_named
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters
@@ -24,8 +24,6 @@ from protocols.listeners import Listener
 if TYPE_CHECKING:
     from gateway.node import Node
     from gateway.vpn import MessageVpn
-
-SESSIONS_LABEL = "#sessions"  # the broker's own queues are as many as clients: they are shown as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,7 @@ def _protocol(
 def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
     yield Sample("sluicegate_queues", len(queues))
     for handle, overview in queues:
-        name = (handle.name if is_named(handle.name) else SESSIONS_LABEL,)
+        name = (queue_label(handle.name),)
         partitions = overview.partitions
         yield Sample("sluicegate_queue_messages_ready", sum(each.ready_count for each in partitions), name)
         yield Sample("sluicegate_queue_messages_delayed", sum(each.delayed_count for each in partitions), name)
@@ -162,7 +160,7 @@ def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
 def _cursors(cursors: list[CursorOverview]) -> Iterator[Sample]:
     for overview in cursors:
         view = cursor_view(overview)
-        labels = (overview.queue if is_named(overview.queue) else SESSIONS_LABEL, view.name)
+        labels = (queue_label(overview.queue), view.name)
         yield Sample("sluicegate_cursor_lag_messages", view.lag_count, labels)
         yield Sample("sluicegate_cursor_lag_bytes", view.lag_bytes, labels)
         yield Sample("sluicegate_cursor_exceeded", 1 if overview.exceeded else 0, labels)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Self, final
 
 from actors.cursor_messages import CursorOverview
-from gateway.node_metrics import SESSIONS_LABEL
+from gateway.metrics import queue_label
 from gateway.views import Sample
-from messaging.queue_config import QueueInvalid, is_named
+from messaging.queue_config import QueueInvalid
 
 JOB_CHARS_MAX: Final = 64
 REFERENCE_CHARS_MAX: Final = 250
@@ -83,7 +83,7 @@ class ReaderBatches:
     def samples(self) -> Iterator[Sample]:
         """Yield what the metrics show."""
         for (queue, cursor, job), totals in self._totals.items():
-            key = (queue if is_named(queue) else SESSIONS_LABEL, cursor, job)
+            key = (queue_label(queue), cursor, job)
             yield Sample("sluicegate_reader_batches_total", totals.batches_count, key)
             yield Sample("sluicegate_reader_rows_total", totals.rows_count, key)
             yield Sample("sluicegate_reader_undecodable_rows_total", totals.undecodable_count, key)
