@@ -19,7 +19,7 @@ from pipeline.batch_job import BatchJob
 from pipeline.configuration import ConfigError, load
 from pipeline.failures import JobFailed
 from pipeline.invocation import Invocation
-from pipeline.jobs import JOBS
+from pipeline.jobs import JOBS, Job
 from pipeline.places import StreamPlace, place_of
 from pipeline.plan import plan_of
 from pipeline.trigger import Trigger
@@ -64,11 +64,9 @@ def run(
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Make a batch every 500ms, 5s, 1m, 1h.")] = None,
 ) -> None:
     """Run a job. One that reads a stream goes on until it is ended: batch after batch, or --every so often."""
-    if name not in JOBS:
-        raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
+    job = _job(name)
     if once and every is not None:
         raise typer.BadParameter("--once and --every exclude each other")
-    job = JOBS[name]
     if isinstance(job, BatchJob) and (once or every is not None or checkpoint is not None):
         raise typer.BadParameter(
             f"{name} works on what is there, and ends: --once, --every and --checkpoint are for jobs that read a stream"
@@ -87,11 +85,10 @@ def plan(
     checkpoint: CheckpointOption = None,
 ) -> None:
     """Print what a job would do, as JSON: its file with all defaults, its columns, the tasks of its next batch."""
-    if name not in JOBS:
-        raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
+    job = _job(name)
     with _errors_told():
         asked = Invocation(file=config, master=master, checkpoint=checkpoint, trigger=Trigger(None))
-        typer.echo(json.dumps({"job": name, **plan_of(JOBS[name].read(asked))}, indent=2))
+        typer.echo(json.dumps({"job": name, **plan_of(job.read(asked))}, indent=2))
 
 
 @app.command("status")
@@ -108,6 +105,12 @@ def ack(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
         found = load(config, StreamPlace, checkpoint=checkpoint)
         told_count = sweep(SourceOptions.of(found.source_options).connect, found.checkpoint)
         typer.echo("acknowledged" if told_count else "nothing is left to acknowledge")
+
+
+def _job(name: str) -> Job:
+    if name not in JOBS:
+        raise typer.BadParameter(f"there is no job {name!r}; there are {', '.join(sorted(JOBS))}")
+    return JOBS[name]
 
 
 @contextmanager
