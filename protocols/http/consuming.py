@@ -203,7 +203,7 @@ async def _read(
     connection.services.counters.messages_sent += len(messages)
     if poll.end_reason and not messages:
         raise HttpProblem(CONFLICT, f"the flow can be read no more here: {poll.end_reason}", reason="Flow Ended")
-    fields = [*_flow_headers(flow)]
+    fields = _flow_headers(flow)
     wall_ms = connection.runtime.clock.wall_ms()
     flow_id = flow.terms.flow_id
     if not messages:
