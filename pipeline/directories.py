@@ -4,7 +4,7 @@ A batch has directories of its own, and writing it again replaces them; so each 
 the files, whatever crashed. Spark's own file sink keeps that promise to Spark alone, through a log beside the files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -28,18 +28,18 @@ def batch_name(query_id: str, batch: int) -> str:
     return f"{query_id[:LINEAGE_CHARACTERS]}_{batch}"
 
 
-def with_day(rows: DataFrame) -> DataFrame:
-    """Return the rows with their day: that of `received`, in UTC."""
-    return rows.withColumn(DAY, fn.to_date("received"))
+def with_day(rows: DataFrame, of: str = "received") -> DataFrame:
+    """Return the rows with their day: that of a time, in UTC."""
+    return rows.withColumn(DAY, fn.to_date(of))
 
 
-def write_batch(rows: DataFrame, path: str, name: str) -> None:
-    """Write rows that have their day, in place of what the batch wrote before."""
+def write_batch(rows: DataFrame, path: str, name: str, by: Sequence[str] = PARTITIONED_BY) -> None:
+    """Write rows that have their day, in place of what the batch wrote before; `by` names the directories around it."""
     (
         rows.withColumn(BATCH, fn.lit(name))
         .write.mode("overwrite")
         .option("partitionOverwriteMode", "dynamic")
-        .partitionBy(*PARTITIONED_BY, BATCH)
+        .partitionBy(*by, BATCH)
         .parquet(path)
     )
 

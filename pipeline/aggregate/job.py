@@ -15,7 +15,7 @@ from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
 from pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
-from pipeline.directories import BATCH, DAY, batch_name
+from pipeline.directories import DAY, batch_name, with_day, write_batch
 from pipeline.progress import UNDECODABLE
 from pipeline.report import write_report
 from pipeline.trigger import Trigger
@@ -93,14 +93,7 @@ def _keep(found: DataFrame, table: AggregateTable, name: str) -> None:
         options = {**as_options(table.target), "txn": f"aggregate/{name}"}
         messages.write.format("sluicegate").mode("append").options(**options).save()
     if table.path is not None:
-        placed = found.withColumns({DAY: fn.to_date(START), BATCH: fn.lit(name)})
-        (
-            placed.coalesce(1)
-            .write.mode("overwrite")
-            .option("partitionOverwriteMode", "dynamic")
-            .partitionBy(DAY, BATCH)
-            .parquet(table.path)
-        )
+        write_batch(with_day(found, START).coalesce(1), table.path, name, by=(DAY,))
     if table.report is not None and table.path is not None:
         kept = found.sparkSession.read.parquet(table.path)
         write_report(page(kept, table.windows, table.path), table.report)
