@@ -12,11 +12,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 
 from pipeline.configuration import Section
+from pipeline.directories import BATCH, DAY
 from pipeline.progress import UNTIMED
 
 START: Final = "window_start"
 END: Final = "window_end"
 EVENT_TIME: Final = "event_time"
+OURS: Final = (START, END, EVENT_TIME, DAY, BATCH)  # columns of the rows, and of the files that they are written to
 
 Sql = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -41,9 +43,8 @@ class WindowsTable(Section):
         if self.slide is not None and self.window is None:
             raise ValueError("slide is for window, and session_gap has none")
         names = [*self.by, *self.measures]
-        taken = {START, END, EVENT_TIME} & set(names)
-        if taken or len(set(names)) < len(names):
-            raise ValueError(f"each of by and measures needs a name of its own, other than {START} and {END}")
+        if set(OURS) & set(names) or len(set(names)) < len(names):
+            raise ValueError(f"each of by and measures needs a name of its own, other than {', '.join(OURS)}")
         return self
 
 

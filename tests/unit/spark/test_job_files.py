@@ -82,6 +82,7 @@ def test_a_whole_file_is_taken(file: Path, kind: type[JobFile]) -> None:
         (AggregateJob, 'window = "1 hour"', "", "window or session_gap has to be given, and one of them"),
         (AggregateJob, 'window = "1 hour"', 'session_gap = "1 hour"\nslide = "1 minute"', "slide is for window"),
         (AggregateJob, "readings =", "device =", "each of by and measures needs a name of its own"),
+        (AggregateJob, "readings =", "batch =", "other than window_start, window_end, event_time, dt, batch"),
         (AggregateJob, 'path = "/hourly"', 'report = "/r.html"', "report shows what is at path, which is missing"),
     ],
 )
