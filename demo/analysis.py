@@ -7,16 +7,14 @@ from threading import Event
 from typing import Final, final
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from demo.traffic import CURSOR, SOURCE, TARGET
 from pipeline.aggregate.job import AggregateJob, aggregate
 from pipeline.archive import archive
-from pipeline.attempt import Attempt
 from pipeline.audit.findings import AuditResult
 from pipeline.audit.job import AuditJob, audit
 from pipeline.configuration import ArchiveJob, load
-from pipeline.streaming_job import Config, batch_count
+from pipeline.streaming_job import run_stream
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 
@@ -98,35 +96,19 @@ class Analysis:
 
     def archive(self, name: str, told: Callable[[str], None]) -> None:
         """Archive what is there; `told` gets the line of each batch. Raises JobFailed."""
-        self._stream(name, load(self._file(name), ArchiveJob), archive, told)
+        config = load(self._file(name), ArchiveJob)
+        run_stream(self.spark, name, config, archive, trigger=Trigger(None), write=told, stopping=Event())
 
     def aggregate(self, name: str, told: Callable[[str], None]) -> None:
         """Aggregate what is there; `told` gets the line of each batch. Raises JobFailed."""
-        self._stream(name, load(self._file(name), AggregateJob), aggregate, told)
+        config = load(self._file(name), AggregateJob)
+        run_stream(self.spark, name, config, aggregate, trigger=Trigger(None), write=told, stopping=Event())
 
     def audit(self) -> AuditResult:
         """Compare what came in with what came out. Raises JobFailed."""
         found = supervise(lambda: audit(self.spark, load(self._file("audit"), AuditJob)), lambda: 0, Event())
         assert found is not None, "nobody asks it to stop"
         return found
-
-    def _stream(
-        self,
-        name: str,
-        config: Config,
-        start: Callable[[SparkSession, Config, Trigger], StreamingQuery],
-        told: Callable[[str], None],
-    ) -> None:
-        attempt = Attempt(
-            spark=self.spark,
-            name=name,
-            config=config,
-            start=lambda session, trigger: start(session, config, trigger),
-            trigger=Trigger(None),
-            write=told,
-            stopping=Event(),
-        )
-        supervise(attempt.run, lambda: batch_count(config.checkpoint), attempt.stopping)
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.toml"

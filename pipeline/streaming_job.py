@@ -47,20 +47,35 @@ class StreamingJob(Generic[Config]):
         with spark_session(name, config.session) as spark:
             # After the session, which puts a handler of its own for Ctrl-C.
             signal.signal(signal.SIGINT, stop)
-            attempt = Attempt(
-                spark=spark,
-                name=name,
-                config=config,
-                start=lambda session, when: self.start(session, config, when),
-                trigger=asked.trigger,
-                write=partial(print, flush=True),  # a program may be waiting for the line
-                stopping=stopping,
-            )
-            supervise(attempt.run, lambda: batch_count(config.checkpoint), stopping)
+            write = partial(print, flush=True)  # a program may be waiting for the line
+            run_stream(spark, name, config, self.start, trigger=asked.trigger, write=write, stopping=stopping)
         return 0
 
 
-def batch_count(checkpoint: str) -> int:
+def run_stream(
+    spark: SparkSession,
+    name: str,
+    config: Config,
+    start: Callable[[SparkSession, Config, Trigger], StreamingQuery],
+    *,
+    trigger: Trigger,
+    write: Callable[[str], None],
+    stopping: Event,
+) -> None:
+    """Run a job on a session until it is ended, with a line for each batch. Raises JobFailed, CheckpointError."""
+    attempt = Attempt(
+        spark=spark,
+        name=name,
+        config=config,
+        start=lambda session, when: start(session, config, when),
+        trigger=trigger,
+        write=write,
+        stopping=stopping,
+    )
+    supervise(attempt.run, lambda: _batch_count(config.checkpoint), stopping)
+
+
+def _batch_count(checkpoint: str) -> int:
     """Return how many batches are through, of all runs. Raises CheckpointError."""
     progress = last_progress(checkpoint)
     return 0 if progress is None else progress.batch_id + 1

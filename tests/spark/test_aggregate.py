@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 from gateway_process import GatewayProcess
 from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
 from pipeline.aggregate.windows import WindowsTable
-from pipeline.attempt import Attempt
 from pipeline.configuration import SchemaTable
-from pipeline.supervision import supervise
+from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
 
@@ -37,16 +36,7 @@ def measure(broker: GatewayProcess, minutes: range) -> None:
 
 def run(spark: SparkSession, config: AggregateJob) -> list[dict[str, Any]]:
     lines: list[str] = []
-    attempt = Attempt(
-        spark=spark,
-        name="aggregate",
-        config=config,
-        start=lambda session, trigger: aggregate(session, config, trigger),
-        trigger=Trigger(None),
-        write=lines.append,
-        stopping=Event(),
-    )
-    supervise(attempt.run, lambda: 0, attempt.stopping)
+    run_stream(spark, "aggregate", config, aggregate, trigger=Trigger(None), write=lines.append, stopping=Event())
     return [json.loads(line) for line in lines]
 
 

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess, wait_until
 from pipeline.archive import archive
-from pipeline.attempt import Attempt
 from pipeline.configuration import ArchiveJob, ArchiveTable
 from pipeline.failures import JobFailed
-from pipeline.supervision import supervise
+from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
 from spark_processes import ENDS_S, small_spark_environment
@@ -39,17 +38,7 @@ def job(broker: GatewayProcess, queue: str, folder: Path, **source: bool | int |
 
 def run(spark: SparkSession, config: ArchiveJob, write: Callable[[str], None] = print) -> None:
     """Archive what is there now. Raises JobFailed."""
-    stopping = Event()
-    attempt = Attempt(
-        spark=spark,
-        name="archive",
-        config=config,
-        start=lambda session, trigger: archive(session, config, trigger),
-        trigger=Trigger(None),
-        write=write,
-        stopping=stopping,
-    )
-    supervise(attempt.run, lambda: 0, stopping)
+    run_stream(spark, "archive", config, archive, trigger=Trigger(None), write=write, stopping=Event())
 
 
 def archived(spark: SparkSession, folder: Path) -> list[int]:

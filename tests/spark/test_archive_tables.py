@@ -12,11 +12,10 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
 from pipeline.archive import archive
-from pipeline.attempt import Attempt
 from pipeline.configuration import DELTA, ArchiveJob, ArchiveTable, DecodeTable
 from pipeline.decode.decoder import SchemaError
 from pipeline.delta import TableMismatch
-from pipeline.supervision import supervise
+from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
 from unfinished_batch import forget_the_last_commit
@@ -46,16 +45,7 @@ def job(broker: GatewayProcess, queue: str, folder: Path, decode: DecodeTable, *
 def run(spark: SparkSession, config: ArchiveJob) -> list[dict[str, Any]]:
     """Archive what is there now; return what is told of each batch."""
     lines: list[str] = []
-    attempt = Attempt(
-        spark=spark,
-        name="archive",
-        config=config,
-        start=lambda session, trigger: archive(session, config, trigger),
-        trigger=Trigger(None),
-        write=lines.append,
-        stopping=Event(),
-    )
-    supervise(attempt.run, lambda: 0, Event())
+    run_stream(spark, "archive", config, archive, trigger=Trigger(None), write=lines.append, stopping=Event())
     return [json.loads(each) for each in lines]
 
 
