@@ -246,11 +246,14 @@ class NodeView(NodePort):
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
         """Count what a reader says of a batch."""
-        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(None))
+        batches = self._vpn.reader_batches
+        is_known = batches.knows(name, cursor)
+        overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name if is_known else None))
         if not any((each.queue, each.name) == (name, cursor) for each in overviews):
             raise CursorNotFound(name, cursor)
-        self._vpn.reader_batches.keep_only(overviews)
-        self._vpn.reader_batches.add(name, cursor, batch, now_ms=self._node.clock.wall_ms())
+        if not is_known:  # then those that are gone make place; a look at all cursors asks every partition of theirs
+            batches.keep_only(overviews)
+        batches.add(name, cursor, batch, now_ms=self._node.clock.wall_ms())
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors."""

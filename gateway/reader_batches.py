@@ -61,6 +61,10 @@ class ReaderBatches:
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, str], _Totals] = {}  # by queue, cursor and job
 
+    def knows(self, queue: str, cursor: str) -> bool:
+        """Return whether the reader of a cursor has told of a batch."""
+        return any(key[:2] == (queue, cursor) for key in self._totals)
+
     def add(self, queue: str, cursor: str, batch: ReaderBatch, *, now_ms: int) -> None:
         """Count a batch; one that is told of again counts once. The cursor exists."""
         for key in [key for key in self._totals if key[:2] == (queue, cursor) and key[2] != batch.job]:

@@ -1,11 +1,15 @@
 """Durable cursors on a whole node: fenced bindings, positions that survive, and what is kept for them."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
 from actors.messages import BindRefused
+from gateway.node_port import NodeView
+from gateway.ports import CursorNotFound
+from gateway.reader_batches import ReaderBatch
 from inside_client import InsideClient, until
 from messaging.cursors import (
     AHEAD,
@@ -268,3 +272,22 @@ async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> No
     await broker.restart()
 
     assert [each.name for each in await broker.node.default.cursors.ask(ListCursors("orders"))] == ["b"]
+
+
+async def test_what_readers_say_of_their_batches_is_counted_while_their_cursors_exist(broker: RunningBroker) -> None:
+    """docs/operations.md: there are as many readers as cursors; the next one that comes finds no trace of one gone."""
+    orders = await orders_with(broker, 1)
+    view, batches = NodeView(broker.node), broker.node.default.reader_batches
+    batch = ReaderBatch(job="j", reference="q/0", rows_count=1, undecodable_count=0, duration_ms=1)
+    for cursor in ("one", "other"):
+        await orders.bind(cursor)
+        for reference in ("q/0", "q/1", "q/1"):
+            await view.add_batch("orders", cursor, replace(batch, reference=reference))
+    counted = {each.labels[1]: each.value for each in batches.samples() if each.name == "sluicegate_reader_rows_total"}
+    assert counted == {"one": 2, "other": 2}
+    await view.delete_cursor("orders", "one")
+    with pytest.raises(CursorNotFound):
+        await view.add_batch("orders", "one", batch)
+    await orders.bind("third")
+    await view.add_batch("orders", "third", batch)
+    assert {each.labels[1] for each in batches.samples()} == {"other", "third"}
