@@ -61,7 +61,7 @@ class Job:
         """The node has come back: commit again what may have been committed, give up the rest. Raises Violation."""
         if self.state == COMMITTING:
             await self._commit(node)
-        elif self.state == STAGING:
+        elif not self._commits or self.state == STAGING:  # given up right before a crash, it may be there again
             await self._abort(node)
 
     def store_fails(self) -> None:
