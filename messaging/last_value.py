@@ -45,7 +45,7 @@ def _newest_and_safe(ledger: LedgerState) -> tuple[int, int]:
         publication = segment.publication
         if publication is not None and publication.refused:
             _discard_set_aside(ledger, segment.first, segment.end, DISCARD_NOT_STORED)  # by what was refused with it
-            ledger.give_up(segment.first, segment.end, DISCARD_NOT_STORED)  # it came back from a consumer
+            ledger.give_up(segment.first, segment.end, DISCARD_NOT_STORED)  # its withdrawal is on the way
             continue
         last = ledger.settled.outside(max(segment.first, ledger.floor), segment.end)[-1][1] - 1
         newest = max(newest, last)

@@ -162,7 +162,21 @@ class LedgerState:
         return False
 
     def requeue(self, first: int, end: int, failed: int, client: str) -> None:
-        """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0."""
+        """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0.
+
+        What the store refused goes: it was promised to nobody, and its publisher may send it once more.
+        """
+        for segment in self.segments.overlapping(first, end):
+            if segment.publication is not None and segment.publication.refused:
+                start, stop = max(first, segment.first), min(end, segment.end)
+                if first < start:
+                    self._requeue(first, start, failed, client)
+                self.discard_for_good(start, stop, DISCARD_NOT_STORED)
+                first = stop
+        if first < end:
+            self._requeue(first, end, failed, client)
+
+    def _requeue(self, first: int, end: int, failed: int, client: str) -> None:
         rules = self.rules
         if not rules.redelivers:
             self._discard(first, end, DISCARD_MAX_REDELIVERY, client)

@@ -159,6 +159,7 @@ class PartitionMachine(RuleBasedStateMachine):
         publication = data.draw(st.sampled_from(self.unanswered()))
         publication.refused = True
         rows = self.rows[self.publications.index(publication)]
+        self.model.refused.update(rows)
         count = self.model.give_up(rows.start, rows.stop, DISCARD_NOT_STORED)
         assert self.ledger.give_up(rows.start, rows.stop, DISCARD_NOT_STORED) == count
 

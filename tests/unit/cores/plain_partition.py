@@ -54,6 +54,7 @@ class PlainPartition:
     messages: dict[int, PlainMessage] = field(default_factory=dict)
     settled: set[int] = field(default_factory=set)
     discards: dict[str, int] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)  # by the store
     gone: int = 0  # the newest message that left, and not because it could not be stored
 
     def append(self, first: int, payloads: list[bytes], headers: list[Headers | None], arrived_ms: int) -> None:
@@ -197,6 +198,9 @@ class PlainPartition:
     def give_back(self, sequence: int, *, failed: bool) -> None:
         message = self.messages[sequence]
         message.flow_id = READY
+        if sequence in self.refused:
+            self._discard(sequence, DISCARD_NOT_STORED)
+            return
         if not self.rules.redelivers:
             self._discard(sequence, DISCARD_MAX_REDELIVERY)
             return

@@ -1,5 +1,6 @@
 """The ledger of a partition: who has which message, in what order, and what is left to be done outside."""
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
@@ -10,6 +11,7 @@ from messaging.ledger import Ledger
 from messaging.settlement import (
     ACCEPTED,
     DISCARD_MAX_REDELIVERY,
+    DISCARD_NOT_STORED,
     DISCARD_PURGED,
     FAILED,
     RELEASED,
@@ -239,3 +241,21 @@ def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
 
     assert ledger.effects.drained == [publication]
     assert publication.open_count == 0
+
+
+@pytest.mark.parametrize("outcome", [RELEASED, FAILED])
+def test_a_message_that_the_store_refused_goes_when_its_consumer_gives_it_back(outcome: int) -> None:
+    """What was stored with its neighbours comes again."""
+    ledger = ledger_with(flow_of(1))
+    stored, refused, later = published(numbered(1)), published(numbered(2)), published(numbered(1))
+    for publication in (stored, refused, later):
+        publication.sequenced(1, ledger.append(publication.batch, publication), None)
+    ledger.deliver(0)
+    refused.refused = True
+    assert ledger.give_up(2, 4, DISCARD_NOT_STORED) == 0, "a consumer holds it"
+
+    assert ledger.settle(1, 1, 5, outcome) == 4
+
+    assert ledger.effects.discards == {DISCARD_NOT_STORED: 2}
+    assert [list(sequences_of(each)) for each in ledger.deliver(0)] == [[1], [4]]
+    ledger.check()
