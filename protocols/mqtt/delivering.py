@@ -12,7 +12,7 @@ from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBa
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.publication import Publication
-from messaging.settlement import ACCEPTED, REJECTED
+from messaging.settlement import ACCEPTED, REJECTED, RELEASED
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -252,7 +252,14 @@ class DeliveringSide:
         """Send once a restart would know the ids, for else the messages would come again under others."""
         for step in range(rows.stop - rows.start):
             ids.exactly_once[first_sequence + step] = packet_id + step
-        self._before_exactly_once(lambda: self._send(rows, packet_id, dup=dup), rows.publication)
+        self._before_exactly_once(lambda: self._send_stored(rows, packet_id, dup=dup), rows.publication)
+
+    def _send_stored(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+        """Send rows, unless the store has refused them: their publisher sends them again, and they would come twice."""
+        if rows.publication is None or not rows.publication.refused:
+            self._send(rows, packet_id, dup=dup)
+        else:
+            self._settle_all(self.ids.acknowledge(packet_id, packet_id + rows.stop - rows.start - 1), RELEASED)
 
     def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
         skipped = rows.send(self._engine, packet_id, dup=dup)
