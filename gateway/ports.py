@@ -43,6 +43,7 @@ __all__ = [
     "UserAlreadyExists",
     "UserNotFound",
     "VpnNotFound",
+    "template_of",
 ]
 
 
@@ -347,3 +348,11 @@ class NodePort(Protocol):
 
     async def health(self) -> Health:
         """Tell whether the node works and whether it takes traffic."""
+
+
+async def template_of(node: NodePort, name: str) -> QueueTemplate:
+    """Return one queue template. Raises TemplateNotFound."""
+    for template in await node.list_templates():
+        if template.name == name:
+            return template
+    raise TemplateNotFound(name)

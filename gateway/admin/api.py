@@ -37,7 +37,7 @@ from gateway.admin.user_api import UserApi
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
-from gateway.ports import NodePort, QueueInvalid, TemplateNotFound
+from gateway.ports import NodePort, QueueInvalid, template_of
 from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
@@ -48,7 +48,7 @@ from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from gateway.vpn_views import MessageVpnsView
-from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
+from messaging.queue_template import changed_template, template_from_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,11 +342,11 @@ class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
 
     async def show_template(self, request: Request) -> Response:
         """One queue template."""
-        return json_answer(orjson.dumps((await self._template(path_name(request))).to_dict()))
+        return json_answer(orjson.dumps((await template_of(self._node, path_name(request))).to_dict()))
 
     async def update_template(self, request: Request) -> Response:
         """Change what the body names."""
-        template = changed_template(await self._template(path_name(request)), await json_object(request))
+        template = changed_template(await template_of(self._node, path_name(request)), await json_object(request))
         await self._node.put_template(template, must_be_new=False)
         return json_answer(orjson.dumps(template.to_dict()))
 
@@ -354,12 +354,6 @@ class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
         """Delete a queue template."""
         await self._node.delete_template(path_name(request))
         return Response(status_code=204)
-
-    async def _template(self, name: str) -> QueueTemplate:
-        for template in await self._node.list_templates():
-            if template.name == name:
-                return template
-        raise TemplateNotFound(name)
 
     async def delete_messages(self, request: Request) -> Response:
         """Delete messages."""

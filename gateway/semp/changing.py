@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from starlette.requests import Request
 
 from gateway.admin.requests import json_object, path_name
-from gateway.ports import NodePort, QueueInvalid, QueueNotFound, TemplateNotFound, UserNotFound
+from gateway.ports import NodePort, QueueInvalid, QueueNotFound, UserNotFound, template_of
 from gateway.semp.attributes import SempObject
 from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter
@@ -22,7 +22,7 @@ from gateway.semp.reading import Names, Resource, answer_with, query_of_one
 from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES, USERNAMES
 from gateway.stored_users import asked_user
 from messaging.queue_config import config_from_dict
-from messaging.queue_template import QueueTemplate, changed_template, template_from_dict
+from messaging.queue_template import changed_template, template_from_dict
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
 Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
@@ -66,19 +66,12 @@ async def _delete_subscription(node: NodePort, names: Names) -> None:
     await node.in_vpn(names[0]).remove_subscription(names[1], names[2])
 
 
-async def _template(node: NodePort, names: Names) -> QueueTemplate:
-    for each in await node.in_vpn(names[0]).list_templates():
-        if each.name == names[1]:
-            return each
-    raise TemplateNotFound(names[1])
-
-
 async def _create_template(node: NodePort, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=True)
 
 
 async def _change_template(node: NodePort, names: Names, fields: Fields) -> None:
-    template = changed_template(await _template(node, names), fields)
+    template = changed_template(await template_of(node.in_vpn(names[0]), names[1]), fields)
     await node.in_vpn(names[0]).put_template(template, must_be_new=False)
 
 

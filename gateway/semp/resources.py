@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.client_views import CLIENTS_MAX, ClientQuestion
 from gateway.config.client_profiles import AclProfileSettings
-from gateway.ports import NodePort
+from gateway.ports import NodePort, template_of
 from gateway.semp.client_objects import (
     ACL_PROFILE,
     CLIENT,
@@ -46,8 +46,16 @@ async def _templates(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_templates()
 
 
+async def _template(node: NodePort, names: Names) -> Sequence[Any]:
+    return [await template_of(node.in_vpn(names[0]), names[1])]
+
+
 async def _usernames(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_users()
+
+
+async def _username(node: NodePort, names: Names) -> Sequence[Any]:
+    return [await node.in_vpn(names[0]).show_user(names[1])]
 
 
 async def _client_profiles(node: NodePort, names: Names) -> Sequence[Any]:
@@ -102,9 +110,9 @@ _VPN: Final = "/msgVpns/{msgVpnName}"
 
 QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _queue)
 SUBSCRIPTIONS: Final = Resource(f"{QUEUES.object_path}/subscriptions", SUBSCRIPTION, _OF_QUEUE, _subscriptions)
-TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates)
+TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates, _template)
 ACL_PROFILES: Final = Resource(f"{_VPN}/aclProfiles", ACL_PROFILE, _OF_VPN, _acl_profiles)
-USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames)
+USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames, _username)
 CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients)
 
 # What is configured, and shown as it runs as well.
