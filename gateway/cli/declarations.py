@@ -36,7 +36,6 @@ STANDARD_INPUT: Final = "-"
 app = typer.Typer(help="All that was made while the gateway runs, as one document.", no_args_is_help=True)
 
 KINDS: Final = {each.kind: each for each in DECLARED}
-ONE: Final = {kind: kind.replace("_", " ").removesuffix("s") for kind in KINDS}
 
 VpnsOption = Annotated[
     list[str] | None, typer.Option("--vpn", metavar="NAME", help="This message VPN; may be repeated. Else all.")
@@ -155,7 +154,7 @@ def _tell(vpn: str, change: Change, as_json: bool) -> None:
     if as_json:
         print_json({"vpn": vpn, **asdict(change)})
         return
-    typer.echo(f"{change.deed} {vpn}: {ONE[change.kind]} {change.name}")
+    typer.echo(f"{change.deed} {vpn}: {KINDS[change.kind].label} {change.name}")
     if change.deed == ADD:
         for key, value in KINDS[change.kind].written(change.fields).items():
             if key != "name":

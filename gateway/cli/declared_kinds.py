@@ -27,6 +27,7 @@ class DeclaredKind:
     """A kind of objects. Complete fields are those that all objects of the kind have, so that two can be compared."""
 
     kind: str  # in documents
+    label: str  # of one, for people
     complete: Callable[[Fields], Fields]  # with the defaults of what an object does not say; raises QueueInvalid
     present: Callable[[AdminClient], Objects]  # complete fields of all objects that operators made
     add: Callable[[AdminClient, Fields], object]
@@ -106,6 +107,7 @@ def _points(client: AdminClient) -> Objects:
 DECLARED: Final = (
     DeclaredKind(
         kind="queue_templates",
+        label="queue template",
         complete=_template,
         present=_templates,
         add=_add_template,
@@ -115,6 +117,7 @@ DECLARED: Final = (
     ),
     DeclaredKind(
         kind="queues",
+        label="queue",
         complete=_queue,
         present=_queues,
         add=_add_queue,
@@ -123,6 +126,7 @@ DECLARED: Final = (
     ),
     DeclaredKind(
         kind="users",
+        label="user",
         complete=_user,
         present=_users,
         add=AdminClient.create_user,
@@ -132,6 +136,7 @@ DECLARED: Final = (
     ),
     DeclaredKind(
         kind="rest_delivery_points",
+        label="REST delivery point",
         complete=_point,
         present=_points,
         add=AdminClient.create_rest_delivery_point,
