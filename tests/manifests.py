@@ -24,6 +24,13 @@ EVERYTHING: Final[dict[str, Any]] = {
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
     "image": {"tag": "1.2.3", "pullSecrets": [{"name": "registry"}]},
     "protocols": {"mqtt": {"port": 1883, "serviceType": "LoadBalancer", "annotations": {"example.org/lb": "internal"}}},
+    "adminService": {"enabled": True, "annotations": {"example.org/for": "operators"}},
+    "config": {
+        "admin": {
+            "host": "0.0.0.0",
+            "users": [{"name": "ops", "password_file": "/etc/sluicegate/users/ops", "global_access_level": "admin"}],
+        }
+    },
     "networkPolicy": {"egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}]},
 }
 

@@ -25,6 +25,7 @@ def rendered(name: str) -> list[Manifest]:
 def opened(config: Config) -> set[int]:
     """The ports that a configuration opens for others than its own machine."""
     ports = {each.port for each in config.listeners.enabled().values() if each.host != "127.0.0.1"}
+    ports |= {config.admin.port} if config.admin.host != "127.0.0.1" else set()
     return ports | ({config.health.port} if config.health.enabled else set())
 
 
@@ -33,7 +34,8 @@ def loaded(manifests: list[Manifest], folder: Path) -> Config:
     secrets = folder / "sluicegate"
     for name in ("users", "tls"):
         (secrets / name).mkdir(parents=True)
-    (secrets / "users" / "app").write_text("a password")
+    for user in ("app", "ops"):
+        (secrets / "users" / user).write_text("a password")
     certificates = make_certificates(folder)
     (secrets / "tls" / "tls.crt").write_bytes(certificates.server.read_bytes())
     (secrets / "tls" / "tls.key").write_bytes(certificates.server_key.read_bytes())
@@ -61,14 +63,19 @@ def test_the_example_of_consumers_is_valid(version: str) -> None:
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_configuration_is_one_that_the_gateway_takes(name: str, tmp_path: Path) -> None:
-    """And opens the ports that the container has, no fewer and no more; the admin port is nobody's but the pod's."""
+    """And opens the ports that the container has, no fewer and no more; the admin port to others with accounts only."""
     manifests = rendered(name)
     config = loaded(manifests, tmp_path)
     assert {each["containerPort"] for each in container(manifests)["ports"]} >= opened(config)
     if name != "chart with everything":
         assert {each["containerPort"] for each in container(manifests)["ports"]} == opened(config)
-    assert config.admin.host == "127.0.0.1"
+    assert (config.admin.host == "127.0.0.1") == (not config.admin.users) == (name != "chart with everything")
     assert config.spool.sync
+
+
+def test_the_chart_opens_the_admin_port_to_accounts_only() -> None:
+    with pytest.raises(HelmError, match=r"config\.admin\.users"):
+        chart({"adminService": {"enabled": True}, "config": {"admin": {"host": "0.0.0.0"}}})
 
 
 @pytest.mark.parametrize("name", SETS)
