@@ -16,7 +16,7 @@ from gateway.admin.api import AdminApi
 from gateway.admin.console_files import console_routes
 from gateway.admin.guard import Guard, permit
 from gateway.admin.operation import Operation
-from gateway.admin.operations import OPEN, OPERATIONS, PROBED, VPN_PARAMETER
+from gateway.admin.operations import OPERATIONS, PROBED, VPN_PARAMETER
 from gateway.admin.problems import Unacceptable, answer_error
 from gateway.admin.requests import ANSWER_TIMEOUT_S, text
 from gateway.admin_accounts import AdminAccounts
@@ -50,10 +50,9 @@ def build_app(
     served = routes(api, probes_only=probes_only) + others
     return Guard(
         Starlette(routes=served, exception_handlers=HANDLERS),
-        accounts=accounts,
+        accounts=None if probes_only else accounts,
         events=events,
         loopback_only=loopback_only,
-        open_paths=PROBED if probes_only else OPEN,
     )
 
 

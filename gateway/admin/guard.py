@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actors.events import Events
 from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
+from gateway.admin.operations import OPEN
 from gateway.admin.problems import NotPermitted, problem
 from gateway.admin.requests import content_type
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
@@ -46,14 +47,11 @@ def _beyond(account: AdminAccount, level: AccessLevel, has: AccessLevel, where: 
 class Guard:
     """Lets accounts in, keeps foreign web pages out, and encoded slashes in names."""
 
-    def __init__(
-        self, app: ASGIApp, *, accounts: AdminAccounts, events: Events, loopback_only: bool, open_paths: frozenset[str]
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, accounts: AdminAccounts | None, events: Events, loopback_only: bool) -> None:
         self._app = app
-        self._accounts = accounts
+        self._accounts = accounts  # None: all that is here is for everybody
         self._events = events
         self._loopback_only = loopback_only
-        self._open_paths = open_paths  # anybody may ask these
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -65,12 +63,18 @@ class Guard:
         state = {"account": WHOEVER_IS_HERE, "operation": "", "vpn": NOBODY}
         scope = {**scope, "path": path, "state": state}
         request = Request(scope)
+        accounts = None if path in OPEN else self._accounts
         refusal = _of_a_foreign_page(request, loopback_only=self._loopback_only)
-        if refusal is None and path not in self._open_paths:
-            refusal = await self._sign_in(request)
+        if refusal is None and accounts is not None:
+            refusal = await self._sign_in(request, accounts)
         if refusal is not None:
             await refusal(scope, receive, send)
-            return
+        elif accounts is None:  # whoever that was
+            await self._app(scope, receive, send)
+        else:
+            await self._serve_and_tell(request, receive, send)
+
+    async def _serve_and_tell(self, request: Request, receive: Receive, send: Send) -> None:
         is_told = False
 
         async def send_and_tell(message: Message) -> None:
@@ -81,16 +85,16 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_and_tell)
+            await self._app(request.scope, receive, send_and_tell)
         finally:
             if not is_told:  # it went on in vain
                 self._tell(request, 500)
 
-    async def _sign_in(self, request: Request) -> Response | None:
+    async def _sign_in(self, request: Request, accounts: AdminAccounts) -> Response | None:
         """Note who sends a request, or return what to answer to who may not."""
         authorization, host = request.headers.get("authorization", ""), _host(request)
         try:
-            account = await self._accounts.account(authorization, host)
+            account = await accounts.account(authorization, host)
         except ValueError as broken:
             return _refused(request, 400, "Bad credentials", str(broken))
         except NotSignedIn as nobody:

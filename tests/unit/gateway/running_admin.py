@@ -58,7 +58,12 @@ class RunningAdmin:
 
 @contextmanager
 def running_admin(
-    node: NodePort, *, queue_label_max: int = 1000, admin: Admin = WITHOUT_ACCOUNTS, events: Events | None = None
+    node: NodePort,
+    *,
+    queue_label_max: int = 1000,
+    admin: Admin = WITHOUT_ACCOUNTS,
+    events: Events | None = None,
+    probes_only: bool = False,
 ) -> Iterator[RunningAdmin]:
     """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
     clock = SystemClock()
@@ -77,6 +82,7 @@ def running_admin(
             accounts=accounts,
             events=events or Events(clock),
             queue_label_max=queue_label_max,
+            probes_only=probes_only,
         )
 
     try:

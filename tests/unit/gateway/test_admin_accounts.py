@@ -86,6 +86,16 @@ def test_what_a_probe_asks_takes_no_account(guarded: RunningAdmin) -> None:
     assert [guarded.ask("GET", path).status for path in sorted(OPEN)] == [200, 200]
 
 
+@pytest.mark.parametrize(("probes_only", "path"), [(False, "/health/live"), (True, "/health/live"), (True, "/nowhere")])
+def test_whoever_has_no_account_cannot_fill_the_audit_log(
+    node: MemoryNode, events: Events, probes_only: bool, path: str
+) -> None:
+    """What operators did is never left out of it; so what strangers try to change is not told of there."""
+    with running_admin(node, admin=configured(), events=events, probes_only=probes_only) as running:
+        assert running.ask("POST", path).status in (404, 405)
+    assert told(events, SYSTEM_ADMIN_COMMAND) == []
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
