@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import httpx
 
 import mqtt_packets as mqtt
-from amqp_client import AMQP_HEADER, AmqpClient
+from amqp_client import AMQP_HEADER, AmqpClient, body
 from amqp_heard import Ended
 from flow_client import FlowClient, Refused
 from protocols.amqp.encoding import encode_composite
@@ -121,7 +121,11 @@ class Amqp:
         assert self._client is not None
         self._handle += 1
         answer = await self._client.sender(f"out{self._handle}", f"topic://{topic}", handle=self._handle)
-        return OK if answer.target is not None else _ending(await self._client.awaited(Detach))
+        if answer.target is None:
+            return _ending(await self._client.awaited(Detach))
+        await self._client.awaited(Flow)  # its credit
+        state = await self._client.outcome(self._client.transfer(self._handle, body("x")))
+        return OK if state.error is None else state.error.condition
 
     async def subscribe(self, topic: str) -> Answer:
         return await self._receive(f"topic://{topic}")
@@ -206,7 +210,8 @@ class Http:
         raise NotImplementedError(f"{topic}: the protocol publishes")
 
     async def bind(self, queue: str) -> Answer:
-        raise NotImplementedError(f"{queue}: the protocol publishes")
+        status = (await self._client.get(f"/QUEUE/{queue}")).status_code
+        return OK if status in (httpx.codes.OK, httpx.codes.NO_CONTENT) else status
 
     async def leave(self) -> None:
         await self._client.aclose()
