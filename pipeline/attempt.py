@@ -47,7 +47,8 @@ class Attempt:
         # In this order: what is told of was acknowledged.
         listeners: list[StreamingQueryListener] = [Acknowledger(connect)]
         if self.config.admin_url is not None:
-            listeners.append(BatchFigures(self.name, self.config.admin_url))
+            user, ref = self.config.admin_user, self.config.admin_credential_ref
+            listeners.append(BatchFigures(self.name, self.config.admin_url, user=user, credential_ref=ref))
         listeners.append(lines)
         for each in listeners:
             self.spark.streams.addListener(each)

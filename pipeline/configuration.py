@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import ErrorDetails
 
 from pipeline.directories import PLACING_COLUMNS
-from pyspark_sluicegate.options import OptionError, SinkOptions, SourceOptions
+from pyspark_sluicegate.options import REFERENCES, OptionError, SinkOptions, SourceOptions, is_reference
 
 PAYLOAD: Final = "payload"  # the column that is decoded
 RAW: Final = "raw"
@@ -83,6 +83,18 @@ class StreamJob(QueueJob):
 
     checkpoint: Annotated[str, Field(min_length=1)]
     admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
+    admin_user: str = ""  # an account there; empty: there are none, or a token says who
+    admin_credential_ref: str = ""  # env:NAME or file:PATH, of its password, or of a token
+
+    @model_validator(mode="after")
+    def _check_admin(self) -> Self:
+        if self.admin_credential_ref and not is_reference(self.admin_credential_ref):
+            raise ValueError(f"admin_credential_ref is {self.admin_credential_ref!r}; allowed are {REFERENCES}")
+        if self.admin_user and not self.admin_credential_ref:
+            raise ValueError("admin_user is there, and no admin_credential_ref says where its password is")
+        if self.admin_credential_ref and self.admin_url is None:
+            raise ValueError("admin_credential_ref is there, and no admin_url says what it is for")
+        return self
 
 
 class SchemaTable(Section):

@@ -6,6 +6,7 @@ goes on.
 
 import json
 import logging
+from base64 import b64encode
 from typing import Final
 from urllib.error import URLError
 from urllib.parse import quote
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 from pipeline.progress import UNDECODABLE, observed_count
 from pyspark_sluicegate.checkpoint import ours_among
 from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.options import OptionError, secret_of
 
 ANSWER_WITHIN_S: Final = 5.0
 BATCH_MS: Final = "triggerExecution"  # what Spark calls the time of a batch as a whole
@@ -32,9 +34,11 @@ _log: Final = logging.getLogger("pipeline")
 class BatchFigures(StreamingQueryListener):
     """Tells of each batch that had rows."""
 
-    def __init__(self, job: str, admin_url: str) -> None:
+    def __init__(self, job: str, admin_url: str, *, user: str = "", credential_ref: str = "") -> None:
         self._job = job
         self._admin_url = admin_url.rstrip("/")
+        self._user = user
+        self._credential_ref = credential_ref  # looked up each time: secrets change
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
         """There is no batch yet."""
@@ -64,10 +68,19 @@ class BatchFigures(StreamingQueryListener):
     def _put(self, offset: Offset, figures: dict[str, object]) -> None:
         path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch"
         body = json.dumps(figures).encode()
-        headers = {"Content-Type": "application/json"}
-        request = Request(self._admin_url + path, body, headers, method="PUT")
         try:
+            headers = {"Content-Type": "application/json", **self._authorization()}
+            request = Request(self._admin_url + path, body, headers, method="PUT")
             with urlopen(request, timeout=ANSWER_WITHIN_S):
                 pass
-        except (URLError, OSError) as error:
+        except (URLError, OSError, OptionError) as error:
             _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
+
+    def _authorization(self) -> dict[str, str]:
+        """Return the header that says who tells; without a user the secret is a token. Raises OptionError."""
+        if not self._credential_ref:
+            return {}
+        secret = secret_of(self._credential_ref)
+        if not self._user:
+            return {"Authorization": f"Bearer {secret}"}
+        return {"Authorization": "Basic " + b64encode(f"{self._user}:{secret}".encode()).decode()}

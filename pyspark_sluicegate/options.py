@@ -17,6 +17,7 @@ from sluicegate import ClientOptions
 LONG_POLL_MS_DEFAULT: Final = 1_000
 LONG_POLL_MS_MAX: Final = 60_000  # as long as the gateway lets a question wait
 RETRY_MS_DEFAULT: Final = 30_000
+REFERENCES: Final = "env:NAME and file:PATH"  # where a secret may be
 FAIL: Final = "fail"
 DROP: Final = "drop"
 
@@ -66,6 +67,24 @@ class _Given:
             raise OptionError(f"there is no option {', '.join(unknown)}; there are {allowed}")
 
 
+def is_reference(ref: str) -> bool:
+    """Tell whether a text says where a secret is."""
+    kind, _, place = ref.partition(":")
+    return kind in ("env", "file") and bool(place)
+
+
+def secret_of(ref: str) -> str:
+    """Return the secret that a reference leads to on this host. Raises OptionError when it is not there."""
+    kind, _, place = ref.partition(":")
+    try:
+        secret = os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
+    except (KeyError, OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"credentialRef {ref}: {type(error).__name__} on this host") from None
+    if not secret:
+        raise OptionError(f"credentialRef {ref} is empty on this host")
+    return secret
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class ConnectOptions:
@@ -81,9 +100,8 @@ class ConnectOptions:
     def of(cls, given: _Given) -> Self:
         """Raises OptionError."""
         ref = given.text("credentialRef")
-        kind, _, place = ref.partition(":")
-        if ref and (kind not in ("env", "file") or not place):
-            raise OptionError(f"credentialRef is {ref!r}; allowed are env:NAME and file:PATH")
+        if ref and not is_reference(ref):
+            raise OptionError(f"credentialRef is {ref!r}; allowed are {REFERENCES}")
         user = given.text("user")
         if user and not ref:
             raise OptionError(f"user is {user!r}, but no credentialRef says where the password is")
@@ -97,7 +115,7 @@ class ConnectOptions:
 
     def client_options(self) -> ClientOptions:
         """Return how a client connects; looks up the secret. Raises OptionError when it is not there."""
-        secret = self._secret() if self.credential_ref else ""
+        secret = secret_of(self.credential_ref) if self.credential_ref else ""
         return ClientOptions(
             user=self.user,
             password=secret if self.user else "",
@@ -106,16 +124,6 @@ class ConnectOptions:
             reconnect_delay_max_s=1.0,
             give_up_after_s=self.retry_ms / 1000,
         )
-
-    def _secret(self) -> str:
-        kind, _, place = self.credential_ref.partition(":")
-        try:
-            secret = os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
-        except (KeyError, OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"credentialRef {self.credential_ref}: {type(error).__name__} on this host") from None
-        if not secret:
-            raise OptionError(f"credentialRef {self.credential_ref} is empty on this host")
-        return secret
 
 
 @final
