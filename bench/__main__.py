@@ -31,8 +31,9 @@ from bench.report import Run, print_runs, write_json
 
 def main() -> int:
     """Run what the command line asks for; return 1 when a case failed, or a message was lost, doubled or disordered."""
-    signal.signal(signal.SIGTERM, _end)  # by an exception, so that brokers are stopped on the way out
-    signal.signal(signal.SIGHUP, _end)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _end)  # by an exception, so that brokers are stopped on the way out
     parser = _parser()
     options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 200)

@@ -332,11 +332,11 @@ _CURVES: Final = (
     *[
         _saturated(
             f"queues-{count}",
-            f"QoS 1 into {count:,} durable queues and out",
+            f"QoS 1 into and out of so many durable queues: {count:,}",
             LoadPlan(lanes=count, qos=1, window=20_000 // count, queue=QUEUE),
             OURS,
         )
-        for count in (1, 10, 100, 1000)
+        for count in (1, 100, 1000)  # 10 are in queue-10-10
     ],
     *[
         _saturated(

@@ -45,6 +45,8 @@ def run_rebalance(plan: LoadPlan, broker: Broker, *, seconds: float) -> Outcome:
     if change.error is not None:
         raise change.error
     latencies_s = sorted(report.latencies_s)
+    if not latencies_s:
+        raise LoadError(f"nothing came after the warm-up; in all {report.received} of {report.expected}")
     return Outcome(
         headline=Figure("until balanced with one more", change.balanced_s[0], "s"),
         higher_is_better=False,
