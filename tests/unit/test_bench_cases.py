@@ -43,6 +43,7 @@ def test_the_documentation_lists_the_cases() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # a gateway is started twice, and loads wait for nothing but the broker
 @pytest.mark.parametrize("case", CHECKED)
 def test_a_load_is_delivered_and_counted(tmp_path: Path, case: str) -> None:
     """The program fails when anything was lost, doubled or disordered."""
