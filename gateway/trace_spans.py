@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, TraceState
 
+from messaging.topics import is_queue_topic, queue_name_of
 from messaging.trace_context import TraceContext
 from messaging.trace_records import (
     NOT_STORED,
@@ -69,7 +70,7 @@ class SpanMaker:
     def _publish(self, record: PublishTraced) -> ReadableSpan:
         attributes: Attributes = {
             "messaging.operation.type": "receive",
-            "messaging.destination.name": record.topic,
+            "messaging.destination.name": _name(record.topic),
             "messaging.client.id": record.client,
             "messaging.batch.message_count": record.count,
             "messaging.message.body.size": record.payload_bytes,
@@ -203,6 +204,10 @@ class SpanMaker:
         )
 
 
+def _name(topic: str) -> str:
+    return queue_name_of(topic) if is_queue_topic(topic) else topic
+
+
 def _in_queue(record: DeliveryTraced) -> Attributes:
     return {
         "messaging.destination.name": record.queue,
@@ -210,6 +215,6 @@ def _in_queue(record: DeliveryTraced) -> Attributes:
         "messaging.client.id": record.client,
         "network.protocol.name": record.protocol,
         "sluicegate.vpn": record.vpn,
-        "sluicegate.topic": record.topic,
+        "sluicegate.topic": _name(record.topic),
         "sluicegate.sequence": record.sequence,
     }

@@ -18,6 +18,7 @@ TRACE_FIELDS: Final = (TRACEPARENT, TRACESTATE, BAGGAGE)
 
 TRACEPARENT_CHARS: Final = 55  # of version 00; later versions may say more behind these
 TRACE_ID_AT: Final = 3
+LOW_HALF_AT: Final = 19  # of the trace id
 SPAN_ID_AT: Final = 36
 FLAGS_AT: Final = 53
 TRACE_ID_DIGITS: Final = 32
@@ -51,21 +52,25 @@ class TraceContext:
 
 def context_of(headers: Headers) -> TraceContext | None:
     """Return the context that a message brought, None when it has none that is valid."""
+    context = read_traceparent(traceparent_in(headers))
+    if context is not None and headers.user_properties is not None:
+        context.tracestate = _tracestate_in(headers.user_properties)
+    return context
+
+
+def traceparent_in(headers: Headers) -> str:
+    """Return the text that may be a context, empty when there is none: for whoever wants to know little of many."""
     properties = headers.user_properties
-    if properties is None:
-        return None
-    for name, value in properties:
-        if name == TRACEPARENT:
-            context = read_traceparent(value)
-            if context is not None:
-                context.tracestate = _tracestate_in(properties)
-            return context
-    return None
+    if properties is not None:
+        for name, value in properties:
+            if name == TRACEPARENT:
+                return value if isinstance(value, str) and len(value) >= TRACEPARENT_CHARS else ""
+    return ""
 
 
-def read_traceparent(value: UserPropertyValue) -> TraceContext | None:
+def read_traceparent(value: str) -> TraceContext | None:
     """Return what a traceparent says, None when it is not valid (3.2.2)."""
-    if not isinstance(value, str) or len(value) < TRACEPARENT_CHARS:
+    if len(value) < TRACEPARENT_CHARS:
         return None
     if value[2] != "-" or value[SPAN_ID_AT - 1] != "-" or value[FLAGS_AT - 1] != "-":
         return None

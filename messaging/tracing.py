@@ -17,11 +17,22 @@ from messaging.headers import NATIVE_NONE, Headers
 from messaging.native_fields import NativeFields
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS
 from messaging.topics import TopicFilter, matches
-from messaging.trace_context import TRACEPARENT, TraceContext, context_of, with_context
+from messaging.trace_context import (
+    LOW_HALF_AT,
+    SPAN_ID_AT,
+    TRACEPARENT,
+    TRACEPARENT_CHARS,
+    TraceContext,
+    context_of,
+    traceparent_in,
+    with_context,
+)
 from messaging.trace_records import PublishTraced, SpoolTraced, TraceBuffer
 
 TOPICS_CACHED_MAX: Final = 4096  # whether they are traced; the cache goes when it is full
 _IDS: Final = 1 << 64
+_SAMPLED_DIGITS: Final = "13579bdf"  # the last digit of the flags: bit 0 is `sampled`
+_BEHIND_ALL_DIGITS: Final = "g"
 
 
 @final
@@ -36,16 +47,20 @@ class TraceSampler:
         self.begins = begins and ratio > 0.0  # messages without context get one
         self.is_parent_based = is_parent_based
         self._bound = round(ratio * _IDS)  # of the lower half of a trace id
+        self._bound_digits = f"{self._bound:016x}" if self._bound < _IDS else _BEHIND_ALL_DIGITS
         self._gap_end = round(2.0 / ratio) - 1 if ratio > 0.0 else 1
         self._seed = seed
         self._drawn = 0
         self._gap = self._next_gap()
 
-    def takes(self, context: TraceContext) -> bool:
-        """Return whether the messages of a trace are traced here."""
+    def takes(self, traceparent: str) -> bool:
+        """Return whether the messages of a trace are traced here, if this text is a context at all.
+
+        One character decides, or sixteen: most are not taken, and to read all of it takes ten times as long.
+        """
         if self.is_parent_based:
-            return context.is_sampled
-        return int(context.trace_id[16:], 16) < self._bound
+            return traceparent[TRACEPARENT_CHARS - 1] in _SAMPLED_DIGITS
+        return traceparent[LOW_HALF_AT : SPAN_ID_AT - 1] < self._bound_digits
 
     def id(self) -> int:
         """Return a new span id."""
@@ -112,10 +127,10 @@ class Tracing:
         """Return the context of a row that is traced, None for others."""
         if headers is None or headers.user_properties is None:
             return None
-        context = context_of(headers)
-        if context is None or not self._sampler.takes(context):
+        text = traceparent_in(headers)
+        if not text or not self._sampler.takes(text):
             return None
-        return context if not self._topics or self._wants(batch.topic_of(row)) else None
+        return context_of(headers) if not self._topics or self._wants(batch.topic_of(row)) else None
 
     # --- publishing ---
 
@@ -127,7 +142,7 @@ class Tracing:
         column = batch.headers()
         if column is not None:
             self._note_publishes(batch, column, publishes)
-        if not self._sampler.begins:
+        if not self._sampler.begins or not batch.publisher:  # without one it is the broker's own word
             return batch
         count = batch.count
         row = self._sampler.next_to_begin(0, count)

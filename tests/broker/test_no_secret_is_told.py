@@ -20,7 +20,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from certificates import make_certificates
+from certificates import Certificates, make_certificates
 from gateway.cli.app import app
 from gateway.config.sections import Log
 from gateway.logs import JsonLines, TextLines, set_up_logging
@@ -35,6 +35,7 @@ from web_server import WebServer
 PROTOCOLS: Final = (Mqtt, Amqp, FlowProtocol, Http)
 PASSWORD: Final = "horse-battery-7431-staple"
 WRONG: Final = "tr0ub4dor-9920-wrong"
+OPERATOR: Final = "operators-only-8846"
 MADE: Final = "made-at-run-time-5518"
 PUSHED: Final = "pushed-with-basic-3307"
 HEADER: Final = "pushed-in-a-header-6642"
@@ -83,6 +84,7 @@ async def story(
 ) -> None:
     """Everybody comes, with the right secrets and wrong ones; a user and a delivery point are made at run time."""
     await create(broker, subscriptions=["orders/>"])
+    assert (await admin.get("/queues", auth=("ada", WRONG))).status_code == 401
     made = await admin.post("/users", json={"name": "eve", "password": MADE})
     assert made.status_code == 201, made.text
     refused = await admin.post("/users", json={"name": "ada", "password": WRONG})
@@ -162,31 +164,37 @@ def commands(file: Path, settings: tuple[str, ...]) -> str:
     return "\n".join(each.output + each.stderr for each in said)
 
 
+def secret_settings(folder: Path, certificates: Certificates, audit: Path, endpoint: str) -> tuple[str, ...]:
+    """Return the settings of a gateway that has operators, tokens, TLS, an audit log and traces."""
+    return (
+        "admin.enabled=true",
+        "admin.port=0",
+        f"admin.users=[{{name: ada, password_file: {folder}/operator, global_access_level: admin}}]",
+        f"log.audit_file={audit}",
+        "authentication.oauth.token_as_password=true",
+        "listeners.mqtt_tls.enabled=true",
+        "listeners.mqtt_tls.port=0",
+        f"listeners.mqtt_tls.certificate={certificates.server}",
+        f"listeners.mqtt_tls.key={certificates.server_key}",
+        "tracing.enabled=true",
+        f"tracing.endpoint={endpoint}",
+        "tracing.begin_traces=true",
+        "tracing.export_interval_ms=50",
+    )
+
+
 @pytest.mark.slow
 async def test_no_secret_is_told_to_anybody(tmp_path: Path) -> None:
     """Issue of security: nothing leaks, in logs or /metrics; secrets come from files or environment, never printed."""
     (tmp_path / "basic").write_text(PUSHED)
     (tmp_path / "header").write_text(HEADER)
+    (tmp_path / "operator").write_text(OPERATOR)
     certificates = make_certificates(tmp_path)
     server = TokenServer(tmp_path)
     tokens = [server.token(sub="grace"), server.token(sub="grace", exp=1_000_000_000)]
     audit = tmp_path / "audit.log"
     async with TraceCollector() as collector, WebServer() as web:
-        settings = (
-            "admin.enabled=true",
-            "admin.port=0",
-            f"log.audit_file={audit}",
-            *server.settings,
-            "authentication.oauth.token_as_password=true",
-            "listeners.mqtt_tls.enabled=true",
-            "listeners.mqtt_tls.port=0",
-            f"listeners.mqtt_tls.certificate={certificates.server}",
-            f"listeners.mqtt_tls.key={certificates.server_key}",
-            "tracing.enabled=true",
-            f"tracing.endpoint={collector.endpoint}",
-            "tracing.begin_traces=true",
-            "tracing.export_interval_ms=50",
-        )
+        settings = (*server.settings, *secret_settings(tmp_path, certificates, audit, collector.endpoint))
         broker = RunningBroker(tmp_path / "data", settings, accounts={"ada": PASSWORD})
         set_up_logging(Log(level="debug", audit_file=audit))
         try:
@@ -194,7 +202,10 @@ async def test_no_secret_is_told_to_anybody(tmp_path: Path) -> None:
                 async with broker:
                     port = broker.node.admin.port if broker.node.admin is not None else 0
                     async with httpx.AsyncClient(
-                        base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=DEADLINE_S
+                        base_url=f"http://127.0.0.1:{port}",
+                        auth=("ada", OPERATOR),
+                        trust_env=False,
+                        timeout=DEADLINE_S,
                     ) as admin:
                         await story(broker, admin, tokens, web, tmp_path)
                         await until_pushed(web)
@@ -220,7 +231,7 @@ async def test_no_secret_is_told_to_anybody(tmp_path: Path) -> None:
     assert "publish" in told["traces"]
     signatures = [token.split(".")[2] for token in tokens]
     key = "".join(certificates.server_key.read_text().splitlines()[1:-1])
-    assert leaks(told, [PASSWORD, WRONG, MADE, PUSHED, HEADER, *tokens, *signatures, key[:40]]) == []
+    assert leaks(told, [PASSWORD, WRONG, OPERATOR, MADE, PUSHED, HEADER, *tokens, *signatures, key[:40]]) == []
     assert not any("$argon2" in text for where, text in told.items() if where != "store")
 
 

@@ -170,6 +170,7 @@ async def test_contexts_are_headers_over_http_and_annotations_over_amqp(tmp_path
         assert application_properties(received)["traceparent"] == other
 
         story = await collector.story(TRACE, "publish", "deliver q")
+        assert story["publish"].attributes["messaging.destination.name"] == "q"
         assert story["deliver q"].attributes["network.protocol.name"] == "http"
         await sender.close()
         await consumer.close()
