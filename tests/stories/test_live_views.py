@@ -1,7 +1,6 @@
 """`sluicegate actors` and `top` on a terminal, as somebody watches them."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -9,9 +8,9 @@ from gateway_process import PYTHON, GatewayProcess, gateway
 from terminal import OnATerminal
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[GatewayProcess]:
-    with gateway(tmp_path) as process:
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("watched")) as process:
         process.create_queue("orders", subscriptions=["orders/>"])
         yield process
 
