@@ -13,7 +13,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess, gateway
+from pipeline.session import spark_home
 from spark_processes import SMALL_JVM
+
+
+@pytest.fixture(scope="session", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of Spark, for all sessions and for programs of tests."""
+    with spark_home(tmp_path_factory.mktemp("spark") / "home"):
+        yield
 
 
 @pytest.fixture(scope="session")
