@@ -68,7 +68,11 @@ def _check_the_newest(truth: Truth, target: Target) -> None:
     if not last or target.may_give_up:
         return
     since_tick = min(message.sent_tick for message in last)
-    last += [each for each in wanted if each not in owed and (each.sent_tick > since_tick or each.sent_count > 1)]
+    last += [
+        each
+        for each in wanted
+        if each not in last and (each.sent_count > 1 or (each not in owed and each.sent_tick > since_tick))
+    ]
     if any(target.expiry_s(each) or each.number in target.damaged for each in last):
         return
     if target.was_emptied_since(since_tick):
