@@ -12,7 +12,7 @@ from messaging.settlement import ACCEPTED, FAILED, FAILED_ELSEWHERE, OUTCOMES, R
 from messaging.trace_records import GIVEN_BACK, DeliveryTraced, MoveTraced, SettlementTraced
 from messaging.tracing import Tracing
 
-HELD_MAX: Final = 10_000  # traced deliveries of a partition that are not settled; of others no settlement is noted
+HELD_MAX: Final = 10_000  # traced deliveries of a partition that are unsettled; settlements of more count as dropped
 
 _NAMES: Final = {
     ACCEPTED: OUTCOMES[ACCEPTED],
@@ -66,6 +66,8 @@ class QueueTrace:
                 self._tracing.buffer.add(record)
                 if len(self.held) < HELD_MAX:
                     self.held[sequence] = (flow.flow_id, record)
+                else:
+                    self._tracing.buffer.dropped_count += 1
 
     def settled(self, flow_id: int, ranges: list[tuple[int, int]], outcome: int, wall_ms: int) -> None:
         """Note the outcome of the traced messages that a flow holds in these ranges."""
