@@ -170,6 +170,7 @@ class RabbitMq(Broker):
             "RABBITMQ_NODENAME": "bench@localhost",
             "RABBITMQ_MNESIA_BASE": self._directory / "mnesia",
             "RABBITMQ_LOG_BASE": self._directory / "logs",
+            "ERL_CRASH_DUMP": self._directory / "erl_crash.dump",
             "RABBITMQ_ENABLED_PLUGINS_FILE": self._directory / "plugins",
             "RABBITMQ_CONFIG_FILE": self._directory / "rabbitmq.conf",
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
