@@ -27,9 +27,9 @@ class OnATerminal:
         self._screen, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, self._size)
         environment = {**os.environ, "TERM": "xterm-256color"}
-        self._process = subprocess.Popen(
-            self._command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment
-        )
+        # Ctrl-C ends what a terminal runs, also where the tests themselves were begun with it ignored.
+        command = ["env", "--default-signal=INT", *self._command]
+        self._process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
         os.close(terminal)
         return self
 
