@@ -271,7 +271,7 @@ class RetainedLog:
         """
         bytes_left, rows_left = bytes_max or UNBOUNDED, rows_max or UNBOUNDED
         end = first
-        while rows_left > 0:
+        while rows_left > 0 and (bytes_left > 0 or end == first):
             found = self._piece_from(end)
             if found is None:
                 break

@@ -239,6 +239,17 @@ def test_a_range_is_cut_at_a_number_of_rows_and_passes_over_what_is_none(size_by
     assert cut(31, 4) == 31
 
 
+@pytest.mark.parametrize("size_bytes", [10_000, 0])
+def test_a_range_ends_behind_a_stretch_that_is_larger_than_it_may_be_whatever_follows(size_bytes: int) -> None:
+    """Messages without payload, as those that delete a key, take no room, and there is none left for them."""
+    partition = kept_partition(size_bytes=size_bytes)
+    for payload in (b"x" * 100, b"", b"y"):
+        partition.append(batch_of([payload]))
+
+    assert partition.log.cut(1, bytes_max=10, rows_max=0) == 2
+    assert partition.log.cut(2, bytes_max=10, rows_max=0) == 4
+
+
 @settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=12), st.integers(1, 15), st.integers(1, 40))
 def test_ranges_cut_one_behind_the_other_have_every_row_and_none_has_too_many(
