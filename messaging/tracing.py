@@ -48,7 +48,8 @@ class TraceSampler:
         self.is_parent_based = is_parent_based
         self._bound = round(ratio * _IDS)  # of the lower half of a trace id
         self._bound_digits = f"{self._bound:016x}" if self._bound < _IDS else _BEHIND_ALL_DIGITS
-        self._gap_end = round(2.0 / ratio) - 1 if ratio > 0.0 else 1
+        self._gap_max = 2.0 / ratio - 2.0 if ratio > 0.0 else 0.0
+        self._gap_rest = 0.0  # what the last gap was longer than the messages passed by for it
         self._seed = seed
         self._drawn = 0
         self._gap = self._next_gap()
@@ -84,7 +85,10 @@ class TraceSampler:
 
     def _next_gap(self) -> int:
         """Return how many messages to pass by: evenly spread, so that on average the ratio is met."""
-        return self.id() % self._gap_end
+        gap = self._gap_rest + self._gap_max * (self.id() / _IDS)
+        whole = int(gap)
+        self._gap_rest = gap - whole
+        return whole
 
 
 @final

@@ -102,7 +102,7 @@ def test_with_a_ratio_the_low_half_of_the_id_decides_for_everybody_alike(ratio: 
     assert sampler.takes(context.traceparent()) == (low < round(ratio * (1 << 64)))
 
 
-@pytest.mark.parametrize("ratio", [1.0, 0.5, 0.1, 0.01])
+@pytest.mark.parametrize("ratio", [1.0, 0.9, 0.8, 0.6, 0.5, 0.3, 0.1, 0.01])
 def test_as_many_traces_begin_as_the_ratio_says_and_all_of_them_are_taken(ratio: float) -> None:
     sampler = TraceSampler(ratio=ratio, is_parent_based=False, begins=True, seed=7)
     count = begun = 0
