@@ -88,9 +88,10 @@ def read_traceparent(value: str) -> TraceContext | None:
 
 
 def with_context(headers: Headers | None, context: TraceContext) -> Headers:
-    """Return the headers of a message that gets a context. Those given stay as they are."""
+    """Return the headers of a message that gets a context, in the place of any other. Those given stay as they are."""
     changed = Headers() if headers is None else headers.copy()
-    changed.user_properties = [*(changed.user_properties or []), (TRACEPARENT, context.traceparent())]
+    kept = [each for each in changed.user_properties or [] if each[0] not in (TRACEPARENT, TRACESTATE)]
+    changed.user_properties = [*kept, (TRACEPARENT, context.traceparent())]
     return changed
 
 

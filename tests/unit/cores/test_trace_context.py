@@ -142,6 +142,17 @@ def test_a_message_that_gets_a_context_keeps_what_it_has_and_the_others_are_as_t
     assert native.user_properties == [("mine", "1")]
 
 
+def test_a_trace_that_begins_here_takes_the_place_of_what_is_no_context() -> None:
+    """Trace Context 3.2 and 3.3: of a traceparent that cannot be read, neither it nor its tracestate goes on."""
+    noted: list[PublishTraced] = []
+    brought = of(("traceparent", SAMPLED.upper()), ("tracestate", "a=1"), ("baggage", "b=1"))
+    begun = tracing(begins=True).begin(batch(brought), noted)
+    headers = begun.headers_of(0)
+    assert headers is not None
+    assert headers.user_properties == [("baggage", "b=1"), ("traceparent", noted[0].context.traceparent())]
+    assert context_of(headers) is not None
+
+
 def test_beyond_its_bound_a_buffer_drops_and_counts() -> None:
     noted: list[PublishTraced] = []
     buffer = TraceBuffer(records_max=2)
