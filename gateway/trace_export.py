@@ -1,7 +1,8 @@
 """Takes what was noted of traced messages to the collector, now and again, on a thread of its own.
 
 One request is under way at a time. While the collector is slow, records wait in their buffer up to its bound; what a
-request could not bring is not tried again after the exporter has given it up. Both are counted.
+request could not bring is not tried again after the exporter has given it up, nor what was to follow it at once. Both
+are counted.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sluicegate.tracing")
 
 LAST_EXPORT_S: Final = 5  # how long a stop waits for what is left to be sent
+RECORDS_PER_REQUEST: Final = 2000  # some 2 MB of spans: OpenTelemetry's collector takes 20 MiB at once
 
 
 class TraceExport:
@@ -72,24 +74,30 @@ class TraceExport:
             self._runtime.keep(self._under_way)
 
     async def _send(self, records: Sequence[TraceRecord]) -> None:
-        spans_count, is_taken = await asyncio.to_thread(self._export, records)
-        if is_taken:
-            self.exported_count += spans_count
-        else:
-            self.failed_count += spans_count
+        taken_count, lost_count = await asyncio.to_thread(self._export, records)
+        self.exported_count += taken_count
+        self.failed_count += lost_count
+        is_taken = lost_count == 0
         if is_taken == self._is_failing:  # once for each time that it begins or ends
             self._is_failing = not is_taken
             if is_taken:
                 log.info("the trace collector takes spans again")
             else:
-                log.warning("the trace collector takes no spans: %d are lost", spans_count)
+                log.warning("the trace collector takes no spans: %d are lost", lost_count)
 
-    def _export(self, records: Sequence[TraceRecord]) -> tuple[int, bool]:
-        """Make spans of records and send them; return how many, and whether the collector took them."""
+    def _export(self, records: Sequence[TraceRecord]) -> tuple[int, int]:
+        """Make spans of records and send them; return how many the collector took, and how many it did not."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
-        spans = self._maker.spans(records)
-        return len(spans), self._exporter.export(spans) is SpanExportResult.SUCCESS
+        taken_count = lost_count = 0
+        for start in range(0, len(records), RECORDS_PER_REQUEST):
+            spans = self._maker.spans(records[start : start + RECORDS_PER_REQUEST])
+            # After a failure none is tried: each may take as long as a request may.
+            if lost_count == 0 and self._exporter.export(spans) is SpanExportResult.SUCCESS:
+                taken_count += len(spans)
+            else:
+                lost_count += len(spans)
+        return taken_count, lost_count
 
 
 def make_tracing(config: TracingSection, natives: Mapping[int, NativeFields], rng: Random) -> Tracing | None:

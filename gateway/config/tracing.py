@@ -49,7 +49,7 @@ class Tracing(Section):
     buffer_records_max: int = Field(
         default=20_000, ge=100, le=1_000_000, description="what waits to be sent; beyond it spans are dropped"
     )
-    export_interval_ms: int = Field(default=1000, ge=50, le=60_000, description="between two requests to the endpoint")
+    export_interval_ms: int = Field(default=1000, ge=50, le=60_000, description="between two times that spans are sent")
     export_timeout_s: int = Field(default=10, ge=1, le=60, description="for a request to the endpoint")
 
     @model_validator(mode="after")
