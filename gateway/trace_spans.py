@@ -11,6 +11,7 @@ Names of attributes are those of OpenTelemetry's conventions for messaging; ours
 one place that knows the SDK's spans, and it is loaded only where traces are on.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
@@ -42,6 +43,8 @@ class SpanMaker:
     """Makes spans of one node. Those that records have no id for get one here."""
 
     def __init__(self, *, service_name: str, node_name: str, version: str) -> None:
+        # It warns of each tracestate that is not valid, and those are what any publisher writes: a log full of them.
+        logging.getLogger(TraceState.__module__).setLevel(logging.ERROR)
         self._new_id = RandomIdGenerator().generate_span_id
         self._scope = InstrumentationScope(SYSTEM, version)
         self._resource = Resource.create(

@@ -62,3 +62,11 @@ def test_many_spans_go_in_several_requests_and_behind_one_that_fails_none_is_tri
         assert (export.exported_count, export.failed_count) == (count - lost_count, lost_count)
 
     run(scenario())
+
+
+def test_a_tracestate_that_is_not_valid_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Publishers write it: a span of theirs goes without it, and the log stays what operators read."""
+    (span,) = maker().spans([spooled(tracestate="not valid")])
+    assert span.context is not None
+    assert not span.context.trace_state
+    assert caplog.records == []
