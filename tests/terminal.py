@@ -13,6 +13,7 @@ from typing import Final, Self
 
 DRAWN_S: Final = 60  # a cold start of Python, on a busy machine
 READ_BYTES: Final = 65_536
+SIZES: Final = ("LINES", "COLUMNS")  # would count for more than what the terminal says
 
 
 class OnATerminal:
@@ -26,7 +27,8 @@ class OnATerminal:
     def __enter__(self) -> Self:
         self._screen, terminal = pty.openpty()
         termios.tcsetwinsize(terminal, self._size)
-        environment = {**os.environ, "TERM": "xterm-256color"}
+        inherited = {name: each for name, each in os.environ.items() if name not in SIZES}
+        environment = {**inherited, "TERM": "xterm-256color"}
         # Ctrl-C ends what a terminal runs, also where the tests themselves were begun with it ignored.
         command = ["env", "--default-signal=INT", *self._command]
         self._process = subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment)
