@@ -12,6 +12,7 @@ from actors.clock import Clock
 from gateway.access_levels import WHOEVER_IS_HERE, AdminAccount
 from gateway.accounts import token_verifier
 from gateway.config.admin import Admin
+from gateway.config.listeners import is_loopback
 from protocols import scram
 from protocols.authentication import Authenticator, Credentials, Principal
 from protocols.http.authorization import basic_credentials
@@ -29,9 +30,11 @@ class NotSignedIn(Exception):
 
 
 class AdminAccounts:
-    """The accounts of operators, as the latest configuration has them. Without any, everybody may do everything.
+    """The accounts of operators, as the latest configuration has them.
 
-    Guessers wait as clients do, apart from them: names here are names of other accounts.
+    Without any, everybody may do everything on a port that only this machine reaches, and nobody anything on another
+    one: its address stays until a restart, whatever a reload says of it. Guessers wait as clients do, apart from them:
+    names here are names of other accounts.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class AdminAccounts:
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._clock = clock
+        self._loopback_only = is_loopback(admin.host)
         self._key = random_bytes(32)  # of this process: what is remembered of a header does not tell it
         self._proven: OrderedDict[bytes, Principal] = OrderedDict()
         self._accounts: dict[str, AdminAccount] = {}
@@ -74,7 +78,7 @@ class AdminAccounts:
 
         Raises NotSignedIn, and ValueError for a header that is broken.
         """
-        if not self._accounts:
+        if not self._accounts and self._loopback_only:
             return WHOEVER_IS_HERE
         mark = hmac.digest(self._key, authorization.encode(), "sha256")
         principal = self._proven.get(mark)

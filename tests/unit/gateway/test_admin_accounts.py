@@ -310,6 +310,17 @@ def test_what_was_proven_holds_until_the_accounts_change() -> None:
     assert door.signs_in(right) == "root"
 
 
+@pytest.mark.parametrize("without", [{"host": "127.0.0.1"}, {"enabled": False, "host": "0.0.0.0"}])
+def test_a_reload_without_accounts_opens_no_port_that_others_reach(without: dict[str, object]) -> None:
+    """docs/configuration.md: `admin.host` and `admin.enabled` take a restart, and accounts do not."""
+    door = Door(configured(host="0.0.0.0"))
+    door.accounts.read(Admin.model_validate(without))
+    with pytest.raises(NotSignedIn):
+        asyncio.run(door.accounts.account("", "192.0.2.1"))
+    door.accounts.read(configured(host="0.0.0.0"))
+    assert door.signs_in(basic("root", "root-word")["Authorization"]) == "root"
+
+
 def test_a_token_of_an_operator_is_believed_until_it_expires(tmp_path: Path) -> None:
     """RFC 6750, RFC 7519 4.1.4; who has a token and no account here has no access level."""
     server = TokenServer(tmp_path)
