@@ -48,13 +48,15 @@ class Account(Section):
     def _check_source(self) -> Self:
         if self.password is not None and self.password_file is not None:
             raise ValueError("set exactly one of password and password_file")
-        if self.password_file is not None:
-            try:
+        try:
+            if self.password_file is not None:
                 size = self.password_file.stat().st_size
-            except OSError as problem:
-                raise ValueError(f"password_file {str(self.password_file)!r}: {problem.strerror}") from None
-            if not 1 <= size <= PASSWORD_FILE_BYTES_MAX:
-                raise ValueError(f"password_file has {size} bytes, not 1 to {PASSWORD_FILE_BYTES_MAX}")
+                if not 1 <= size <= PASSWORD_FILE_BYTES_MAX:
+                    raise ValueError(f"password_file has {size} bytes, not 1 to {PASSWORD_FILE_BYTES_MAX}")
+            if self.has_secret():
+                self.secret()
+        except OSError as problem:
+            raise ValueError(f"password_file {str(self.password_file)!r}: {problem.strerror}") from None
         return self
 
     def has_secret(self) -> bool:
@@ -62,12 +64,20 @@ class Account(Section):
         return self.password is not None or self.password_file is not None
 
     def secret(self) -> str:
-        """Return the hash or the plain password, read from its file if it is in one. Raises OSError."""
+        """Return the hash or the plain password, read from its file if it is in one.
+
+        Raises OSError, and ValueError for an empty one: whoever shows nothing would have it.
+        """
         if self.password is not None:
-            return self.password.get_secret_value()
-        assert self.password_file is not None, "the caller has seen that there is one"
-        lines = self.password_file.read_text(encoding="utf-8").splitlines()
-        return lines[0] if lines else ""
+            secret = self.password.get_secret_value()
+        else:
+            assert self.password_file is not None, "the caller has seen that there is one"
+            lines = self.password_file.read_text(encoding="utf-8").splitlines()
+            secret = lines[0] if lines else ""
+        if not secret:
+            where = "password" if self.password_file is None else f"password_file {str(self.password_file)!r}"
+            raise ValueError(f"{where} is empty; allowed: a password or its hash, in the first line")
+        return secret
 
     def is_hashed(self) -> bool:
         """Tell whether the secret is an argon2 hash and not a plain password."""

@@ -74,6 +74,18 @@ def test_a_password_file_holds_the_secret_in_its_first_line(tmp_path: Path) -> N
     assert config.authentication.users[0].secret() == "s3cret"
 
 
+@pytest.mark.parametrize("section", ["admin", "authentication"])
+def test_an_empty_password_is_none(tmp_path: Path, section: str) -> None:
+    """Whoever shows no password would have the right one."""
+    secret = tmp_path / "ann"
+    secret.write_text("\ns3cret\n")
+    with pytest.raises(ConfigError, match="is empty; allowed: a password"):
+        load(settings=[f"{section}.users=[{{name: ann, password_file: {secret}}}]"])
+    variable = f"SLUICEGATE_{section.upper()}__USERS"
+    with pytest.raises(ConfigError, match="is empty; allowed: a password"):
+        load(environment={variable: "[{name: ann, password: ''}]"})
+
+
 def test_anonymous_clients_are_let_in_on_loopback_only_unless_said_otherwise() -> None:
     default = load().authentication
     assert default.anonymous_allowed_on("127.0.0.1")
