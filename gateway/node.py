@@ -176,14 +176,13 @@ class Node:
             if name not in self.vpns:
                 self.vpns[name] = MessageVpn(self, name, NOTHING_STORED)
                 await self.vpns[name].start(NOTHING_STORED)
-        gone = {vpn.name: await vpn.reload() for vpn in self.vpns.values()}
+        for vpn in self.vpns.values():
+            await vpn.reload()
         self.watched_files.follow(config)
         self._read_secrets()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
                 self._send_away(vpn, "the message VPN is shut down")
-            else:
-                self._send_away(vpn, USER_GONE, gone[vpn.name])
             await vpn.rest.start()
         return changes
 
@@ -203,10 +202,13 @@ class Node:
         return vpn.http_flows.end_of(client, "an operator disconnected it") or any(found)
 
     def _read_secrets(self) -> None:
-        """Read keys, certificates and passwords from their files, for the next client."""
+        """Read keys, certificates and passwords from their files, for the next client; send away who is none any more.
+
+        Raises OSError and ValueError for a file that cannot be used; what comes after it stays as it is, whole.
+        """
         self.admin_accounts.read(self.config.admin)
         for vpn in self.vpns.values():
-            vpn.read_secrets()
+            self._send_away(vpn, USER_GONE, vpn.read_secrets())
         for front in self.fronts:
             front.reload()
 

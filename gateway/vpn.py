@@ -103,8 +103,8 @@ class MessageVpn:
         self.staging.inbox.post(FinishDecided())
         self._sample_rates()
 
-    async def reload(self) -> frozenset[str]:
-        """Take over what can change while the node runs. Return the users who are let in no more."""
+    async def reload(self) -> None:
+        """Take over what can change while the node runs, but for who is let in as what: that is `read_secrets`."""
         config = self._node.config
         self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
@@ -114,11 +114,15 @@ class MessageVpn:
         assert isinstance(publishers, PublisherDirectory)
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
-        return self._renew_roster()
 
-    def read_secrets(self) -> None:
-        """Read keys and passwords from their files, for whoever proves itself from now on."""
+    def read_secrets(self) -> frozenset[str]:
+        """Go by the users of the configuration, and by what their files say now. Return those who are let in no more.
+
+        Raises OSError and ValueError, and nothing changes then: who can prove to be somebody whom the roster does not
+        have would be let in with the profiles of strangers.
+        """
         self.accounts.read_secrets(self.config.authentication)
+        return self._renew_roster()
 
     def users_changed(self) -> frozenset[str]:
         """Go by what operators have made of their users. Return those who are let in no more."""

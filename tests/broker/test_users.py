@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -157,6 +158,28 @@ async def test_who_is_taken_out_of_the_configuration_is_sent_away(broker: Runnin
     assert await clients["bob"].publish("still/here") == OK
     for client in clients.values():
         await client.leave()
+
+
+@pytest.mark.accounts(ada="engine", bob="builder")
+@ONLY_USERS
+async def test_a_reload_that_fails_leaves_all_users_as_they_are(broker: RunningBroker) -> None:
+    """Ada is taken out while Bob's password cannot be read: she stays who she was, and goes with the next reload."""
+    ada = Mqtt(broker, "ada")
+    assert await ada.connect("ada", "engine") == OK
+    password = Path(broker.config.data.path) / "bob.password"
+    left = f"authentication.users=[{{name: bob, password_file: {password}}}]"
+    without_ada = load(None, settings=(*broker.settings, left, "authentication.allow_anonymous=false"))
+    kept = password.read_text()
+    password.write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        await broker.node.reload(without_ada)
+    assert "ada" in broker.node.default.clients.let_in()
+    password.write_text(kept)
+    await broker.node.reload(without_ada)
+    await broker.node_lets_go_of("ada")
+    assert "ada" not in broker.node.default.clients.let_in()
+    assert await comes_in(broker, "mqtt", "ada", "engine") == WRONG["mqtt"]
+    await ada.leave()
 
 
 PROFILES: Final = "authentication.client_profiles=[{name: devices, allow_guaranteed_msg_send_enabled: false}]"
