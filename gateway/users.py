@@ -50,19 +50,20 @@ class Users:
     def usernames(self) -> list[ClientUsername]:
         """Return all accounts, without their secrets, as clients are let in by them."""
         authentication = self._vpn.config.authentication
-        made = [_let_in(user.username(), authentication) for user in self.made.values()]
-        configured = [user.username() for user in authentication.users]
-        return list(({each.name: each for each in made} | {each.name: each for each in configured}).values())
+        made = {name: _let_in(user.username(), authentication) for name, user in self.made.items()}
+        return list((made | self._configured()).values())
 
     def views(self) -> list[UserView]:
         """Return what is to be seen of every user, by name."""
-        return [self._view(name) for name in sorted(self._configured() | self.made.keys())]
+        configured = self._configured()
+        return [self._view(name, configured) for name in sorted(configured.keys() | self.made.keys())]
 
     def view(self, name: str) -> UserView:
         """Return what is to be seen of a user. Raises UserNotFound."""
-        if name not in self.made and name not in self._configured():
+        configured = self._configured()
+        if name not in self.made and name not in configured:
             raise UserNotFound(name)
-        return self._view(name)
+        return self._view(name, configured)
 
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
@@ -89,8 +90,8 @@ class Users:
             del self.made[name]
             self._node.users_changed(self._vpn)
 
-    def _configured(self) -> set[str]:
-        return {user.name for user in self._vpn.config.authentication.users}
+    def _configured(self) -> dict[str, ClientUsername]:
+        return {user.name: user.username() for user in self._vpn.config.authentication.users}
 
     def _changeable(self, name: str) -> StoredUser:
         if name in self._configured():
@@ -114,9 +115,8 @@ class Users:
         except StoreRefused as refusal:
             raise Refused(str(refusal)) from None
 
-    def _view(self, name: str) -> UserView:
+    def _view(self, name: str, configured: Mapping[str, ClientUsername]) -> UserView:
         authentication = self._vpn.config.authentication
-        configured = {user.name: user.username() for user in authentication.users}
         user = configured.get(name) or self.made[name].username()
         profiles = _profiles(user.client_profile, user.acl_profile, authentication)
         missing = [each for _, each, names in profiles if each not in names]
