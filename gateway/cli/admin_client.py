@@ -1,5 +1,6 @@
 """The admin API as the commands use it: paths and JSON in here, views outside."""
 
+import copy
 import http.client
 import urllib.error
 import urllib.request
@@ -76,6 +77,12 @@ class AdminClient:
         self._headers = {"Accept": "application/json"}
         if authorization is not None:
             self._headers["Authorization"] = authorization
+
+    def in_vpn(self, vpn: str) -> "AdminClient":
+        """Return the same for another message VPN: with the same login, which is asked for and read once."""
+        other = copy.copy(self)
+        other._vpn = vpn
+        return other
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""

@@ -49,8 +49,9 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Print queues, templates, users without their passwords, and REST delivery points, as YAML that apply reads."""
-    names = vpns or [each.name for each in AdminClient(url).list_message_vpns().message_vpns]
-    document = {"version": VERSION, "message_vpns": {name: _exported(AdminClient(url, name)) for name in names}}
+    client = AdminClient(url)
+    names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
+    document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
     if as_json:
         print_json(document)
     else:
@@ -76,9 +77,10 @@ def apply(
 ) -> None:
     """Make and change what differs from a document. What it does not list stays, but for --prune."""
     wanted = _wanted(file)
+    admin = AdminClient(url)
     count = 0
     for vpn, by_kind in wanted.items():
-        client = AdminClient(url, vpn)
+        client = admin.in_vpn(vpn)
         for change in _changes(client, by_kind, prune=prune):
             count += 1
             secrets = _secrets(change, by_kind)

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -381,6 +382,18 @@ def test_commands_say_who_they_are(guarded: RunningAdmin, node: MemoryNode, tmp_
     node.reloads.append(ReloadView(taken_over=(), restart_needed=(), warnings=()))
     told_by_variables = Shell(guarded.url, SLUICEGATE_ADMIN_USER="root", SLUICEGATE_ADMIN_PASSWORD="root-word")
     assert told_by_variables.run("reload", "--json")
+
+
+def test_a_command_for_several_message_vpns_reads_its_password_once(guarded: RunningAdmin) -> None:
+    """A file may be a pipe, as of `--admin-password-file <(pass show gateway)`; and whoever is asked, is asked once."""
+    reading, writing = os.pipe()
+    os.write(writing, b"reader-word\n")
+    os.close(writing)
+    try:
+        login = ("--admin-user", "reader", "--admin-password-file", f"/dev/fd/{reading}")
+        assert "message_vpns" in Shell(guarded.url).run(*login, "config", "export")
+    finally:
+        os.close(reading)
 
 
 def test_commands_show_a_token(node: MemoryNode, tmp_path: Path) -> None:
