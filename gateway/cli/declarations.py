@@ -77,16 +77,18 @@ def apply(
 ) -> None:
     """Make and change what differs from a document. What it does not list stays, but for --prune."""
     wanted = _wanted(file)
-    admin = AdminClient(url)
-    count = 0
-    for vpn, by_kind in wanted.items():
-        client = admin.in_vpn(vpn)
-        for change in _changes(client, by_kind, prune=prune):
-            count += 1
-            secrets = _secrets(change, by_kind)
-            if not dry_run:
-                _do(client, change, secrets)
-            _tell(vpn, change, as_json)
+    client = AdminClient(url)
+    clients = {vpn: client.in_vpn(vpn) for vpn in wanted}
+    planned = [
+        (vpn, change, _secrets(change, by_kind))
+        for vpn, by_kind in wanted.items()
+        for change in _changes(clients[vpn], by_kind, prune=prune)
+    ]
+    for vpn, change, secrets in planned:
+        if not dry_run:
+            _do(clients[vpn], change, secrets)
+        _tell(vpn, change, as_json)
+    count = len(planned)
     if not as_json:
         typer.echo(f"{count} {'change' if count == 1 else 'changes'}{' to be made' if dry_run else ''}", err=True)
     if dry_run and count:

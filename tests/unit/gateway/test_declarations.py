@@ -84,8 +84,10 @@ def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, fi
     file.write_text(exported)
     assert shell.run("config", "apply", str(file), "--prune") == ""
     del node.users["ada"]
+    del node.templates["t"]
     said = shell.run("config", "apply", str(file), expect=FAILED)
     assert "user 'ada' is to be made, and has no password" in said
+    assert node.templates == {}  # nothing was begun
 
 
 def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
