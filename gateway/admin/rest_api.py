@@ -7,6 +7,8 @@ from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.access_levels import AccessLevel
+from gateway.admin.guard import permit
 from gateway.admin.requests import json_answer, json_object, path_name
 from gateway.ports import NodePort
 from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
@@ -31,17 +33,27 @@ class RestApi:
 
     async def create_rest_delivery_point(self, request: Request) -> Response:
         """Make a REST delivery point from the body."""
-        view = await self._node.create_rest_delivery_point(await json_object(request))
+        view = await self._node.create_rest_delivery_point(await _permitted(request))
         response = json_answer(POINT.dump_json(view), status=201)
         response.headers["Location"] = f"/rest-delivery-points/{quote(view.name, safe='')}"
         return response
 
     async def update_rest_delivery_point(self, request: Request) -> Response:
         """Change what the body names."""
-        view = await self._node.update_rest_delivery_point(path_name(request), await json_object(request))
+        view = await self._node.update_rest_delivery_point(path_name(request), await _permitted(request))
         return json_answer(POINT.dump_json(view))
 
     async def delete_rest_delivery_point(self, request: Request) -> Response:
         """Delete a REST delivery point."""
         await self._node.delete_rest_delivery_point(path_name(request))
         return Response(status_code=204)
+
+
+async def _permitted(request: Request) -> dict[str, object]:
+    """Return the body. What it says of files of the node takes an admin: they are read, and sent to where it says."""
+    body = await json_object(request)
+    consumers = body.get("rest_consumers")
+    given = [each for each in consumers if isinstance(each, dict)] if isinstance(consumers, list) else []
+    if any(key.endswith("_file") and value is not None for each in given for key, value in each.items()):
+        permit(request, request.state.operation, AccessLevel.ADMIN)
+    return body

@@ -143,6 +143,20 @@ def test_levels_of_a_message_vpn_hold_there_and_nowhere_else(guarded: RunningAdm
 SEMP_QUEUES: Final = "/SEMP/v2/config/msgVpns/default/queues"
 
 
+def test_files_of_the_node_are_pushed_nowhere_but_by_an_admin(guarded: RunningAdmin) -> None:
+    """Whoever may change a message VPN could have the passwords of others sent to a web server of their own."""
+    consumer = {"name": "one", "remote_host": "web"}
+    header = {"authentication_scheme": "http-header", "authentication_http_header_name": "X"}
+    secret = {**consumer, **header, "authentication_http_header_value_file": "/run/secrets/root"}
+    path = "/rest-delivery-points"
+    for name in ("tenant", "writer"):
+        assert ask(guarded, name, "POST", path, {"name": name, "rest_consumers": [secret]}).status == 403
+        assert ask(guarded, name, "POST", path, {"name": name, "rest_consumers": [consumer]}).status == 201
+        assert ask(guarded, name, "PATCH", f"{path}/{name}", {"rest_consumers": [consumer, secret]}).status == 403
+        assert ask(guarded, name, "PATCH", f"{path}/{name}", {"enabled": False}).status == 200
+    assert ask(guarded, "root", "PATCH", f"{path}/tenant", {"rest_consumers": [secret]}).status == 200
+
+
 def test_semp_asks_for_the_levels_of_the_message_vpn_in_its_path(guarded: RunningAdmin, events: Events) -> None:
     """solace.md 10: 72 UNAUTHORIZED, in SEMP's own envelope."""
     made = ask(guarded, "tenant", "POST", SEMP_QUEUES, {"queueName": "q"})
