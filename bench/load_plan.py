@@ -16,6 +16,7 @@ HTTP: Final = "http"
 
 _CYCLE_MIN: Final = 1024  # a shorter cycle would make each write and each comparison short
 _CYCLE_BYTES_MAX: Final = 64 << 20  # written out for each publisher, unless its window is longer
+_STALL_S: Final = 3  # of a broker that gets messages at a rate, until its publishers wait for it
 _MANY_LANES: Final = 64  # from here on the cycles of all together would not fit into memory
 _CYCLE_MIN_OF_MANY: Final = 128
 
@@ -65,11 +66,12 @@ class LoadPlan:
     def cycle(self) -> int:
         """Messages of a publisher after which its streams, sequences and packet ids repeat.
 
-        Two windows are in it, so that nothing in flight meets its own id, and each stream as often as any other.
+        Twice as many are in it as are in flight, so that nothing meets its own id, and each stream as often as others.
         """
         least = _CYCLE_MIN if self.lanes <= _MANY_LANES else _CYCLE_MIN_OF_MANY
         least = min(least, max(2, _CYCLE_BYTES_MAX // self.payload_bytes))
-        rounds = -(-max(least, 2 * self.window) // self.streams)
+        rated = 0 if self.rate is None else int(_STALL_S * self.rate / self.lanes)
+        rounds = -(-max(least, 2 * self.window, 2 * rated) // self.streams)
         return self.streams * max(rounds, 4 if self.streams > 1 else 1)
 
     @property

@@ -53,7 +53,7 @@ class Publisher:
         self.connection = connection
         self.lane = lane
         self.published = 0
-        self._in_flight_max = receive_maximum if plan.qos else None
+        self._in_flight_max = min(receive_maximum, plan.cycle // 2) if plan.qos else None  # by packet ids: MQTT 2.2.1
         stream, self._at = wire.publish_stream(_headers(plan, lane.number, number), cycle=plan.cycle)
         self._stream = memoryview(stream)
         self._cycle = plan.cycle

@@ -58,6 +58,23 @@ def test_no_more_is_in_flight_than_the_broker_takes(ends: tuple[socket.socket, C
     assert client.publish(10) == 2
 
 
+def test_a_packet_id_is_not_used_again_while_its_message_is_in_flight(ends: tuple[socket.socket, Connection]) -> None:
+    """MQTT 3.1.1, 2.3.1: also of a load with a rate, which nothing but the broker holds up."""
+    _, connection = ends
+    plan = LoadPlan(qos=1, rate=100, payload_sizes=(10,), topic="bench/t")
+    client = Publisher(connection, plan, Lane(plan, 0), 0, receive_maximum=wire.RECEIVE_MAXIMUM)
+    assert client.publish(10 * plan.cycle) <= plan.cycle
+
+
+@pytest.mark.parametrize("rate", [1_000, 10_000])
+def test_a_load_with_a_rate_goes_on_while_its_broker_stands_still_for_a_while(rate: int) -> None:
+    """What is on its way for seconds is told from what comes again: less than half a cycle."""
+    plan = LoadPlan(qos=1, rate=rate, streams=400)
+    assert 2 * rate < plan.cycle // 2
+    assert plan.cycle <= wire.CYCLE_MAX
+    assert plan.cycle % plan.streams == 0
+
+
 @pytest.mark.parametrize("order", ["40020001 40020002 40020003", "40020003 40020001 40020002"])
 def test_each_message_is_confirmed_once_in_order_or_not(ends: tuple[socket.socket, Connection], order: str) -> None:
     """MQTT 3.1.1, 4.6: in order; some brokers do not keep to it. A PUBACK that comes again counts for nothing."""
