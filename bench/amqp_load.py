@@ -79,12 +79,13 @@ class AmqpSender:
             plan.payload_bytes, settled=plan.qos == 0
         )
         self._frame_bytes = len(template)
-        self._frames = bytearray(template * plan.window)
+        self._at_once_max = max(plan.window, CREDIT)  # with a rate as many are due as time has passed
+        self._frames = bytearray(template * self._at_once_max)
         self._rest = b""
 
     def publish(self, count: int) -> int:
         """Publish up to `count` messages, as far as credit and the socket go; return how many."""
-        count = min(count, self.credit_until - self.published)
+        count = min(count, self.credit_until - self.published, self._at_once_max)
         if count <= 0 or self.connection.unsent:
             return 0
         frames, size, number = self._frames, self._frame_bytes, self.published
