@@ -7,6 +7,7 @@ goes on.
 import json
 import logging
 from base64 import b64encode
+from http.client import HTTPException
 from typing import Final
 from urllib.error import URLError
 from urllib.parse import quote
@@ -73,7 +74,7 @@ class BatchFigures(StreamingQueryListener):
             request = Request(self._admin_url + path, body, headers, method="PUT")
             with urlopen(request, timeout=ANSWER_WITHIN_S):
                 pass
-        except (URLError, OSError, OptionError) as error:
+        except (URLError, OSError, HTTPException, OptionError) as error:
             _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
 
     def _authorization(self) -> dict[str, str]:
@@ -82,5 +83,7 @@ class BatchFigures(StreamingQueryListener):
             return {}
         secret = secret_of(self._credential_ref)
         if not self._user:
+            if not (secret.isascii() and secret.isprintable()):  # else the error would be one that quotes the header
+                raise OptionError(f"credentialRef {self._credential_ref} leads to no token")
             return {"Authorization": f"Bearer {secret}"}
         return {"Authorization": "Basic " + b64encode(f"{self._user}:{secret}".encode()).decode()}

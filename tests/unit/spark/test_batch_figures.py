@@ -39,7 +39,10 @@ def batch_of(queue: str, cursor: str) -> QueryProgressEvent:
     return QueryProgressEvent(StreamingQueryProgress.fromJson(said))
 
 
-@pytest.mark.parametrize(("user", "secret", "counted"), [("jobs", PASSWORD, 1), ("jobs", "guess", 0), ("", "a.b.c", 0)])
+@pytest.mark.parametrize(
+    ("user", "secret", "counted"),
+    [("jobs", PASSWORD, 1), ("jobs", "guess", 0), ("", "a.b.c", 0), ("", "a.b\nc", 0), ("", "a.b\u2019c", 0)],
+)
 def test_a_job_tells_of_its_batches_as_its_account(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, user: str, secret: str, counted: int
 ) -> None:
@@ -53,3 +56,9 @@ def test_a_job_tells_of_its_batches_as_its_account(
     assert len(node.batches) == counted
     assert ("was not told of batch" in caplog.text) == (not counted)
     assert secret not in caplog.text
+
+
+def test_what_does_not_speak_http_is_no_reason_for_a_job_to_end(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "pipeline"):
+        BatchFigures("job", "http://127.0.0.1:port").onQueryProgress(batch_of("q", "c"))
+    assert "was not told of batch" in caplog.text
