@@ -11,7 +11,7 @@ from pyspark_sluicegate.columns import chosen_columns, schema_of
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.limiting import next_ends
 from pyspark_sluicegate.options import SourceOptions
-from pyspark_sluicegate.planning import RangeToRead, cut, group
+from pyspark_sluicegate.planning import ALL, RangeToRead, cut, group
 
 
 def plan_of(config: JobFile) -> Mapping[str, object]:
@@ -29,15 +29,16 @@ def plan_of(config: JobFile) -> Mapping[str, object]:
 
 
 def _next_ranges(config: QueueJob, options: SourceOptions) -> list[RangeToRead]:
-    """Return what a stream would read with its next batch; what a batch job reads."""
-    bulk = bulk_for(options.connect)
+    """Return what a stream would read with its next batch, or all that a batch job reads, whatever limits are given."""
+    bulk, rows_max, bytes_max = bulk_for(options.connect), ALL, ALL
     if isinstance(config, StreamJob):
         places = place_of(config).partitions
         firsts = {number: max(each.read, each.acknowledged) for number, each in places.items()}
         ends = {number: each.end for number, each in places.items()}
+        rows_max, bytes_max = options.rows_max, options.bytes_max
     else:
         positions = bulk.queue_status(options.queue).positions
         firsts = {each.partition: each.low for each in positions}
         ends = {each.partition: each.next_sequence for each in positions}
-    chosen = next_ends(bulk, options.queue, firsts, ends, rows_max=options.rows_max, bytes_max=options.bytes_max)
+    chosen = next_ends(bulk, options.queue, firsts, ends, rows_max=rows_max, bytes_max=bytes_max)
     return [RangeToRead(number, firsts[number], end) for number, end in sorted(chosen.items())]
