@@ -48,7 +48,7 @@ def application_properties(received: Received) -> dict[object, object]:
 
 
 async def test_the_whole_story_from_an_mqtt_publisher_to_an_amqp_consumer(tmp_path: Path) -> None:
-    """Issue of observability, point 6: publish, spool, queue dwell, deliver and settle, below the publisher's span."""
+    """docs/tracing.md: publish, spool, queue dwell, deliver and settle, below the publisher's span."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, subscriptions=["orders/>"])
         device = await broker.connect("device", level=5)
