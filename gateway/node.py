@@ -163,7 +163,10 @@ class Node:
             raise cannot_listen(name, config.host, config.port, error) from None
 
     async def reload(self, config: Config) -> Changes:
-        """Take over what can change while running; return what differs."""
+        """Take over what can change while running; return what differs.
+
+        Raises OSError and ValueError for a file that cannot be used: of its message VPN all accounts stay as they are.
+        """
         changes = diff(self.config, config)
         for change in changes.restart_needed:
             log.warning("%s: takes a restart", change)

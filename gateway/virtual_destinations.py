@@ -48,6 +48,8 @@ async def reload_configuration(node: "Node") -> ReloadView:
         changes = await node.reload(node.configuration())
     except ConfigError as problem:
         raise Refused(f"the configuration is wrong: {problem}") from None
+    except (OSError, ValueError) as problem:  # as Node.reload says
+        raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
     return ReloadView(
         taken_over=tuple(str(change) for change in changes.reloadable),
         restart_needed=tuple(str(change) for change in changes.restart_needed),

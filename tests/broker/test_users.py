@@ -171,8 +171,9 @@ async def test_a_reload_that_fails_leaves_all_users_as_they_are(broker: RunningB
     without_ada = load(None, settings=(*broker.settings, left, "authentication.allow_anonymous=false"))
     kept = password.read_text()
     password.write_text("\n")
-    with pytest.raises(ValueError, match="is empty"):
-        await broker.node.reload(without_ada)
+    broker.node.configuration = lambda: without_ada
+    with pytest.raises(Refused, match=r"cannot be used: .* is empty"):
+        await NodeView(broker.node).reload()
     assert "ada" in broker.node.default.clients.let_in()
     password.write_text(kept)
     await broker.node.reload(without_ada)
