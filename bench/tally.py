@@ -49,6 +49,12 @@ class Tally:
                 self._begin_lap(stream)
         self.received += done
 
+    def place(self, stream: int, sequence: int) -> int:
+        """Return how many messages of a stream were published before this one, which may be in flight."""
+        highest = self._laps[stream] * self.cycle + self._next[stream]
+        ahead = (sequence - highest) % self.cycle
+        return highest + (ahead if ahead < self.cycle // 2 else ahead - self.cycle)
+
     def _count_odd(self, stream: int, sequence: int) -> int:
         """Take in a message that is not the one after the highest; return 1 if it is the first time."""
         if sequence >= self.cycle:
@@ -86,7 +92,7 @@ class TallyReceiver:
         self.tally = tally
         self.rest = b""  # the start of a packet whose end has not come
         self._version = version
-        self._last = [-1] * own_order  # by stream, of a consumer among several that each get a part in order
+        self._last = [-1] * own_order  # place by stream, of a consumer among several that each get a part in order
 
     def feed(self, buffer: bytearray, end: int) -> bytes:
         """Take `buffer[:end]`, which starts with the former `rest`; return what has to be answered."""
@@ -136,9 +142,10 @@ class TallyReceiver:
     def _check_own_order(self, numbers: list[tuple[int, int]]) -> None:
         last, tally = self._last, self.tally
         for stream, sequence in numbers:
-            if last[stream] >= 0 and 0 < (last[stream] - sequence) % tally.cycle < tally.cycle // 2:
+            place = tally.place(stream, sequence)  # a sequence alone says nothing behind half a cycle for others
+            if place < last[stream]:
                 tally.disordered += 1
-            last[stream] = sequence
+            last[stream] = place
 
 
 def run_length(buffer: bytearray, at: int, end: int, size: int, columns: Iterable[int]) -> int:

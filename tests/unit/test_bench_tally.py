@@ -88,6 +88,17 @@ def test_consumers_that_compete_share_one_count_and_each_has_an_order() -> None:
     assert (tally.received, tally.duplicated) == (6, 1)
 
 
+@given(st.integers(1, 5 * CYCLE))
+def test_a_consumer_that_others_leave_out_for_long_has_not_lost_its_order(left_out: int) -> None:
+    tally = Tally(streams=STREAMS, cycle=CYCLE, in_order=False)
+    one, other = (TallyReceiver(tally, version=wire.MQTT_3_1_1, own_order=STREAMS) for _ in range(2))
+    feed(one, packet(0, 0))
+    for number in range(1, left_out):
+        feed(other, packet(0, number))
+    feed(one, packet(0, left_out))
+    assert (tally.received, tally.duplicated, tally.disordered) == (left_out + 1, 0, 0)
+
+
 def test_both_halves_of_qos_2_are_answered() -> None:
     """MQTT 3.1.1 section 4.3.3: PUBREC for each PUBLISH, PUBCOMP for each PUBREL, however they are mixed."""
     subscriber = receiver()
