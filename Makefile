@@ -14,6 +14,9 @@ SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup
 CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
+# Not run over the uncompiled package a second time: what they show does not hang on how the gateway is built, and they
+# take as long as all others together.
+ONCE     := $(addprefix --ignore=,tests/spark tests/console tests/unit/test_bench_cases.py)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
@@ -54,8 +57,8 @@ test-compiled: ## as test, and fail unless the package is compiled
 	SLUICEGATE_EXPECT=compiled $(MAKE) test SLUICEGATE_REQUIRE_EXT=1
 
 .PHONY: test-pure
-test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## all tests over the uncompiled package
-	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(TESTS)
+test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests over the uncompiled package
+	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(BIN)/pytest $(TESTS) $(ONCE)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
