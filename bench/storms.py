@@ -31,14 +31,19 @@ RETAINED_SUBSCRIBERS: Final = 10
 RETAINED_WINDOW: Final = 1000
 
 
-def run_connection_storm(broker: Broker, *, connections: int) -> Outcome:
-    """Connect and subscribe with many clients at once, and see what one costs."""
+def _come(broker: Broker, connections: int, *, lasting: bool) -> tuple[float, float, Faults]:
+    """Have many clients come at once; return seconds until all are in, the broker's processor seconds, and faults."""
     cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
-    with Storm(broker.address_of(MQTT), connections, lasting=False) as storm:
+    with Storm(broker.address_of(MQTT), connections, lasting=lasting) as storm:
         storm.connect()
         taken_s = time.monotonic() - begun_s
         cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
-        faults = _reach_all(broker, storm)
+        return taken_s, cpu_s, _reach_all(broker, storm)
+
+
+def run_connection_storm(broker: Broker, *, connections: int) -> Outcome:
+    """Connect and subscribe with many clients at once, and see what one costs."""
+    taken_s, cpu_s, faults = _come(broker, connections, lasting=False)
     return Outcome(
         headline=Figure("broker CPU per connect", US * cpu_s / connections, "us"),
         higher_is_better=False,
@@ -53,12 +58,7 @@ def run_reconnect_storm(broker: Broker, *, connections: int) -> Outcome:
         storm.connect()
         broker.kill()
     ready_s = broker.restart()
-    cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
-    with Storm(broker.address_of(MQTT), connections, lasting=True) as storm:
-        storm.connect()
-        taken_s = time.monotonic() - begun_s
-        cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
-        faults = _reach_all(broker, storm)
+    taken_s, cpu_s, faults = _come(broker, connections, lasting=True)
     return Outcome(
         headline=Figure("from the restart until all are back", ready_s + taken_s, "s"),
         higher_is_better=False,
