@@ -9,7 +9,6 @@ import logging
 from base64 import b64encode
 from http.client import HTTPException
 from typing import Final
-from urllib.error import URLError
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -74,7 +73,7 @@ class BatchFigures(StreamingQueryListener):
             request = Request(self._admin_url + path, body, headers, method="PUT")
             with urlopen(request, timeout=ANSWER_WITHIN_S):
                 pass
-        except (URLError, OSError, HTTPException, OptionError) as error:
+        except (OSError, HTTPException, OptionError) as error:
             _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
 
     def _authorization(self) -> dict[str, str]:
