@@ -1,6 +1,6 @@
 """The brokers that Sluicegate is compared with: how each is started so that nothing limits it but its own speed.
 
-All come from Debian's packages, but for amqtt, which is one of Python's: `scripts/bench-needs` installs them. Each is
+All come from Debian's packages, which `scripts/bench-needs` installs, but for amqtt, which is one of Python's. Each is
 configured for the traffic at hand where a setting suits one kind and not the other, as its own users would.
 """
 

@@ -4,7 +4,7 @@
 a==x*,b>5` wants objects of which all this holds: `==` and `!=` for texts, with `*`, and all of `== != < <= > >=` for
 numbers. `count` is how many, `cursor` where to go on. Commas and operators within a value are percent-encoded.
 
-What attributes there are is a matter of `gateway.semp.objects`.
+What attributes there are is a matter of `queue_objects` and `client_objects`.
 """
 
 import base64
