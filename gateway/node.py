@@ -13,7 +13,7 @@ from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
-from gateway.admin import AdminServer, serve_admin
+from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups

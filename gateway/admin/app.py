@@ -14,9 +14,10 @@ from starlette.types import ASGIApp
 from actors.events import Events
 from gateway.admin.api import AdminApi
 from gateway.admin.console_files import console_routes
-from gateway.admin.guard import Guard, permit
+from gateway.admin.guard import Guard
 from gateway.admin.operation import Operation
 from gateway.admin.operations import OPERATIONS, PROBED, VPN_PARAMETER
+from gateway.admin.permission import permit
 from gateway.admin.problems import Unacceptable, answer_error
 from gateway.admin.requests import ANSWER_TIMEOUT_S, text
 from gateway.admin_accounts import AdminAccounts

@@ -1,7 +1,8 @@
 """What stands before the router of the admin port: who may come in, what foreign web pages may not, what is audited.
 
-How far an account may go is asked by the operations themselves (`permit`), which know the message VPN. The guard knows
-the least of it: who may read nothing comes no further, nor does a change by whoever may change nothing anywhere.
+How far an account may go is asked by the operations themselves (`gateway.admin.permission`), which know the message
+VPN. The guard knows the least of it: who may read nothing comes no further, nor does a change by whoever may change
+nothing anywhere.
 """
 
 from typing import Final
@@ -13,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from actors.events import Events
 from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
 from gateway.admin.operations import OPEN
-from gateway.admin.problems import NotPermitted, problem
+from gateway.admin.permission import READ_ONLY_METHODS, beyond
+from gateway.admin.problems import problem
 from gateway.admin.requests import content_type
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
 from gateway.config.listeners import is_loopback
@@ -21,27 +23,10 @@ from gateway.semp.refusing import ROOT, refused_at_the_door
 from messaging.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from protocols.http.authorization import CHALLENGES
 
-READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
 # What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 OUR_OWN_PAGES: Final = frozenset({"", "same-origin", "none"})  # of Sec-Fetch-Site; only browsers say it
-
-
-def permit(request: Request, operation: str, level: AccessLevel, vpn: str | None = None) -> None:
-    """Let an operation begin that asks for a level, in the node or in one message VPN. Raises NotPermitted."""
-    account: AdminAccount = request.state.account
-    request.state.operation = operation
-    if vpn is not None:
-        request.state.vpn = vpn
-    has = account.global_access_level if vpn is None else account.level_in(vpn)
-    if has < level:
-        where = "" if vpn is None else f" in message VPN {vpn!r}"
-        raise _beyond(account, level, has, where)
-
-
-def _beyond(account: AdminAccount, level: AccessLevel, has: AccessLevel, where: str) -> NotPermitted:
-    return NotPermitted(f"this takes the access level {level.word}, and {account.name!r} has {has.word}{where}")
 
 
 class Guard:
@@ -112,7 +97,7 @@ class Guard:
         highest = account.highest_level()
         if highest < level:
             self._tell(request, 403)
-            refusal = _beyond(account, level, highest, "")
+            refusal = beyond(account, level, highest)
             return _refused(request, refusal.status, refusal.title, refusal.detail)
         return None
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access_levels import AccessLevel
-from gateway.admin.guard import permit
+from gateway.admin.permission import permit
 from gateway.admin.requests import json_answer, json_object, path_name
 from gateway.ports import NodePort
 from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.access_levels import AccessLevel
-from gateway.admin.guard import READ_ONLY_METHODS, permit
+from gateway.admin.permission import READ_ONLY_METHODS, permit
 from gateway.admin.problems import NotPermitted, Unacceptable
 from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
 from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused

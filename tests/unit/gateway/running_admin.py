@@ -13,7 +13,7 @@ import orjson
 
 from actors.clock import SystemClock
 from actors.events import Events
-from gateway.admin import AdminServer, serve_admin
+from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.config import Admin
 from gateway.ports import NodePort
