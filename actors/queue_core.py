@@ -69,6 +69,10 @@ class QueueCore:
         self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
         self.apply(config)
 
+    def clients(self) -> set[str]:
+        """Return the names of those who consume it or browse it."""
+        return {flow.client for flow in self.flows.values()} | {each.request.client for each in self.browsers.values()}
+
     def apply(self, config: QueueConfig) -> None:
         """Put a configuration into force. Who has access changes only while no flow is bound."""
         if config.access_type != self.config.access_type or config.partitioned() != self.config.partitioned():

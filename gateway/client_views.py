@@ -1,14 +1,16 @@
 """The clients that are connected, as operators see them: who they are, where they come from, what holds them up."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from actors.messages import FlowOverview, QueueOverview
 from gateway.name_patterns import name_pattern
+from messaging.client_rights import ClientRights
 
 if TYPE_CHECKING:
     from gateway.node import Node
+    from gateway.protocol_front import ClientConnection
 
 CLIENTS_MAX: Final = 10_000  # of one answer
 CLIENTS_DEFAULT: Final = 1_000
@@ -43,38 +45,58 @@ class ClientQuestion:
     """Which clients somebody wants, by name. `*` stands for any characters, `?` for one; an empty name is for all."""
 
     client_name: str = ""
+    names: Collection[str] | None = None  # only clients of these names, which are no patterns
     after: int = 0  # clients to pass over
     limit: int = CLIENTS_DEFAULT
 
 
-def clients_view(node: "Node", vpn: str, queues: Iterable[QueueOverview], question: ClientQuestion) -> ClientsView:
-    """Return a page of the clients that are connected to a message VPN, by name."""
-    wanted = name_pattern(question.client_name)
-    flows = _flows(queues)
-    found: list[ClientView] = []
+@dataclass(frozen=True, slots=True)
+class FoundClient:
+    """A connection of a client that somebody wants, and what was granted to the client."""
+
+    protocol: str
+    connection: "ClientConnection"
+    rights: ClientRights
+
+
+def wanted_clients(node: "Node", vpn: str, question: ClientQuestion) -> list[FoundClient]:
+    """Return the clients of a message VPN that somebody wants, by name, on this page or not."""
+    wanted, names = name_pattern(question.client_name), question.names
+    found: list[FoundClient] = []
     for front in node.fronts:
         for connection in front.open_connections():
             rights = connection.identity.admitted()
             if rights is None or connection.identity.vpn != vpn or not wanted.fullmatch(rights.client):
                 continue
-            its = flows.get((front.name, rights.client), [])
-            found.append(
-                ClientView(
-                    name=rights.client,
-                    client_username=rights.user,
-                    protocol=front.name,
-                    address=connection.peer_name(),
-                    client_profile=rights.profile.name,
-                    acl_profile=rights.acl_name,
-                    connected_s=(node.clock.now_ms() - rights.admitted_ms) // 1000,
-                    flows_count=len(its),
-                    unacked_count=sum(each.unacked_count for each in its),
-                    is_paused=connection.gate.stopped,
-                )
+            if names is None or rights.client in names:
+                found.append(FoundClient(front.name, connection, rights))
+    return sorted(found, key=lambda each: (each.rights.client, each.protocol, each.connection.peer_name()))
+
+
+def client_views(
+    page: Iterable[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int
+) -> tuple[ClientView, ...]:
+    """Return what is to be seen of clients; `queues` are those that they consume, among others."""
+    flows = _flows(queues)
+    views = []
+    for each in page:
+        rights, connection = each.rights, each.connection
+        its = flows.get((each.protocol, rights.client), [])
+        views.append(
+            ClientView(
+                name=rights.client,
+                client_username=rights.user,
+                protocol=each.protocol,
+                address=connection.peer_name(),
+                client_profile=rights.profile.name,
+                acl_profile=rights.acl_name,
+                connected_s=(now_ms - rights.admitted_ms) // 1000,
+                flows_count=len(its),
+                unacked_count=sum(flow.unacked_count for flow in its),
+                is_paused=connection.gate.stopped,
             )
-    found.sort(key=lambda view: (view.name, view.protocol, view.address))
-    page = found[question.after : question.after + question.limit]
-    return ClientsView(total_count=len(found), clients=tuple(page))
+        )
+    return tuple(views)
 
 
 def _flows(queues: Iterable[QueueOverview]) -> dict[tuple[str, str], list[FlowOverview]]:

@@ -27,7 +27,7 @@ from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
 from gateway.backups import cancel_backup, show_backup, start_backup
 from gateway.browse_pages import browse_page
-from gateway.client_views import ClientQuestion, ClientsView, clients_view
+from gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
 from gateway.event_bus import event_view
 from gateway.explain_node import key_explained, publish_explained
 from gateway.explanations import KeyExplanation, PublishExplanation
@@ -50,7 +50,7 @@ from gateway.ports import (
 )
 from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text
+from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
@@ -141,10 +141,15 @@ class NodeView(NodePort):
         await self._find(name)
         await self._vpn.queues.ask(DeleteQueue(name))
 
-    async def list_queues(self) -> Sequence[QueueView]:
-        """Return every queue by name."""
+    async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
+        """Return every queue by name, or those that a client consumes."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        return [await self._view(handle) for handle in handles]
+        return [await self._view(each) for each in handles if of_client is None or of_client in each.core.clients()]
+
+    async def queue_names(self) -> Sequence[str]:
+        """Return the name of every queue."""
+        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        return [handle.name for handle in handles]
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows."""
@@ -285,30 +290,8 @@ class NodeView(NodePort):
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""
-        node = self._node
-        usage = node.store.usage()
-        staging: list[StagingOverview] = [await vpn.staging.ask(DescribeStaging()) for vpn in node.vpns.values()]
-        return SpoolView(
-            incarnation=incarnation_text(node.recovered.incarnation),
-            used_bytes=usage.used_bytes,
-            limit_bytes=usage.map_bytes_max,
-            messages_bytes=node.spool_gate.usage_bytes,
-            messages_bytes_max=node.spool_gate.usage_bytes_max,
-            blocked=node.spool_gate.blocked,
-            staged_bytes=sum(each.staged_bytes for each in staging),
-            transactions_open=sum(each.open_count for each in staging),
-            messages_count=node.spool_gate.usage_count,
-            messages_count_max=node.spool_gate.usage_count_max,
-            unacked_count=node.credit.used,
-            unacked_count_max=node.credit.limit,
-            memory_bytes=node.memory.used_bytes,
-            memory_bytes_max=node.memory.bytes_max,
-            file_bytes=usage.file_bytes,
-            disk_free_bytes=usage.disk_free_bytes,
-            journal_records=usage.journal_entries,
-            pages=usage.page_entries,
-            quarantined=usage.quarantine_entries,
-        )
+        staging: list[StagingOverview] = [await vpn.staging.ask(DescribeStaging()) for vpn in self._node.vpns.values()]
+        return spool_view(self._node, staging)
 
     async def start_backup(self, name: str) -> BackupView:
         """Begin a backup."""
@@ -324,9 +307,17 @@ class NodeView(NodePort):
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         """Return a page of the connected clients."""
+        found = wanted_clients(self._node, self._vpn.name, question)
+        page = found[question.after : question.after + question.limit]
+        names = {each.rights.client for each in page}
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        queues = [await self._describe(handle) for handle in handles]
-        return clients_view(self._node, self._vpn.name, queues, question)
+        queues = [await self._describe(handle) for handle in handles if names & handle.core.clients()]
+        views = client_views(page, queues, now_ms=self._node.clock.now_ms())
+        return ClientsView(total_count=len(found), clients=views)
+
+    async def client_names(self) -> Sequence[str]:
+        """Return the name of every connected client, once for each of its connections."""
+        return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuestion())]
 
     async def disconnect_client(self, name: str) -> None:
         """Send a client away."""

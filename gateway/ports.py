@@ -193,8 +193,11 @@ class NodePort(Protocol):
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds. Raises QueueNotFound, Refused."""
 
-    async def list_queues(self) -> Sequence[QueueView]:
-        """Return every queue by name, without partitions and flows where that would cost."""
+    async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
+        """Return every queue by name, or those that a client of this name consumes or browses."""
+
+    async def queue_names(self) -> Sequence[str]:
+        """Return the name of every queue, in no order; it costs little, where their views would."""
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows. Raises QueueNotFound."""
@@ -288,6 +291,9 @@ class NodePort(Protocol):
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         """Return a page of the connected clients, by name."""
+
+    async def client_names(self) -> Sequence[str]:
+        """Return the name of every connected client, once for each connection; it costs little, as above."""
 
     async def disconnect_client(self, name: str) -> None:
         """Send a client away, over whatever protocols it came; it may come again. Raises ClientNotFound."""

@@ -1,10 +1,16 @@
 """What a node shows of those who read its spool in bulk: durable cursors, backups, and the spool itself."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from actors.backup_messages import CANCELLED, DONE, FAILED, RUNNING
 from actors.cursor_messages import CursorOverview
+from actors.staging_messages import StagingOverview
+
+if TYPE_CHECKING:
+    from gateway.node import Node
 
 
 class CursorState(StrEnum):
@@ -122,4 +128,30 @@ def cursor_view(overview: CursorOverview) -> CursorView:
             )
             for each in overview.positions
         ),
+    )
+
+
+def spool_view(node: "Node", staging: Sequence[StagingOverview]) -> SpoolView:
+    """Return the spool as operators see it; `staging` is that of every message VPN."""
+    usage = node.store.usage()
+    return SpoolView(
+        incarnation=incarnation_text(node.recovered.incarnation),
+        used_bytes=usage.used_bytes,
+        limit_bytes=usage.map_bytes_max,
+        messages_bytes=node.spool_gate.usage_bytes,
+        messages_bytes_max=node.spool_gate.usage_bytes_max,
+        blocked=node.spool_gate.blocked,
+        staged_bytes=sum(each.staged_bytes for each in staging),
+        transactions_open=sum(each.open_count for each in staging),
+        messages_count=node.spool_gate.usage_count,
+        messages_count_max=node.spool_gate.usage_count_max,
+        unacked_count=node.credit.used,
+        unacked_count_max=node.credit.limit,
+        memory_bytes=node.memory.used_bytes,
+        memory_bytes_max=node.memory.bytes_max,
+        file_bytes=usage.file_bytes,
+        disk_free_bytes=usage.disk_free_bytes,
+        journal_records=usage.journal_entries,
+        pages=usage.page_entries,
+        quarantined=usage.quarantine_entries,
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cache, partial
 from typing import Final
 
 import orjson
@@ -114,8 +115,10 @@ async def _about(node: NodePort, request: Request, asked: Asked) -> Document:
 
 
 def _spec_of(api: Api) -> Performing:
+    made = cache(partial(document, api, OPERATIONS[api]))
+
     async def spec(node: NodePort, request: Request, asked: Asked) -> Document:
-        return document(api, OPERATIONS[api])
+        return made()
 
     return spec
 

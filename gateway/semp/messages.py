@@ -4,6 +4,7 @@ A page is what lies behind its cursor; `where` is asked of that page only, so on
 another follow. What is in a message is not shown: the admin API browses.
 """
 
+import asyncio
 from typing import Final
 
 from starlette.requests import Request
@@ -19,6 +20,7 @@ from gateway.semp.resources import QUEUES
 from gateway.views import MessageView
 from messaging.message_selection import MessageId, parse_message_id
 
+ASKED_TOGETHER: Final = 16  # partitions; of a queue with a thousand, most may be empty
 PARENTS: Final = ("msgVpnName", "queueName")
 PATH: Final = f"{QUEUES.object_path}/msgs"
 OBJECT_PATH: Final = f"{PATH}/{{{MESSAGE.key}}}"
@@ -31,11 +33,17 @@ async def _many(node: NodePort, request: Request, asked: Asked) -> Document:
     vpn, queue = node.in_vpn(parents["msgVpnName"]), parents["queueName"]
     first, after = (0, 0) if query.after is None else _place(query.after)
     found: list[MessageView] = []
-    for partition in (await vpn.show_queue(queue)).partitions:
-        wanted_count = query.count + 1 - len(found)
-        if wanted_count and partition.number >= first:
-            since = after if partition.number == first else 0
-            found += await vpn.browse_queue(queue, partition=partition.number, after=since, limit=wanted_count)
+    partitions_count = len((await vpn.show_queue(queue)).partitions)
+    for begin in range(first, partitions_count, ASKED_TOGETHER):
+        together = [
+            vpn.browse_queue(
+                queue, partition=number, after=after if number == first else 0, limit=query.count + 1 - len(found)
+            )
+            for number in range(begin, min(begin + ASKED_TOGETHER, partitions_count))
+        ]
+        found += [each for messages in await asyncio.gather(*together) for each in messages]
+        if len(found) > query.count:
+            break
     page = [
         shown(
             MESSAGE,

@@ -1,6 +1,6 @@
 """Reading objects of SEMP: one at its path, or a page of those in a collection."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,8 @@ from gateway.semp.query import SempQuery, page_of, read_query
 
 Names = Sequence[str]  # of the objects of a path, from the outside in
 Listing = Callable[[NodePort, Names], Awaitable[Sequence[Any]]]
+Finding = Callable[[NodePort, Names, Collection[str]], Awaitable[Sequence[Any]]]
+Naming = Callable[[NodePort, Names], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,8 @@ class Resource:
     kind: SempObject[Any]
     parents: tuple[str, ...]
     listed: Listing
-    one: Listing | None = None  # returns the object alone, where that costs less than all; its name is the last one
+    found: Finding | None = None  # returns the objects of some names, where that costs less than all
+    names: Naming | None = None  # returns the names of all, where there are many and seeing all is dear
 
     @property
     def object_path(self) -> str:
@@ -36,6 +39,10 @@ class Resource:
     def as_configured(self) -> "Resource":
         """Return it as `config` shows it."""
         return replace(self, kind=configured(self.kind))
+
+    async def seen(self, node: NodePort, parents: Names, names: Collection[str]) -> Sequence[Any]:
+        """Return the objects of these names, which may be among others."""
+        return await (self.listed(node, parents) if self.found is None else self.found(node, parents, names))
 
     def parents_of(self, request: Request) -> dict[str, str]:
         """Return the keys of what a request's objects lie in."""
@@ -64,19 +71,36 @@ def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
 async def _page(node: NodePort, resource: Resource, request: Request, asked: Asked) -> Document:
     kind, parents = resource.kind, resource.parents_of(request)
     query = read_query(request.url.query, [*parents, *kind.names()], of_collection=True)
-    found: dict[str, Any] = {}
-    for view in await resource.listed(node, list(parents.values())):
-        if is_wanted(kind, view, parents, query):
-            key = place = key_of(kind, view)
-            while place in found:  # clients of one name, over several protocols
-                place += "\0"
-            found[place] = (key, view)
-    places, cursor = page_of(sorted(found), query)
+    above = list(parents.values())
+    if resource.names is not None and all(each.attribute in (kind.key, *parents) for each in query.clauses):
+        names = await resource.names(node, above)
+        wanted = [name for name in names if is_wanted(kind, None, {**parents, kind.key: name}, query)]
+        name_at = dict(zip(_places(wanted), wanted, strict=True))
+        count, (places, cursor) = len(name_at), page_of(sorted(name_at), query)
+        view_at = _by_place(kind, await resource.seen(node, above, {name_at[place] for place in places}))
+    else:
+        views = await resource.listed(node, above)
+        view_at = _by_place(kind, [view for view in views if is_wanted(kind, view, parents, query)])
+        count, (places, cursor) = len(view_at), page_of(sorted(view_at), query)
     page = [
-        shown(kind, view, uri=asked.below(key), parents=parents, selection=query.selection)
-        for key, view in (found[place] for place in places)
+        shown(kind, view, uri=asked.below(key_of(kind, view)), parents=parents, selection=query.selection)
+        for view in (view_at[place] for place in places if place in view_at)  # one may have gone since it was named
     ]
-    return answer_of_many(asked, page, count=len(found), cursor=cursor)
+    return answer_of_many(asked, page, count=count, cursor=cursor)
+
+
+def _by_place(kind: SempObject[Any], views: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(_places(key_of(kind, view) for view in views), views, strict=True))
+
+
+def _places(keys: Iterable[str]) -> list[str]:
+    """Return by what each object is sorted: its key, and then its number among those of one key."""
+    counts: dict[str, int] = {}  # clients of one name, over several protocols
+    places = []
+    for key in keys:
+        number = counts[key] = counts.get(key, -1) + 1
+        places.append(f"{key}\0{number:06}" if number else key)
+    return places
 
 
 def query_of_one(resource: Resource, request: Request) -> SempQuery:
@@ -96,8 +120,7 @@ async def answer_with(
 ) -> Document:
     """Return the answer with the object of this name, which is at `uri`. Raises SempError."""
     kind = resource.kind
-    listed = resource.one or resource.listed
-    for view in await listed(node, [*parents.values(), name]):
+    for view in await resource.seen(node, list(parents.values()), (name,)):
         if key_of(kind, view) == name:
             one = shown(kind, view, uri=uri, parents=parents, selection=query.selection)
             return answer_of_one(asked, one)

@@ -1,11 +1,13 @@
 """The tree of SEMP's objects: where each kind is found, and what of the node it is read from."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from gateway.client_views import CLIENTS_MAX, ClientQuestion
+from gateway.client_views import ClientQuestion
 from gateway.config.client_profiles import AclProfileSettings
-from gateway.ports import NodePort, template_of
+from gateway.ports import NodePort, QueueNotFound, UserNotFound
 from gateway.semp.client_objects import (
     ACL_PROFILE,
     CLIENT,
@@ -19,7 +21,9 @@ from gateway.semp.client_objects import (
 from gateway.semp.errors import not_found
 from gateway.semp.queue_objects import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from gateway.semp.reading import Listing, Names, Resource
-from gateway.smrp import ROWS_MAX, DestinationType, SmrpQuestion
+from gateway.smrp import DestinationType, SmrpQuestion
+
+ALL: Final = sys.maxsize  # pages are cut here, and not by the node
 
 
 async def _vpns(node: NodePort, names: Names) -> Sequence[Any]:
@@ -30,8 +34,16 @@ async def _queues(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_queues()
 
 
-async def _queue(node: NodePort, names: Names) -> Sequence[Any]:
-    return [await node.in_vpn(names[0]).show_queue(names[1])]
+async def _some_queues(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+    found = []
+    for name in wanted:
+        with suppress(QueueNotFound):
+            found.append(await node.in_vpn(names[0]).show_queue(name))
+    return found
+
+
+async def _queue_names(node: NodePort, names: Names) -> Sequence[str]:
+    return await node.in_vpn(names[0]).queue_names()
 
 
 async def _subscriptions(node: NodePort, names: Names) -> Sequence[Any]:
@@ -46,16 +58,16 @@ async def _templates(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_templates()
 
 
-async def _template(node: NodePort, names: Names) -> Sequence[Any]:
-    return [await template_of(node.in_vpn(names[0]), names[1])]
-
-
 async def _usernames(node: NodePort, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_users()
 
 
-async def _username(node: NodePort, names: Names) -> Sequence[Any]:
-    return [await node.in_vpn(names[0]).show_user(names[1])]
+async def _some_usernames(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+    found = []
+    for name in wanted:
+        with suppress(UserNotFound):
+            found.append(await node.in_vpn(names[0]).show_user(name))
+    return found
 
 
 async def _client_profiles(node: NodePort, names: Names) -> Sequence[Any]:
@@ -78,23 +90,31 @@ def _exceptions(field: str) -> Listing:
 
 
 async def _clients(node: NodePort, names: Names) -> Sequence[Any]:
-    return (await node.in_vpn(names[0]).list_clients(ClientQuestion(limit=CLIENTS_MAX))).clients
+    return (await node.in_vpn(names[0]).list_clients(ClientQuestion(limit=ALL))).clients
+
+
+async def _some_clients(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+    return (await node.in_vpn(names[0]).list_clients(ClientQuestion(names=wanted, limit=ALL))).clients
+
+
+async def _client_names(node: NodePort, names: Names) -> Sequence[str]:
+    return await node.in_vpn(names[0]).client_names()
 
 
 async def _check_client(node: NodePort, names: Names) -> None:
-    if not any(each.name == names[1] for each in await _clients(node, names)):
+    if names[1] not in await _client_names(node, names):
         raise not_found(f"client {names[1]!r}")
 
 
 async def _client_flows(node: NodePort, names: Names) -> Sequence[Any]:
     await _check_client(node, names)
-    queues = await node.in_vpn(names[0]).list_queues()
+    queues = await node.in_vpn(names[0]).list_queues(of_client=names[1])
     return [QueueFlow(queue.name, flow) for queue in queues for flow in queue.flows if flow.client == names[1]]
 
 
 async def _client_subscriptions(node: NodePort, names: Names) -> Sequence[Any]:
     await _check_client(node, names)
-    found = await node.in_vpn(names[0]).smrp_subscriptions(SmrpQuestion(destination_name=names[1], limit=ROWS_MAX))
+    found = await node.in_vpn(names[0]).smrp_subscriptions(SmrpQuestion(destination_name=names[1], limit=ALL))
     return [
         row
         for row in found.subscriptions  # the name is a pattern to them, which may fit others too
@@ -108,12 +128,12 @@ _OF_CLIENT: Final = ("msgVpnName", "clientName")
 _OF_ACL: Final = ("msgVpnName", "aclProfileName")
 _VPN: Final = "/msgVpns/{msgVpnName}"
 
-QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _queue)
+QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _some_queues, _queue_names)
 SUBSCRIPTIONS: Final = Resource(f"{QUEUES.object_path}/subscriptions", SUBSCRIPTION, _OF_QUEUE, _subscriptions)
-TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates, _template)
+TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates)
 ACL_PROFILES: Final = Resource(f"{_VPN}/aclProfiles", ACL_PROFILE, _OF_VPN, _acl_profiles)
-USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames, _username)
-CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients)
+USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames, _some_usernames)
+CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients, _some_clients, _client_names)
 
 # What is configured, and shown as it runs as well.
 CONFIGURED: Final = (

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+import mqtt_packets as mqtt
 from gateway.node_port import NodeView
 from http_client import create, http_client, poll, publish, ready_count
 from raw_client import DEADLINE_S
@@ -72,6 +73,27 @@ async def test_topics_that_come_at_the_same_time_are_all_there(broker: RunningBr
         data = await done(client, "GET", "/monitor/msgVpns/default/queues/q")
         assert data["collections"]["subscriptions"] == {"count": 7}
         assert data["data"]["maxBindCount"] == 7
+
+
+async def test_pages_have_the_messages_of_all_partitions_once_each(broker: RunningBroker) -> None:
+    """A page goes on in the partition in which the one before ended, however many are empty in between."""
+    async with semp(broker) as client:
+        body = {"queueName": "q", "accessType": "non-exclusive", "partitionCount": 40}
+        await done(client, "POST", "/config/msgVpns/default/queues", body)
+        await done(client, "POST", "/config/msgVpns/default/queues/q/subscriptions", {"subscriptionTopic": "t"})
+        publisher = await broker.connect(level=5)
+        for number in range(30):
+            properties = mqtt.user_property("JMSXGroupID", f"key {number % 5}")
+            await publisher.publish("t", b"%d" % number, properties=properties)
+        seen: list[str] = []
+        query = "count=4"
+        while query:
+            found = await done(client, "GET", f"/monitor/msgVpns/default/queues/q/msgs?{query}")
+            seen += [each["msgId"] for each in found["data"]]
+            paging = found["meta"].get("paging")
+            query = f"count=4&{paging['cursorQuery']}" if paging else ""
+        assert len(set(seen)) == len(seen) == 30
+        assert len({each.partition(":")[0] for each in seen}) > 1
 
 
 async def test_a_client_is_sent_away_and_may_come_again(broker: RunningBroker) -> None:

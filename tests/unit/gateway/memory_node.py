@@ -135,8 +135,12 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
             raise Refused(self.refusal)
         del self.definitions[name], self.messages[name]
 
-    async def list_queues(self) -> Sequence[QueueView]:
-        return [replace(await self.show_queue(name), partitions=()) for name in sorted(self.definitions)]
+    async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
+        views = [replace(await self.show_queue(name), partitions=()) for name in sorted(self.definitions)]
+        return [each for each in views if of_client is None or of_client in {flow.client for flow in each.flows}]
+
+    async def queue_names(self) -> Sequence[str]:
+        return list(self.definitions)
 
     async def show_queue(self, name: str) -> QueueView:
         definition = self._definition(name)
@@ -371,10 +375,14 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
         return self.backup
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
-        found = [each for each in self.clients if question.client_name in ("", each.name)]
+        wanted, names = name_pattern(question.client_name), question.names
+        found = [each for each in self.clients if wanted.fullmatch(each.name) and (not names or each.name in names)]
         return ClientsView(
             total_count=len(found), clients=tuple(found[question.after : question.after + question.limit])
         )
+
+    async def client_names(self) -> Sequence[str]:
+        return [each.name for each in self.clients]
 
     async def disconnect_client(self, name: str) -> None:
         others = [each for each in self.clients if each.name != name]

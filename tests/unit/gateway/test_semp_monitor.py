@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from gateway.config import Authentication
+from gateway.semp.query import cursor_after
 from gateway.views import FlowView
 from messaging.deliver_to_one import priorities_of
 from messaging.routing import Subscriber, Subscription
@@ -192,6 +193,18 @@ def test_clients_of_one_name_are_all_shown_once_each(admin: RunningAdmin, node: 
     second = asked(admin, f"/msgVpns/default/clients?count=1&select=protocol&{path}")
     assert {first["data"][0]["protocol"], second["data"][0]["protocol"]} == {"mqtt", "amqp"}
     assert "paging" not in second["meta"]
+
+
+def test_however_many_clients_there_are_pages_have_them_all(admin: RunningAdmin, node: MemoryNode) -> None:
+    """The admin API's own pages end after ten thousand; SEMP's last page has the last client."""
+    node.clients = [client_view(f"device-{number:05}") for number in range(10_050)]
+    clients = "/msgVpns/default/clients"
+    last = asked(admin, f"{clients}?select=clientName&cursor={cursor_after('device-10047')}")
+    assert last["meta"]["count"] == 10_050
+    assert last["data"] == [{"clientName": "device-10048"}, {"clientName": "device-10049"}]
+    found = asked(admin, f"{clients}?count=1&where=clientName==device-1*,uptime==3")
+    assert found["meta"]["count"] == 50
+    assert asked(admin, f"{clients}?where=clientName==*-10049,msgVpnName==default")["meta"]["count"] == 1
 
 
 def test_messages_are_read_a_page_at_a_time(admin: RunningAdmin, node: MemoryNode) -> None:
