@@ -19,6 +19,7 @@ _CYCLE_BYTES_MAX: Final = 64 << 20  # written out for each publisher, unless its
 _STALL_S: Final = 3  # of a broker that gets messages at a rate, until its publishers wait for it
 _MANY_LANES: Final = 64  # from here on the cycles of all together would not fit into memory
 _CYCLE_MIN_OF_MANY: Final = 128
+_APART: Final = 32  # windows by which one of several competing consumers may lag behind another, in its socket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,12 +67,14 @@ class LoadPlan:
     def cycle(self) -> int:
         """Messages of a publisher after which its streams, sequences and packet ids repeat.
 
-        Twice as many are in it as are in flight, so that nothing meets its own id, and each stream as often as others.
+        Twice as many are in it as lie between any two in flight, so that nothing meets its own id and a sequence tells
+        which was first, and each stream as often as others.
         """
         least = _CYCLE_MIN if self.lanes <= _MANY_LANES else _CYCLE_MIN_OF_MANY
         least = min(least, max(2, _CYCLE_BYTES_MAX // self.payload_bytes))
         rated = 0 if self.rate is None else int(_STALL_S * self.rate / self.lanes)
-        rounds = -(-max(least, 2 * self.window, 2 * rated) // self.streams)
+        span = min(_APART * self.window, (wire.CYCLE_MAX - self.streams) // 2) if self.competing else self.window
+        rounds = -(-max(least, 2 * span, 2 * rated) // self.streams)
         return self.streams * max(rounds, 4 if self.streams > 1 else 1)
 
     @property

@@ -75,6 +75,15 @@ def test_a_load_with_a_rate_goes_on_while_its_broker_stands_still_for_a_while(ra
     assert plan.cycle % plan.streams == 0
 
 
+@pytest.mark.parametrize("streams", [1, 100])
+def test_a_competing_consumer_that_lags_by_many_windows_is_not_taken_for_one_that_is_ahead(streams: int) -> None:
+    """Its messages lie in a socket while others go on: a window says how many are on their way, not how far apart."""
+    plan = LoadPlan(qos=1, window=1000, streams=streams, competing=True)
+    assert 25 * plan.window < plan.cycle // 2
+    assert plan.cycle <= wire.CYCLE_MAX
+    assert plan.cycle % plan.streams == 0
+
+
 @pytest.mark.parametrize("order", ["40020001 40020002 40020003", "40020003 40020001 40020002"])
 def test_each_message_is_confirmed_once_in_order_or_not(ends: tuple[socket.socket, Connection], order: str) -> None:
     """MQTT 3.1.1, 4.6: in order; some brokers do not keep to it. A PUBACK that comes again counts for nothing."""
