@@ -63,6 +63,16 @@ _USERS: Final = TypeAdapter(UsersView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else than it was told: urllib would take the login along, to whatever host, and make GET of POST."""
+
+    def redirect_request(self, req: urllib.request.Request, *_: object) -> None:
+        """Leave it at the answer."""
+
+
+_OPENER: Final = urllib.request.build_opener(_NoRedirects)
+
+
 class AdminClient:
     """One gateway's admin port, for one message VPN. Every verb raises CommandFailed with a message for people."""
 
@@ -319,7 +329,7 @@ class AdminClient:
             path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
         request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s) as response:
+            with _OPENER.open(request, timeout=timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as error:
             with error:
@@ -391,6 +401,9 @@ def _read(adapter: TypeAdapter[View], answer: object) -> View:
 
 def _problem_text(error: urllib.error.HTTPError) -> str:
     """Return what the gateway said was wrong."""
+    elsewhere = error.headers.get("Location")
+    if elsewhere is not None:
+        return f"{error.url} points to {elsewhere!r}, and no login is taken there; give the admin port's own address"
     try:
         problem: object = orjson.loads(error.read())
     except (orjson.JSONDecodeError, OSError):

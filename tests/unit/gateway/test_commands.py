@@ -1,6 +1,8 @@
 """The commands against a real admin server: output, exit codes, and advice instead of tracebacks."""
 
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import orjson
@@ -49,6 +51,36 @@ def nobody() -> Shell:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
     return Shell(f"http://127.0.0.1:{port}")
+
+
+class Redirecting(BaseHTTPRequestHandler):
+    """Says that the admin port is elsewhere."""
+
+    elsewhere = ""
+
+    def do_GET(self) -> None:
+        """Answer any request for something."""
+        self.send_response(302)
+        self.send_header("Location", self.elsewhere + self.path)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing on standard error."""
+
+
+def test_a_login_goes_nowhere_else_than_it_was_told(admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RFC 9110 15.4: a user agent that follows by itself should take credentials nowhere else; this follows nowhere."""
+    monkeypatch.setattr(Redirecting, "elsewhere", admin.url)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Redirecting) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            shell = Shell(f"http://127.0.0.1:{server.server_port}", SLUICEGATE_ADMIN_PASSWORD="secret")
+            told = shell.run("--admin-user", "ada", "queue", "list", expect=FAILED)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert f"points to '{admin.url}/queues'" in told
 
 
 def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNode) -> None:
