@@ -1,5 +1,6 @@
 """Backups of a running node, between the admin port and the actor that makes them."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from actors.supervision import RESTARTED
 from gateway.ports import QueueInvalid, Refused
 from gateway.reader_views import BackupState, BackupView
 from gateway.version import VERSION
-from storage.backup_folder import NAME_ALLOWED, NAME_FORM
+from storage.backup_folder import NAME_ALLOWED, NAME_FORM, is_taken
 
 if TYPE_CHECKING:
     from gateway.node import Node
@@ -40,6 +41,13 @@ async def start_backup(node: "Node", name: str) -> BackupView:
         name = datetime.fromtimestamp(node.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     if not NAME_FORM.fullmatch(name):
         raise QueueInvalid("name", f"{name!r} is not allowed", NAME_ALLOWED)
+    folder = node.config.backup.path.absolute() / name
+    try:
+        taken = await asyncio.to_thread(is_taken, folder)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be used: {error.strerror or error}") from None
+    if taken:
+        raise Refused(f"{folder} is not empty: take another name")
     return await _answer(node, StartBackup(name))
 
 

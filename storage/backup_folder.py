@@ -102,8 +102,7 @@ def locked_partial(folder: Path) -> Iterator[int]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
-    names = {path.name for path in folder.iterdir()}
-    if names and not _is_leftover(names):
+    if is_taken(folder):
         raise BackupRefused(f"{folder} is not empty")
     descriptor = os.open(folder / PARTIAL_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILES_MODE)
     try:
@@ -135,6 +134,12 @@ def remove_leftovers(folder: Path) -> list[Path]:
         finally:
             os.close(descriptor)
     return removed
+
+
+def is_taken(folder: Path) -> bool:
+    """Tell whether there is something in a folder but for what a writer that did not finish left. Raises OSError."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    return bool(names) and not _is_leftover(names)
 
 
 def _is_leftover(names: set[str]) -> bool:
