@@ -56,7 +56,8 @@ class RestPoints:
     async def start(self) -> None:
         """Start those that there are, and stop those that are no more, or otherwise."""
         async with self._changing:
-            await self._start()
+            for name in dict.fromkeys([*self.running, *self._definitions()]):
+                await self._follow(name)
 
     async def stop(self) -> None:
         """Stop all."""
@@ -98,7 +99,7 @@ class RestPoints:
             self._changeable(name)
             await self._write(point_row(name, None))
             del self._made[name]
-            await self._start()
+            await self._follow(name)
 
     def _view(self, definition: RestDeliveryPoint) -> RestDeliveryPointView:
         name = definition.name
@@ -126,7 +127,7 @@ class RestPoints:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._write(point_row(point.name, point))
         self._made[point.name] = point
-        await self._start()
+        await self._follow(point.name)
 
     async def _write(self, row: TableWrite) -> None:
         try:
@@ -134,30 +135,34 @@ class RestPoints:
         except StoreRefused as refusal:
             raise Refused(str(refusal)) from None
 
-    async def _start(self) -> None:
-        node = self._node
-        self._reasons.clear()
-        wanted: dict[str, PointSettings] = {}
-        for name, definition in self._definitions().items():
-            if definition.enabled and self._vpn.config.enabled:
-                try:
-                    wanted[name] = settings_of(definition)
-                except (OSError, ValueError) as error:  # a secret or a certificate that was there is not
-                    self._reasons[name] = str(error)
-                    log.error("REST delivery point %r does not start: %s", name, error)
-        for name, point in list(self.running.items()):
-            if point.settings != wanted.get(name):
-                del self.running[name]
-                await point.stop()
-                point.cell.stop()
-        services = RestServices(node.runtime, self._vpn.events, self._vpn.queues, node.credit)
-        for name, settings in wanted.items():
-            if name not in self.running:
-                cell = node.runtime.spawn(
-                    SupervisorActor, kind="rest-delivery-point", name=name, policy=VITAL, parent=self._cell
-                )
-                point = self.running[name] = RunningPoint(cell, settings, services)
-                point.start()
+    async def _follow(self, name: str) -> None:
+        """Have a point run as it is defined now, if it is, and else not at all."""
+        wanted, point = self._settings(name), self.running.get(name)
+        if point is not None and point.settings != wanted:
+            del self.running[name]
+            await point.stop()
+            point.cell.stop()
+        if wanted is not None and name not in self.running:
+            node = self._node
+            cell = node.runtime.spawn(
+                SupervisorActor, kind="rest-delivery-point", name=name, policy=VITAL, parent=self._cell
+            )
+            services = RestServices(node.runtime, self._vpn.events, self._vpn.queues, node.credit)
+            point = self.running[name] = RunningPoint(cell, wanted, services)
+            point.start()
+
+    def _settings(self, name: str) -> PointSettings | None:
+        """Return with which settings a point is to run; None: it is not to."""
+        self._reasons.pop(name, None)
+        definition = self._definitions().get(name)
+        if definition is None or not definition.enabled or not self._vpn.config.enabled:
+            return None
+        try:
+            return settings_of(definition)
+        except (OSError, ValueError) as error:  # a secret or a certificate that was there is not
+            self._reasons[name] = str(error)
+            log.error("REST delivery point %r does not start: %s", name, error)
+            return None
 
 
 def settings_of(configured: RestDeliveryPoint) -> PointSettings:

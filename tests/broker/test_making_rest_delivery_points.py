@@ -1,7 +1,8 @@
 """REST delivery points made, changed and deleted while the gateway runs; and beside them those of the configuration."""
 
 import asyncio
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -63,6 +64,32 @@ async def test_a_point_that_is_changed_begins_anew_and_one_that_is_deleted_is_go
         assert (await node.show_queue("q")).ready_count == 1
     await broker.restart()
     assert await NodeView(broker.node).list_rest_delivery_points() == []
+
+
+async def test_a_change_of_one_point_leaves_the_others_as_they_are(broker: RunningBroker, tmp_path: Path) -> None:
+    """Their files are read at their own changes and at a reload: one that is not there meanwhile stops nobody."""
+    await create(broker, "q")
+    node = NodeView(broker.node)
+    password = tmp_path / "password"
+    password.write_text("secret\n")
+    async with WebServer() as server, http_client(broker) as client:
+        body = described("p", server)
+        (consumer,) = cast("list[dict[str, object]]", body["rest_consumers"])
+        consumer |= {
+            "authentication_scheme": "http-basic",
+            "authentication_http_basic_username": "u",
+            "authentication_http_basic_password_file": str(password),
+        }
+        await node.create_rest_delivery_point(body)
+        password.unlink()
+        await node.create_rest_delivery_point(described("other", server, enabled=False))
+        await node.delete_rest_delivery_point("other")
+        assert (await node.show_rest_delivery_point("p")).reason == ""
+        await publish(client, "q", "goes on")
+        await server.has(1)
+        await until_settled(broker)
+        with pytest.raises(Refused, match="cannot be used"):
+            await node.update_rest_delivery_point("p", {"enabled": False})
 
 
 async def test_what_is_no_point_is_refused_with_its_place(broker: RunningBroker) -> None:
