@@ -3,6 +3,7 @@
 Checking a password at connect is the protocols' business; `User.password_hash` is what they check against.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -130,9 +131,9 @@ class Authentication(Section):
 
 def unique_names(what: str, names: list[str]) -> list[str]:
     """Return the names of things that are called by them. Raises ValueError for one that stands there twice."""
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"{what}: the name {name!r} stands there {names.count(name)} times")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise ValueError(f"{what}: the name {name!r} stands there {count} times")
     return names
 
 
