@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 VERSION: Final = 1
+BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
+VALUES_MAX: Final = 1_000_000
 
 ADD: Final = "+"
 SET: Final = "~"

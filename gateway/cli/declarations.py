@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
+import orjson
 import typer
 import yaml
 
@@ -18,8 +19,10 @@ from gateway.config.load import text_of
 from gateway.config.yaml_document import read_yaml
 from gateway.declarations import (
     ADD,
+    BYTES_MAX,
     REMOVE,
     SET,
+    VALUES_MAX,
     VERSION,
     Change,
     DeclarationInvalid,
@@ -28,6 +31,7 @@ from gateway.declarations import (
     differences,
     read_declaration,
 )
+from gateway.printable import printable
 from messaging.queue_config import QueueInvalid
 
 DIFFERS: Final = 4  # exit code of a dry run that found something to do
@@ -52,10 +56,16 @@ def export(
     client = AdminClient(url)
     names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
     document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
-    if as_json:
-        print_json(document)
-    else:
-        typer.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    dumped = (
+        orjson.dumps(document).decode() + "\n"
+        if as_json
+        else yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    )
+    size = len(dumped.encode())
+    if size > BYTES_MAX:
+        advice = "One message VPN at a time: --vpn NAME."
+        raise CommandFailed(f"the document would have {size} bytes, and apply reads {BYTES_MAX}", advice=advice)
+    typer.echo(dumped, nl=False)
 
 
 @app.command("apply")
@@ -105,8 +115,8 @@ def _exported(client: AdminClient) -> dict[str, list[Fields]]:
 def _wanted(file: str) -> dict[str, dict[str, Objects]]:
     """Return the objects of a document as they stand there, after all were checked. Raises CommandFailed."""
     try:
-        text = sys.stdin.read() if file == STANDARD_INPUT else text_of(Path(file))
-        wanted = read_declaration(read_yaml(text, file).root, KINDS)
+        text = _standard_input() if file == STANDARD_INPUT else text_of(Path(file), bytes_max=BYTES_MAX)
+        wanted = read_declaration(read_yaml(text, file, nodes_max=VALUES_MAX).root, KINDS)
     except ConfigError as error:
         raise CommandFailed(str(error), exit_code=USAGE) from None
     except DeclarationInvalid as error:
@@ -116,6 +126,13 @@ def _wanted(file: str) -> dict[str, dict[str, Objects]]:
             for name, given in objects.items():
                 _complete(KINDS[kind], given, f"{file}: message_vpns.{vpn}.{kind}, {name!r}")
     return wanted
+
+
+def _standard_input() -> str:
+    text = sys.stdin.read(BYTES_MAX + 1)
+    if len(text) > BYTES_MAX:
+        raise DeclarationInvalid(f"it is larger than {BYTES_MAX} bytes")
+    return text
 
 
 def _complete(kind: DeclaredKind, given: Fields, where: str) -> Fields:
@@ -158,10 +175,10 @@ def _tell(vpn: str, change: Change, as_json: bool) -> None:
     if as_json:
         print_json({"vpn": vpn, **asdict(change)})
         return
-    typer.echo(f"{change.deed} {vpn}: {KINDS[change.kind].label} {change.name}")
+    typer.echo(printable(f"{change.deed} {vpn}: {KINDS[change.kind].label} {change.name}"))
     if change.deed == ADD:
         for key, value in KINDS[change.kind].written(change.fields).items():
             if key != "name":
-                typer.echo(f"    {key}: {value}")
+                typer.echo(printable(f"    {key}: {value}"))
     for key, value in change.before.items():
-        typer.echo(f"    {key}: {value} -> {change.fields[key]}")
+        typer.echo(printable(f"    {key}: {value} -> {change.fields[key]}"))

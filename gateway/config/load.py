@@ -59,16 +59,16 @@ def load(
     return config
 
 
-def text_of(file: FilePath) -> str:
+def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:
     """Return what a file of YAML holds. Raises ConfigError when it cannot be read or is too large."""
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
-            raw = stream.read(BYTES_MAX + 1)
+            raw = stream.read(bytes_max + 1)
     except OSError as problem:
         raise ConfigError([Problem(place, "", f"the file cannot be read: {problem.strerror}")]) from None
-    if len(raw) > BYTES_MAX:
-        raise ConfigError([Problem(place, "", f"the file is larger than {BYTES_MAX} bytes")])
+    if len(raw) > bytes_max:
+        raise ConfigError([Problem(place, "", f"the file is larger than {bytes_max} bytes")])
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:

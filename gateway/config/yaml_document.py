@@ -36,8 +36,11 @@ class Document:
         return Place("defaults")
 
 
-def read_yaml(text: str, source: str) -> Document:
-    """Return the document. Raises ConfigError for broken YAML, repeated keys and whatever is no mapping at the top."""
+def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document:
+    """Return the document, of at most so many values.
+
+    Raises ConfigError for broken YAML, repeated keys and whatever is no mapping at the top.
+    """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as problem:
@@ -50,7 +53,7 @@ def read_yaml(text: str, source: str) -> Document:
     document.values[()] = Place(source, 1, 1)
     if node is None:
         return document
-    root = _Construction(document, source).value(node, ())
+    root = _Construction(document, source, nodes_max).value(node, ())
     if not isinstance(root, dict):
         raise ConfigError([Problem(Place(source, 1, 1), "", f"{seen(root)} is not a mapping of sections")])
     document.root = root
@@ -60,9 +63,10 @@ def read_yaml(text: str, source: str) -> Document:
 class _Construction:
     """One walk over the composed nodes."""
 
-    def __init__(self, document: Document, source: str) -> None:
+    def __init__(self, document: Document, source: str, nodes_max: int) -> None:
         self._document = document
         self._source = source
+        self._nodes_max = nodes_max
         self._node_count = 0
         self._scalars = yaml.SafeLoader("")
 
@@ -70,8 +74,9 @@ class _Construction:
         place = self._place(node)
         self._document.values[path] = place
         self._node_count += 1
-        if self._node_count > NODES_MAX:
-            raise ConfigError([Problem(place, "", f"the file has more than {NODES_MAX} values, aliases expanded")])
+        if self._node_count > self._nodes_max:
+            text = f"the file has more than {self._nodes_max} values, aliases expanded"
+            raise ConfigError([Problem(place, "", text)])
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

@@ -147,6 +147,28 @@ def test_a_document_that_is_wrong_is_refused_before_anything_is_done(
     assert node.definitions == {}
 
 
+def test_nothing_of_a_document_does_anything_to_the_terminal(shell: Shell, node: MemoryNode, file: Path) -> None:
+    file.write_text(
+        r"""{version: 1, message_vpns: {default: {queue_templates: [{name: t, queue_name_filter: "a\e[2Jb*"}]}}}"""
+    )
+    told = shell.run("config", "apply", str(file))
+    assert "queue_name_filter: a\\x1b[2Jb*" in told
+    assert node.templates["t"].queue_name_filter == "a\x1b[2Jb*"
+
+
+def test_what_export_prints_apply_reads(
+    shell: Shell, node: MemoryNode, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document may be larger than a configuration; both stop at the same size."""
+    file.write_text(DOCUMENT + "#" * (2 << 20))
+    shell.run("config", "apply", str(file))
+    assert "orders/eu" in node.definitions
+    monkeypatch.setattr("gateway.cli.declarations.BYTES_MAX", 100)
+    assert "larger than 100 bytes" in shell.run("config", "apply", str(file), expect=USAGE)
+    assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=DOCUMENT, expect=USAGE)
+    assert "apply reads 100 One message VPN" in " ".join(shell.run("config", "export", expect=FAILED).split())
+
+
 OBJECTS = st.dictionaries(
     st.sampled_from("abcd"), st.fixed_dictionaries({"size": st.integers(0, 2), "on": st.booleans()}), max_size=4
 )
