@@ -80,10 +80,10 @@ bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway b
 	$(BIN)/python -m bench $(CASE)
 
 .PHONY: scan
-scan: $(STAMPS)/installed-$(MODE) ## known holes in the releases that the gateway needs: asks PyPI's advisory service
+scan: $(STAMPS)/installed-$(MODE) ## known holes in the releases that the gateway needs: asks PyPI or OSV
 	$(PIP) install --quiet 'pip-audit>=2.7'
 	$(PIP) check
-	$(BIN)/pip-audit --local --skip-editable
+	$(BIN)/python scripts/scan $(BIN)/pip-audit
 
 .PHONY: clean
 clean: ## remove everything made here, but not ./data
