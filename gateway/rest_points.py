@@ -1,6 +1,5 @@
 """The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
 
-import asyncio
 import base64
 import logging
 import ssl
@@ -9,8 +8,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.catalog import WriteRow
-from actors.queue_directory import StoreRefused
 from actors.supervision import VITAL
 from gateway.config.rest_delivery_points import (
     SECRET_BYTES_MAX,
@@ -18,15 +15,14 @@ from gateway.config.rest_delivery_points import (
     RestDeliveryPoint,
     status_codes,
 )
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.ports import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
+from gateway.made_objects import MadeObjects
+from gateway.ports import Refused, RestDeliveryPointNotFound
 from gateway.rest_views import RestDeliveryPointView, point_view
-from gateway.stored_rest_points import POINTS_MAX, changed_point, point_from_dict, point_row, stored_points
+from gateway.stored_rest_points import POINTS, changed_point, point_from_dict
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
 from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
-from storage.interface import TableWrite
 from storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
@@ -37,10 +33,7 @@ log = logging.getLogger("sluicegate.rest")
 
 
 class RestPoints:
-    """The delivery points of one message VPN: those of the configuration, and those that operators make.
-
-    Of two of one name that of the configuration counts; the other is kept for when that is gone.
-    """
+    """The delivery points of one message VPN: those of the configuration, and those that operators make."""
 
     def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
         self._node = node
@@ -49,22 +42,16 @@ class RestPoints:
             SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=vpn.cell
         )
         self.running: dict[str, RunningPoint] = {}
-        self._made = {each.name: each for each in stored_points(stored.catalog)}
+        self._made = MadeObjects(POINTS, vpn, stored.catalog, self._configured)
         self._reasons: dict[str, str] = {}  # why one that is enabled does not run
-        self._changing = asyncio.Lock()  # starting and stopping points takes time
 
     async def start(self) -> None:
         """Start those that there are, and stop those that are no more, or otherwise."""
-        async with self._changing:
-            for name in dict.fromkeys([*self.running, *self._definitions()]):
-                await self._follow(name)
+        await self._made.change(self._follow_all())
 
     async def stop(self) -> None:
         """Stop all."""
-        async with self._changing:
-            for point in self.running.values():
-                await point.stop()
-            self.running.clear()
+        await self._made.change(self._stop())
 
     def views(self) -> list[RestDeliveryPointView]:
         """Return what is to be seen of every point, by name."""
@@ -80,60 +67,60 @@ class RestPoints:
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
         point = point_from_dict(asked)
-        async with self._changing:
-            if point.name in self._definitions():
-                raise RestDeliveryPointAlreadyExists(point.name)
-            if len(self._made) >= POINTS_MAX:
-                raise Refused(f"there are {len(self._made)} delivery points, and may be no more")
-            await self._keep(point)
+        await self._made.change(self._create(point))
         return point.name
 
     async def update(self, name: str, changes: Mapping[str, object]) -> None:
         """Change a point; it begins anew. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
-        async with self._changing:
-            await self._keep(changed_point(self._changeable(name), changes))
+        await self._made.change(self._update(name, changes))
 
     async def delete(self, name: str) -> None:
         """Delete a point; what it held goes back to its queues. Raises RestDeliveryPointNotFound and Refused."""
-        async with self._changing:
-            self._changeable(name)
-            await self._write(point_row(name, None))
-            del self._made[name]
-            await self._follow(name)
+        await self._made.change(self._delete(name))
+
+    async def _create(self, point: RestDeliveryPoint) -> None:
+        self._made.check_new(point.name)
+        await self._keep(point)
+
+    async def _update(self, name: str, changes: Mapping[str, object]) -> None:
+        await self._keep(changed_point(self._made.changeable(name), changes))
+
+    async def _delete(self, name: str) -> None:
+        self._made.changeable(name)
+        await self._made.put(name, None)
+        await self._follow(name)
+
+    async def _stop(self) -> None:
+        for point in self.running.values():
+            await point.stop()
+        self.running.clear()
 
     def _view(self, definition: RestDeliveryPoint) -> RestDeliveryPointView:
         name = definition.name
         return point_view(
             definition,
             self.running.get(name),
-            origin=OPERATOR if definition is self._made.get(name) else CONFIGURATION,
+            origin=self._made.origin(name),
             reason=self._reasons.get(name, ""),
         )
 
-    def _definitions(self) -> dict[str, RestDeliveryPoint]:
-        return self._made | {each.name: each for each in self._vpn.config.rest_delivery_points}
+    def _configured(self) -> dict[str, RestDeliveryPoint]:
+        return {each.name: each for each in self._vpn.config.rest_delivery_points}
 
-    def _changeable(self, name: str) -> RestDeliveryPoint:
-        if any(each.name == name for each in self._vpn.config.rest_delivery_points):
-            raise Refused(f"REST delivery point {name!r} is the configuration's: change it there, and reload")
-        if name not in self._made:
-            raise RestDeliveryPointNotFound(name)
-        return self._made[name]
+    def _definitions(self) -> dict[str, RestDeliveryPoint]:
+        return self._made.objects | self._configured()
 
     async def _keep(self, point: RestDeliveryPoint) -> None:
         try:
             settings_of(point)
         except (OSError, ValueError) as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
-        await self._write(point_row(point.name, point))
-        self._made[point.name] = point
+        await self._made.put(point.name, point)
         await self._follow(point.name)
 
-    async def _write(self, row: TableWrite) -> None:
-        try:
-            await self._vpn.catalog.ask(WriteRow(row))
-        except StoreRefused as refusal:
-            raise Refused(str(refusal)) from None
+    async def _follow_all(self) -> None:
+        for name in dict.fromkeys([*self.running, *self._definitions()]):
+            await self._follow(name)
 
     async def _follow(self, name: str) -> None:
         """Have a point run as it is defined now, if it is, and else not at all."""

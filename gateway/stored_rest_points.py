@@ -1,7 +1,6 @@
 """REST delivery points that operators make while the node runs: checked like those of a file, kept in the catalog."""
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
@@ -9,13 +8,9 @@ from pydantic import ValidationError
 
 from gateway.config.findings import finding_of
 from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.made_objects import MadeKind
+from gateway.ports import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from messaging.queue_config import QueueInvalid
-from storage.interface import Table, TableWrite
-
-POINT_ROW: Final = b"rest-delivery-point/"
-POINTS_MAX: Final = 1000  # that are made; each has connections and flows of its own
-
-log = logging.getLogger("sluicegate.rest")
 
 
 def point_from_dict(values: Mapping[str, object]) -> RestDeliveryPoint:
@@ -39,17 +34,11 @@ def point_to_dict(point: RestDeliveryPoint) -> dict[str, object]:
     return point.model_dump(mode="json")
 
 
-def point_row(name: str, point: RestDeliveryPoint | None) -> TableWrite:
-    """Return the row that keeps a point, or with None the one that deletes it."""
-    value = None if point is None else orjson.dumps(point_to_dict(point))
-    return TableWrite(Table.CATALOG, POINT_ROW + name.encode(), value)
-
-
-def stored_points(catalog: Mapping[bytes, bytes]) -> Iterator[RestDeliveryPoint]:
-    """Yield every point in the catalog; one that this release cannot read stays there, and is told of."""
-    for key, value in catalog.items():
-        if key.startswith(POINT_ROW):
-            try:
-                yield point_from_dict(orjson.loads(value))
-            except QueueInvalid as problem:
-                log.error("REST delivery point %r of the store is left out: %s", key.decode(), problem)
+POINTS: Final = MadeKind(
+    row_key=b"rest-delivery-point/",
+    count_max=1000,  # each has connections and flows of its own
+    written=lambda point: orjson.dumps(point_to_dict(point)),
+    read=lambda row: point_from_dict(orjson.loads(row)),
+    not_found=RestDeliveryPointNotFound,
+    already_exists=RestDeliveryPointAlreadyExists,
+)

@@ -3,8 +3,7 @@
 What is kept of a password proves it and does not tell it: an argon2id hash, and what SCRAM-SHA-256 needs.
 """
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -14,16 +13,13 @@ from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from gateway.config.findings import finding_of
 from gateway.config.section import Section
+from gateway.made_objects import MadeKind
+from gateway.ports import UserAlreadyExists, UserNotFound
 from messaging.client_roster import DEFAULT, ClientUsername
 from messaging.queue_config import QueueInvalid
 from protocols import scram
-from storage.interface import Table, TableWrite
 
-USER_ROW: Final = b"user/"
-USERS_MAX: Final = 10_000  # that are made, of one message VPN: each change goes through all of them
 PASSWORD_CHARS_MAX: Final = 1024
-
-log = logging.getLogger("sluicegate.node")
 
 
 class AskedUser(Section):
@@ -97,21 +93,11 @@ def stored_user(asked: AskedUser, before: StoredUser | None, random_bytes: Calla
     )
 
 
-def user_row(name: str, user: StoredUser | None) -> TableWrite:
-    """Return the row that keeps a user, or with None the one that deletes it."""
-    value = None if user is None else orjson.dumps(asdict(user))
-    return TableWrite(Table.CATALOG, USER_ROW + name.encode(), value)
-
-
-def stored_users(catalog: Mapping[bytes, bytes]) -> Iterator[StoredUser]:
-    """Yield every user in the catalog; one that this release cannot read stays there, and is told of."""
-    for key, value in catalog.items():
-        if key.startswith(USER_ROW):
-            try:
-                yield _STORED.validate_json(value)
-            except ValidationError as error:
-                places = ", ".join(str(each["loc"]) for each in error.errors(include_input=False))
-                log.error("user %r of the store is left out: %s", key.decode(errors="replace"), places)
+def _read(row: bytes) -> StoredUser:
+    try:
+        return _STORED.validate_json(row)
+    except ValidationError as error:
+        raise ValueError(", ".join(str(each["loc"]) for each in error.errors(include_input=False))) from None
 
 
 def _kept(password: str, random_bytes: Callable[[int], bytes]) -> tuple[str, str]:
@@ -120,3 +106,13 @@ def _kept(password: str, random_bytes: Callable[[int], bytes]) -> tuple[str, str
     except ValueError as problem:
         allowed = "characters that RFC 4013 does not prohibit, such as all printable ones"
         raise QueueInvalid("password", f"this value is not allowed: {problem}", allowed) from None
+
+
+USERS: Final = MadeKind(
+    row_key=b"user/",
+    count_max=10_000,  # each change goes through all of them
+    written=lambda user: orjson.dumps(asdict(user)),
+    read=_read,
+    not_found=UserNotFound,
+    already_exists=UserAlreadyExists,
+)

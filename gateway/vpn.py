@@ -74,7 +74,7 @@ class MessageVpn:
         self.users = Users(node, self, stored)
         self.clients = make_roster(name, self.config, self.users.usernames(), self.space, self.events)
         self.accounts = Accounts(
-            self.config.authentication, node.config.listeners, node.runtime, node.attempts, self.users.made
+            self.config.authentication, node.config.listeners, node.runtime, node.attempts, self.users.made.objects
         )
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)

@@ -89,8 +89,8 @@ async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broke
     node = NodeView(broker.node)
     view = await node.create_user({"name": "ada", "password": "the-engine", "enabled": True})
     assert (view.origin, view.enabled, view.client_profile, view.connected_count) == ("operator", True, "default", 0)
-    assert "the-engine" not in repr(broker.node.default.users.made)
-    assert "argon2" not in repr(broker.node.default.users.made)
+    assert "the-engine" not in repr(broker.node.default.users.made.objects)
+    assert "argon2" not in repr(broker.node.default.users.made.objects)
     await broker.stop()
     store = open_store(broker.config)
     (row,) = [value for key, value in store.recover().tables[Table.CATALOG] if key.endswith(b"user/ada")]
@@ -100,6 +100,23 @@ async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broke
     assert b"the-engine" not in row
     await broker.start()
     assert await comes_in(broker, "mqtt", "ada", "the-engine") == OK
+
+
+async def test_what_was_begun_is_done_though_nobody_waits_for_it(broker: RunningBroker) -> None:
+    """An operator who hangs up, or a time limit: what the store has and who is let in stay the same thing."""
+    node = NodeView(broker.node)
+    begun = asyncio.create_task(node.create_user({"name": "ada", "password": "engine"}))
+    await asyncio.sleep(0)  # it begins
+    begun.cancel()
+    async with asyncio.timeout(DEADLINE_S):
+        while not await node.list_users():
+            await asyncio.sleep(0.01)
+    assert begun.cancelled()
+    assert await comes_in(broker, "mqtt", "ada", "engine") == OK
+    await node.update_user("ada", {"enabled": False})
+    await broker.restart()
+    (ada,) = await NodeView(broker.node).list_users()
+    assert (ada.name, ada.enabled) == ("ada", False)
 
 
 async def scram(broker: RunningBroker, password: str, *, meanwhile: Callable[[], object] = lambda: None) -> str:

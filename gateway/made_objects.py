@@ -1,0 +1,113 @@
+"""Objects that operators make of a message VPN while the node runs, beside those of the same kind in its configuration.
+
+They are kept in the catalog, a row each. What they are and what follows from a change is a matter of `users`,
+`rest_points` and `profiles`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from actors.catalog import WriteRow
+from actors.queue_directory import StoreRefused
+from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.ports import AlreadyExists, NotFound, Refused
+from storage.interface import Table, TableWrite
+
+if TYPE_CHECKING:
+    from gateway.vpn import MessageVpn
+
+T = TypeVar("T")
+
+log: Final = logging.getLogger("sluicegate.node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MadeKind(Generic[T]):
+    """A kind of objects."""
+
+    row_key: bytes  # what the keys of its rows begin with
+    count_max: int  # of one message VPN
+    written: Callable[[T], bytes]
+    read: Callable[[bytes], T]  # raises ValueError, whose text has no secret
+    not_found: type[NotFound]
+    already_exists: type[AlreadyExists]
+
+
+class MadeObjects(Generic[T]):
+    """The objects of one kind in one message VPN.
+
+    Of two of one name that of the configuration counts; the other one is kept for when that is gone. One that this
+    release cannot read stays in the store, and is told of.
+    """
+
+    def __init__(
+        self,
+        kind: MadeKind[T],
+        vpn: "MessageVpn",
+        catalog: Mapping[bytes, bytes],
+        configured: Callable[[], Collection[str]],
+    ) -> None:
+        self._kind = kind
+        self._vpn = vpn
+        self._configured = configured  # the names of those that are not made
+        self._alone = asyncio.Lock()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.objects: dict[str, T] = {}  # as they are in the store, by name
+        for key, value in catalog.items():
+            if key.startswith(kind.row_key):
+                name = key.removeprefix(kind.row_key).decode()
+                try:
+                    self.objects[name] = kind.read(value)
+                except ValueError as problem:
+                    log.error("%s %r of the store is left out: %s", kind.not_found.kind, name, problem)
+
+    def origin(self, name: str) -> str:
+        """Return where the object that counts comes from. Raises NotFound."""
+        if name in self._configured():
+            return CONFIGURATION
+        if name not in self.objects:
+            raise self._kind.not_found(name)
+        return OPERATOR
+
+    def changeable(self, name: str) -> T:
+        """Return an object that operators may change. Raises NotFound and Refused."""
+        if self.origin(name) == CONFIGURATION:
+            raise Refused(f"{self._kind.not_found.kind} {name!r} is the configuration's: change it there, and reload")
+        return self.objects[name]
+
+    def check_new(self, name: str) -> None:
+        """Return if an object of this name may be made. Raises AlreadyExists and Refused."""
+        if name in self.objects or name in self._configured():
+            raise self._kind.already_exists(name)
+        if len(self.objects) >= self._kind.count_max:
+            raise Refused(f"there are {len(self.objects)} of the kind {self._kind.not_found.kind}, and may be no more")
+
+    async def change(self, deed: Coroutine[Any, Any, None]) -> None:
+        """Do something, one deed at a time, and to its end: also when nobody waits for it any more."""
+        task = asyncio.create_task(self._do(deed))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        await asyncio.shield(task)
+
+    async def _do(self, deed: Coroutine[Any, Any, None]) -> None:
+        async with self._alone:
+            await deed
+
+    async def put(self, name: str, value: T | None) -> None:
+        """Keep an object, or with None delete it. Part of a deed. Raises Refused."""
+        row = TableWrite(
+            Table.CATALOG,
+            self._kind.row_key + name.encode(),
+            None if value is None else self._kind.written(value),
+        )
+        try:
+            await self._vpn.catalog.ask(WriteRow(row))
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None
+        if value is None:
+            del self.objects[name]
+        else:
+            self.objects[name] = value
