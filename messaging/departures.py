@@ -39,7 +39,7 @@ def stay(ledger: LedgerState, first: int, end: int) -> None:
     for start, stop in ledger.leaving.remove(first, end):
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
-            hold_undue(ledger, segment)
+            hold_undue(ledger, segment, ledger.passed_ms)
             note_moments(ledger, segment)
 
 

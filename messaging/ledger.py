@@ -60,7 +60,7 @@ class Ledger(LedgerState):
         self.memory_bytes += batch.memory_bytes()
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
-            hold_undue(self, segment)
+            hold_undue(self, segment, 0)
             note_moments(self, segment)
             if self.groups is None and self.rules.group_buckets > 0 and has_keys(batch):
                 self._buckets_seen = -1

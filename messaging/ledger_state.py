@@ -78,6 +78,7 @@ class LedgerState:
         self.timetable = Timetable()  # when segments have messages that expire or become due
         self.pages_read_in_time: set[int] = set()  # asked for because the timetable said so
         self.rules_seen = 0  # generation of the rules by which the timetable was made
+        self.passed_ms = 0  # when time last passed (messaging.moments)
         self.ready_from_of = [1] * (PRIORITY_MAX + 1)  # no message of the priority is ready below; by_priority only
         self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
         self.may_expire = False  # some message had headers, so deliveries have to look at the time

@@ -55,28 +55,30 @@ def note_moments(state: LedgerState, segment: Segment) -> None:
             _note_all(state)
 
 
-def hold_undue(state: LedgerState, segment: Segment) -> None:
+def hold_undue(state: LedgerState, segment: Segment, passed_ms: int) -> None:
     """Take the messages of a segment that have to wait for their time out of what is ready.
 
-    It does not look at the clock: those whose time has come are made ready by the `pass_time` that follows.
+    It does not look at the clock: those whose time has come are made ready by the `pass_time` that follows, unless that
+    has to wait for a page. What was due at `passed_ms`, when time passed for them before, is not to wait once more, or
+    others would overtake it; for messages that are new here it is 0.
     """
     rules = state.rules
     batch = segment.batch
     if batch is None:
         assert segment.page is not None
         marks = segment.page.marks
-        if due_at(rules, marks.arrived_ms, marks.not_before_ms) > 0:
+        if due_at(rules, marks.arrived_ms, marks.not_before_ms) > passed_ms:
             state.gather_fresh()
             _hold(state, segment.first, segment.end)
         return
     column = batch.headers()
-    if rules.delivery_delay_ms > 0:
+    if rules.delivery_delay_ms > 0 and batch.received_ms + rules.delivery_delay_ms > passed_ms:
         state.gather_fresh()
         _hold(state, segment.first, segment.end)
     elif column is not None and has_delays(column):
         state.gather_fresh()
         for row, headers in enumerate(column):
-            if headers is not None and headers.not_before_ms > 0:
+            if headers is not None and headers.not_before_ms > passed_ms:
                 _hold(state, segment.first + row, segment.first + row + 1)
 
 
@@ -88,6 +90,7 @@ def _hold(state: LedgerState, first: int, end: int) -> None:
 
 def pass_time(state: LedgerState, now_ms: int) -> None:
     """Do what is to be done by now, or as much as one turn allows."""
+    state.passed_ms = now_ms
     if state.rules_seen != state.rules.generation:
         _follow_rules(state, now_ms)
     if state.rules.ack_timeout_ms > 0:

@@ -142,7 +142,7 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     _unload_pages(ledger)
     ledger.loaded_pages[page_first] = absent.page
     for segment in loaded:
-        hold_undue(ledger, segment)
+        hold_undue(ledger, segment, ledger.passed_ms)
         note_moments(ledger, segment)
 
 

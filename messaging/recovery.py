@@ -106,7 +106,7 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
     if was_clean and ledger.rules.redelivery_delay_ms > 0:
         _restore_delays(ledger, stored)
     for segment in segments:
-        hold_undue(ledger, segment)
+        hold_undue(ledger, segment, 0)
         note_moments(ledger, segment)
 
 

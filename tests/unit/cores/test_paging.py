@@ -6,11 +6,12 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from messaging.batch import MessageBatch
 from messaging.flows import DeliveryRules
+from messaging.headers import Headers
 from messaging.ledger import Ledger
 from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.publication import UNWRITTEN, Publication
 from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
-from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
+from unit.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine
 
 Runs = list[tuple[int, MessageBatch]]
@@ -103,21 +104,22 @@ TestPagingAgreesWithThePlainModel.settings = settings(max_examples=150, stateful
 class PagedPartition:
     """A durable ledger with a store of pages that answers at once, and one consumer."""
 
-    def __init__(self, *, limit: int = 1000) -> None:
-        self.ledger = Ledger(durable=True, rules=DeliveryRules())
+    def __init__(self, *, limit: int = 1000, delivery_delay_ms: int = 0) -> None:
+        self.ledger = Ledger(durable=True, rules=DeliveryRules(delivery_delay_ms=delivery_delay_ms))
         self.flow = flow_of(1, limit=limit)
         self.ledger.attach(self.flow, epoch=1)
         self.stored: dict[int, Runs] = {}
         self.seen: list[tuple[int, bytes, bool, int]] = []  # sequence, payload, redelivered, delivery count
 
-    def append(self, batch: MessageBatch) -> Publication:
+    def append(self, batch: MessageBatch, *, record_number: int = 1) -> Publication:
         publication = published(batch)
         publication.sequenced(PARTITION_ID, self.ledger.append(batch, publication), None)
-        written(publication)
-        return publication
+        return written(publication, record_number)
 
-    def page_out(self, *, bytes_to_free: int = 1 << 30, page_bytes: int = 10) -> None:
-        for plan in plan_pages(self.ledger, page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=None):
+    def page_out(self, *, page_bytes: int = 10, through_record: int | None = None) -> None:
+        for plan in plan_pages(
+            self.ledger, page_bytes=page_bytes, bytes_to_free=1 << 30, through_record=through_record
+        ):
             self.stored[plan.first] = plan.runs
             pages_written(self.ledger, plan)
 
@@ -187,7 +189,7 @@ def test_batches_that_the_journal_has_not_got_are_not_paged() -> None:
 def test_only_what_old_journal_records_hold_is_paged_to_free_the_journals_head() -> None:
     partition = PagedPartition()
     for record_number in (1, 2, 3):
-        written(partition.append(numbered(1)), record_number)
+        partition.append(numbered(1), record_number=record_number)
 
     (plan,) = plan_pages(partition.ledger, page_bytes=100, bytes_to_free=1 << 30, through_record=2)
 
@@ -217,6 +219,25 @@ def test_the_next_page_is_asked_for_while_the_consumer_is_busy_with_the_one_befo
     partition.ledger.deliver(0)
 
     assert partition.ledger.effects.wanted_pages == [1, 3]
+
+
+def test_a_page_that_is_read_late_is_not_overtaken_where_deliveries_are_delayed() -> None:
+    """What was due stays due in its page, also while another page is on its way because of the time."""
+    partition = PagedPartition(limit=0, delivery_delay_ms=10)
+    ledger = partition.ledger
+    partition.append(numbered(2), record_number=1)
+    partition.append(batch_of([b"later"], headers=[Headers(not_before_ms=100)]), record_number=1)
+    partition.append(numbered(2), record_number=2)
+    assert ledger.deliver(10) == []
+    partition.page_out(page_bytes=1, through_record=1)
+    assert ledger.deliver(100) == []
+    ledger.attach(flow_of(2), epoch=2)
+    assert ledger.deliver(100) == []
+    assert ledger.effects.wanted_pages == [3, 1]
+
+    page_loaded(ledger, 1, partition.stored[1])
+
+    assert delivered(ledger.deliver(100)) == {2: [1, 2, 4, 5]}
 
 
 def test_a_page_that_was_settled_while_it_was_written_is_dropped_at_once() -> None:
