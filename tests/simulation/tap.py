@@ -134,7 +134,7 @@ class Tap:
         is_void = self._requests_count > 0 or self._has_unsubscribed or cuts != target.flow_cuts or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         for_good = kind == mqtt.PUBACK and not is_void
-        self._truth.settled(target, number, for_good=for_good, rejected=reason_code >= 0x80 and not is_late)
+        self._truth.settled(target, number, self, for_good=for_good, rejected=reason_code >= 0x80 and not is_void)
 
 
 def number_of(payload: bytes) -> int:

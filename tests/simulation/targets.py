@@ -68,7 +68,7 @@ class Seen:
     count: int = 0
     fresh_count: int = 0  # deliveries that were not flagged as redelivered
     settled_tick: int = 0
-    was_rejected: bool = False  # by the last settlement
+    was_rejected: bool = False  # by the last settlement of who had it
     settled_crashes: int = 0  # crashes of the node by then
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
     holder: "Holder | None" = None  # connection it was last written to
@@ -78,7 +78,7 @@ class Seen:
     crashes: int = 0
     first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them
-    recounts: tuple[int, int] = (0, 0)  # crashes of the node and recounts of the target by then
+    forgotten: tuple[int, int] = (0, 0)  # crashes of the node, and when the target last forgot its counts, by then
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
 
 
@@ -109,7 +109,7 @@ class Target:
     highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
     damaged: set[int] = field(default_factory=set)
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
-    recounts: int = 0  # how often it may have forgotten how often its messages were tried
+    forgot_tick: int = 0  # when it may last have forgotten how often its messages were tried
     touched_us: int = 0  # when it was last certain to exist, or had a consumer
     unordered_until: int = 0  # what was sent before this tick has no order here: it had no partitions for a while
 

@@ -164,7 +164,7 @@ class Truth:
     def replays(self, target: Target) -> None:
         """A queue may offer what was settled again, by ledgers that are made anew."""
         target.flow_cuts += 1
-        target.recounts += 1
+        target.forgot_tick = self.next_tick()
         for seen in target.seen.values():
             seen.settled_for_good = -1
 
@@ -207,8 +207,11 @@ class Truth:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
         seen.crashes = self.crashes
         seen.first_crashes = self.crashes if seen.count == 0 else seen.first_crashes
-        seen.count_known = self._count_known(target, seen) + 1
-        seen.recounts = (self.crashes, target.recounts)
+        if seen.forgotten == (self.crashes, target.forgot_tick):
+            seen.count_known += 1
+        else:  # what was sent before may have been with the connection by then, and is written only now
+            seen.count_known = 0 if message.sent_tick < target.forgot_tick else 1
+        seen.forgotten = (self.crashes, target.forgot_tick)
         seen.count += 1
         seen.fresh_count += 0 if flagged else 1
         seen.holder, seen.held_us = holder, held_us
@@ -228,7 +231,7 @@ class Truth:
         if seen is not None:
             seen.new_count -= 1
 
-    def settled(self, target: Target, message_number: int, *, for_good: bool, rejected: bool) -> None:
+    def settled(self, target: Target, message_number: int, holder: Holder, *, for_good: bool, rejected: bool) -> None:
         """The node read a settlement. `for_good`: nothing but a crash can bring the message again."""
         message = self.messages[message_number]
         seen = target.seen[message_number]
@@ -236,7 +239,8 @@ class Truth:
             self.settled_count += 1
         seen.settled_tick = self.next_tick()
         seen.settled_crashes = self.crashes
-        seen.was_rejected = rejected
+        if seen.holder is holder:  # else somebody else had it meanwhile, and said what becomes of it
+            seen.was_rejected = rejected
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
         target.touched_us = self.now_us()
@@ -285,7 +289,7 @@ class Truth:
             raise Violation(f"{target.name} delivered {message} with count {count} of at most {target.tries_max}")
 
     def _count_known(self, target: Target, seen: Seen) -> int:
-        return seen.count_known if seen.recounts == (self.crashes, target.recounts) else 0
+        return seen.count_known if seen.forgotten == (self.crashes, target.forgot_tick) else 0
 
     def queues(self) -> list[Target]:
         """Return the queues whose messages can die, those that are gone too."""

@@ -1,0 +1,48 @@
+"""What the judge of a run must not hold against the node. Found by seeds."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from simulation.client import HOLD, PROMPT
+from simulation.run import drain
+from simulation.scenario import PLAIN, queue_id
+from simulation.world import World
+
+A_WHILE_US = 2_000_000
+KEYS = ("k0", "k1", "k2", "k3")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A consumer holds a message of each key of a queue with partitions."""
+    made = World(1, PLAIN)
+    for name in ("p0", "c1", "c2"):
+        made.clients[name].connect(clean_start=False)
+    made.advance(A_WHILE_US)
+    consumer = made.clients["c1"]
+    consumer.mode = HOLD
+    consumer.consume(queue_id("keyed"), "keyed", 1)
+    made.advance(A_WHILE_US)
+    for key in KEYS:
+        made.clients["p0"].publish("work/c/x", key, 1, 40)
+    made.advance(A_WHILE_US)
+    yield made
+    made.close()
+
+
+def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: World) -> None:
+    """The owner that came after it has accepted the message: it is no dead message."""
+    owner, newcomer = world.clients["c1"], world.clients["c2"]
+    newcomer.mode = PROMPT
+    newcomer.consume(queue_id("keyed"), "keyed", 1)
+    world.advance(5 * A_WHILE_US)
+    seen = world.truth.targets["keyed"].seen.values()
+    assert any(each.count > 1 and each.settled_tick for each in seen), "a partition has changed hands"
+
+    owner.settle(len(owner.held), order=0, reason_code=0x80, twice=False)
+    world.advance(A_WHILE_US)
+
+    assert any(each.was_rejected for each in seen)
+    assert not any(each.was_rejected and each.count > 1 for each in seen)
+    drain(world)
