@@ -141,8 +141,8 @@ class MemoryStore:
             image.pages.pop(key, None)
         for partition_id in job.cursor_deletes:
             image.cursors.pop(partition_id, None)
-        for number in [number for number in image.journal if number <= job.journal_delete_through]:
-            del image.journal[number]
+        while image.journal and (oldest := next(iter(image.journal))) <= job.journal_delete_through:
+            del image.journal[oldest]
         for write in job.page_writes:
             summary = decode_page_summary(write.page)
             image.pages[PageKey(write.partition_id, summary.first_sequence)] = write.page

@@ -25,14 +25,29 @@ class EndlessLoop(Exception):
     """The node kept itself busy without time going on."""
 
 
+class Call(asyncio.TimerHandle):
+    """A callback that waits for its turn or its time. It has no context of its own: nothing in the node looks at one,
+    and asyncio's handles spend a tenth of a run on it."""
+
+    __slots__ = ("args", "callback", "is_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.callback = callback
+        self.args = args
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Callbacks and timers under a time that only `advance` moves."""
 
     def __init__(self, now_us: int) -> None:
         self.now_us = now_us
         self.errors: list[dict[str, Any]] = []  # what the exception handler was told
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
+        self._ready: deque[Call] = deque()
+        self._timers: list[tuple[int, int, Call]] = []
         self._order = 0
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._closed = False
@@ -45,9 +60,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        call = Call(callback, args)
+        self._ready.append(call)
+        return call
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
@@ -61,7 +76,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Args,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self._call_at_us(self.now_us + max(0, round(delay * 1_000_000)), callback, args, context)
+        return self._call_at_us(self.now_us + max(0, round(delay * 1_000_000)), callback, args)
 
     def call_at(
         self,
@@ -70,7 +85,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Args,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self._call_at_us(max(self.now_us, round(when * 1_000_000)), callback, args, context)
+        return self._call_at_us(max(self.now_us, round(when * 1_000_000)), callback, args)
 
     def create_future(self) -> "asyncio.Future[Any]":
         return asyncio.Future(loop=self)
@@ -141,27 +156,26 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             budget -= 1
             if budget == 0:
                 raise EndlessLoop(f"{CALLBACKS_PER_ADVANCE_MAX} callbacks and no rest")
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            call = ready.popleft()
+            if call.is_cancelled:
+                continue
+            try:
+                call.callback(*call.args)
+            except Exception as error:
+                self.call_exception_handler({"message": f"{call.callback} failed", "exception": error})
         return budget
 
     def _run_timer(self) -> None:
         when_us, _, timer = heapq.heappop(self._timers)
         self.now_us = max(self.now_us, when_us)
-        if not timer._cancelled:
+        if not timer.is_cancelled:
             self._ready.append(timer)
 
-    def _call_at_us(
-        self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
-    ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when_us / 1_000_000, callback, args, self, context)
+    def _call_at_us(self, when_us: int, callback: Callable[..., object], args: tuple[Any, ...]) -> asyncio.TimerHandle:
+        timer = Call(callback, args)
         self._order += 1
         heapq.heappush(self._timers, (when_us, self._order, timer))
         return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's timers tell their loop; here a cancelled one is passed over when it is due."""
 
     def _forget(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.pop(task, None)
