@@ -4,12 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from simulation.actions import play
 from simulation.client import HOLD, PROMPT
+from simulation.fate import FAILURES_MAX
+from simulation.inside import queues_of
 from simulation.run import drain
 from simulation.scenario import PLAIN, queue_id
+from simulation.steps import Step
 from simulation.world import World
 
-A_WHILE_US = 2_000_000
+A_WHILE_US, A_MOMENT_US = 2_000_000, 2_000
 KEYS = ("k0", "k1", "k2", "k3")
 
 
@@ -45,4 +49,24 @@ def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: Wor
 
     assert any(each.was_rejected for each in seen)
     assert not any(each.was_rejected and each.count > 1 for each in seen)
+    drain(world)
+
+
+def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_counted(world: World) -> None:
+    """It waits behind an answer to its client; the new ledger does not know of it, and counts from the beginning."""
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    consumer.consume(queue_id("first"), "first", 1)
+    world.advance(A_WHILE_US)
+    world.pace.slow_left = 2
+    consumer.subscribe("work/d/", 1)
+    world.advance(A_MOMENT_US)
+    publisher.publish("work/a/x", "k", 1, 40)
+    world.advance(A_MOMENT_US)
+    target = world.truth.targets["first"]
+    assert not target.seen, "it has not been written"
+    first = [queue.name for queue in queues_of(world.node)].index("first")
+
+    play(world, Step("break", who=first, what=0, amount=FAILURES_MAX - 1, salt=0, then_us=A_WHILE_US))
+
+    assert [each.count for each in target.seen.values()] == [2]
     drain(world)
