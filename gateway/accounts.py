@@ -3,21 +3,20 @@
 How operators make some is in `gateway.users`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from actors.events import Events
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
 from gateway.config import Authentication, Listeners
 from gateway.config.message_vpns import MessageVpn
-from gateway.config.oauth import OAuth
+from gateway.proofs import Proofs
 from gateway.stored_users import StoredUser
 from messaging.client_roster import ClientRoster, ClientUsername
 from messaging.routing import TopicSpace
 from messaging.vpn_quota import VpnQuota
 from protocols import scram
 from protocols.authentication import Authenticator, Credentials, Mechanism
-from protocols.bearer_tokens import TokenVerifier, read_keys
 from protocols.login_attempts import LoginAttempts
 from protocols.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 
@@ -31,16 +30,17 @@ class Accounts:
     def __init__(
         self,
         authentication: Authentication,
+        proofs: Proofs,
         listeners: Listeners,
         runtime: Runtime,
         attempts: LoginAttempts,
         made: Mapping[str, StoredUser],
     ) -> None:
+        self._authentication = authentication
+        self._proofs = proofs
         self._listeners = listeners
-        self._runtime = runtime
         self._made = made
         self._scram = scram.ScramSha256({}, runtime.rng.randbytes)
-        self._read(authentication)
         self.authenticator = Authenticator(
             credentials=self._credentials(),
             scram_matches=scram.password_matches,
@@ -49,38 +49,33 @@ class Accounts:
             wait=runtime.sleep,
         )
 
-    def read_secrets(self, authentication: Authentication) -> None:
-        """Go by this configuration and what its files say now. Raises OSError and ValueError; nothing changes then."""
-        self._read(authentication)
+    def configure(self, authentication: Authentication, proofs: Proofs) -> None:
+        """Go by this configuration, and what was read of its files."""
+        self._authentication = authentication
+        self._proofs = proofs
         self.authenticator.credentials = self._credentials()
 
     def made_changed(self) -> None:
         """Go by what operators have made of their accounts."""
         self.authenticator.credentials = self._credentials()
 
-    def _read(self, authentication: Authentication) -> None:
-        secrets = {user.name: user.secret() for user in authentication.users}
-        self._verifier = token_verifier(authentication.oauth, self._runtime.clock.wall_ms)
-        self._secrets = secrets
-        self._authentication = authentication
-
     def _credentials(self) -> Credentials:
-        authentication, verifier = self._authentication, self._verifier
+        authentication, proofs = self._authentication, self._proofs
         anonymous = [
             name
             for name, listener in self._listeners.enabled().items()
             if authentication.anonymous_allowed_on(listener.host)
         ]
-        self._scram.configure({name: user.scram for name, user in self._made.items()} | self._secrets)
+        self._scram.configure({name: user.scram for name, user in self._made.items()} | proofs.secrets)
         mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
-        if verifier is not None:
-            mechanisms |= {name: OAuthMechanism(name, verifier) for name in (OAUTHBEARER, XOAUTH2)}
+        if proofs.verifier is not None:
+            mechanisms |= {name: OAuthMechanism(name, proofs.verifier) for name in (OAUTHBEARER, XOAUTH2)}
         return Credentials(
-            secrets={name: user.password_hash for name, user in self._made.items()} | self._secrets,
+            secrets={name: user.password_hash for name, user in self._made.items()} | proofs.secrets,
             anonymous_listeners=frozenset(anonymous),
             mechanisms=mechanisms,
-            token_principal=None if verifier is None else verifier.principal,
-            tokens_as_passwords=authentication.oauth.token_as_password,
+            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
+            tokens_as_passwords=proofs.tokens_as_passwords,
         )
 
 
@@ -105,17 +100,4 @@ def configure_roster(roster: ClientRoster, settings: MessageVpn, usernames: Iter
         list(usernames),
         [each.profile() for each in authentication.client_profiles],
         [each.profile() for each in authentication.acl_profiles],
-    )
-
-
-def token_verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:
-    """Return what checks tokens by the keys in their file; None: there is no such file. Raises OSError, ValueError."""
-    if oauth.jwks_file is None:
-        return None
-    return TokenVerifier(
-        read_keys(oauth.keys_text()),
-        issuer=oauth.issuer,
-        audience=oauth.audience,
-        user_claim=oauth.user_claim,
-        wall_ms=wall_ms,
     )

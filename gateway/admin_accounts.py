@@ -10,9 +10,8 @@ from typing import Final
 
 from actors.clock import Clock
 from gateway.access_levels import WHOEVER_IS_HERE, AdminAccount
-from gateway.accounts import token_verifier
 from gateway.config.admin import Admin
-from gateway.config.listeners import is_loopback
+from gateway.proofs import Proofs
 from protocols import scram
 from protocols.authentication import Authenticator, Credentials, Principal
 from protocols.http.authorization import basic_credentials
@@ -40,13 +39,13 @@ class AdminAccounts:
     def __init__(
         self,
         admin: Admin,
+        proofs: Proofs,
         *,
         clock: Clock,
         wait: Callable[[int], Awaitable[None]],
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self._clock = clock
-        self._loopback_only = is_loopback(admin.host)
         self._key = random_bytes(32)  # of this process: what is remembered of a header does not tell it
         self._proven: OrderedDict[bytes, Principal] = OrderedDict()
         self._accounts: dict[str, AdminAccount] = {}
@@ -57,28 +56,27 @@ class AdminAccounts:
             clock=clock,
             wait=wait,
         )
-        self.read(admin)
+        self.configure(admin, proofs)
 
-    def read(self, admin: Admin) -> None:
-        """Go by this configuration and what its files say now. Raises OSError and ValueError; nothing changes then."""
-        secrets = {user.name: user.secret() for user in admin.users if user.has_secret()}
-        verifier = token_verifier(admin.oauth, self._clock.wall_ms)
+    def configure(self, admin: Admin, proofs: Proofs) -> None:
+        """Go by this configuration, and what was read of its files."""
         self._authenticator.credentials = Credentials(
-            secrets=secrets,
+            secrets=proofs.secrets,
             anonymous_listeners=frozenset(),
             mechanisms={},
-            token_principal=None if verifier is None else verifier.principal,
-            tokens_as_passwords=admin.oauth.token_as_password,
+            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
+            tokens_as_passwords=proofs.tokens_as_passwords,
         )
         self._accounts = {user.name: user.account() for user in admin.users}
         self._proven.clear()
 
-    async def account(self, authorization: str, host: str) -> AdminAccount:
+    async def account(self, authorization: str, host: str, *, loopback_only: bool) -> AdminAccount:
         """Return whose request this is. `host` is where it comes from: who has failed often has to wait.
 
-        Raises NotSignedIn, and ValueError for a header that is broken.
+        `loopback_only`: its port can be reached from this machine only. Raises NotSignedIn, and ValueError for a header
+        that is broken.
         """
-        if not self._accounts and self._loopback_only:
+        if not self._accounts and loopback_only:
             return WHOEVER_IS_HERE
         mark = hmac.digest(self._key, authorization.encode(), "sha256")
         principal = self._proven.get(mark)

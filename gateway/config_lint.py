@@ -56,9 +56,9 @@ def _asks_for_a_certificate(listener: Listener) -> bool:
 def _files(config: Config) -> Iterator[Finding]:
     """Secrets that others on this machine can read."""
     secrets: list[tuple[str, Path]] = []
-    for name, listener in config.listeners.enabled().items():
-        if isinstance(listener, TlsListener) and listener.key is not None:
-            secrets.append((f"listeners.{name}.key", listener.key))
+    for name, port in config.tls_ports().items():
+        if port.key is not None:
+            secrets.append((f"{name}.key", port.key))
     for place, account in config.accounts():
         if account.password_file is not None and not account.is_hashed():
             section = ".".join(str(part) for part in place[:-1])

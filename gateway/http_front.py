@@ -6,6 +6,7 @@ The port of operators is `gateway.admin`.
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from gateway.config.listeners import HTTP_ALPN
 from gateway.protocol_front import ProtocolFront
 from protocols.http.connection import HttpConnection
 from protocols.http.connection_actor import HttpConnectionActor
@@ -23,7 +24,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
 
     name = "http"
     schemes: ClassVar = {"http": "http", "http_tls": "https"}
-    alpn = "http/1.1"
+    alpn = HTTP_ALPN
     subprotocols = ()
 
     def __init__(self, node: "Node") -> None:

@@ -19,7 +19,8 @@ from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
 from gateway.config import Changes, Config, diff
-from gateway.config.admin import Admin
+from gateway.config.admin import Admin, AdminTls
+from gateway.config.listeners import HTTP_ALPN
 from gateway.config.sections import Health
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
@@ -28,15 +29,16 @@ from gateway.http_front import HttpFront
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
+from gateway.proofs import Secrets, read_secrets
 from gateway.protocol_front import ProtocolFront
 from gateway.recovery import Recovered, partition_ids_of, read_store, register_partitions
-from gateway.start_errors import CannotStart, cannot_listen
+from gateway.start_errors import CannotStart, opening
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.trace_export import TraceExport, make_tracing, start_export
 from gateway.tree import SupervisorActor
 from gateway.version import VERSION
 from gateway.vpn import MessageVpn
-from gateway.watched_files import WatchedFiles
+from gateway.watched_files import WatchedFiles, look_at
 from messaging.address import Address
 from messaging.admission import SpoolGate
 from messaging.credit import CreditPool
@@ -46,6 +48,7 @@ from messaging.memory import MemoryBudget
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.selectors import Selectors
 from protocols.amqp.native_fields import AmqpFields
+from protocols.listeners import BaseListener
 from protocols.login_attempts import LoginAttempts
 from storage.errors import StorageError
 from storage.interface import CommitJob, Store
@@ -101,13 +104,14 @@ class Node:
         self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog)
         self.attempts = LoginAttempts()
         self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
+        secrets = read_secrets(config, {*config.message_vpns(), *self.recovered.vpns}, [], clock.wall_ms)
         for name in dict.fromkeys([*config.message_vpns(), *self.recovered.vpns]):
-            self.vpns[name] = MessageVpn(self, name, self.recovered.stored(name))
+            self.vpns[name] = MessageVpn(self, name, self.recovered.stored(name), secrets.clients[name])
         self.default = self.vpns[DEFAULT_VPN]
         register_partitions(self.recovered, partition_ids_of(self.recovered.vpns))  # what their ledgers have is known
         self.event_log = spawn_event_log(self)
         self.following = Following(self.runtime, self.root)
-        self.watched_files = WatchedFiles(self.runtime, config, self._read_secrets)
+        self.watched_files = WatchedFiles(self.runtime, config, lambda: self._go_by(self._read_secrets(self.config)))
         self.backups = spawn_backups(self)
         self.mqtt = MqttFront(self)
         self.amqp = AmqpFront(self)
@@ -115,11 +119,13 @@ class Node:
         self.http = HttpFront(self)
         self.fronts: tuple[ProtocolFront[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self.admin_accounts = AdminAccounts(
-            config.admin, clock=clock, wait=self.runtime.sleep, random_bytes=rng.randbytes
+            config.admin, secrets.operators, clock=clock, wait=self.runtime.sleep, random_bytes=rng.randbytes
         )
         self.admin: AdminServer | None = None
-        self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
+        self.admin_tls: AdminServer | None = None
         self.health: AdminServer | None = None
+        self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
+        self._reloading = asyncio.Lock()  # it takes time to make what a configuration declares
 
     # --- start ---
 
@@ -138,6 +144,8 @@ class Node:
             self.trace_export = start_export(self.config.tracing, self.config.node.name, self.runtime, self.tracing)
         if self.config.admin.enabled:
             self.admin = await self._open_admin("admin", self.config.admin)
+        if self.config.admin.tls.enabled:
+            self.admin_tls = await self._open_admin("admin.tls", self.config.admin.tls)
         if self.config.health.enabled:
             self.health = await self._open_admin("health", self.config.health, probes_only=True)
         for front in self.fronts:
@@ -147,26 +155,33 @@ class Node:
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
-    async def _open_admin(self, name: str, config: Admin | Health, *, probes_only: bool = False) -> AdminServer:
-        label_max = self.config.metrics.queue_label_max
-        try:
+    async def _open_admin(
+        self, name: str, config: Admin | AdminTls | Health, *, probes_only: bool = False
+    ) -> AdminServer:
+        with opening(name, config.host, config.port):
             return await serve_admin(
                 NodeView(self),
                 config.host,
                 config.port,
+                name=name,
+                tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
                 accounts=self.admin_accounts,
                 events=self.runtime.events,
-                queue_label_max=label_max,
+                queue_label_max=self.config.metrics.queue_label_max,
                 probes_only=probes_only,
             )
-        except OSError as error:
-            raise cannot_listen(name, config.host, config.port, error) from None
 
     async def reload(self, config: Config) -> Changes:
         """Take over what can change while running; return what differs.
 
-        Raises OSError and ValueError for a file that cannot be used: of its message VPN all accounts stay as they are.
+        Raises OSError and ValueError for a file that cannot be used; nothing has changed then.
         """
+        async with self._reloading:
+            return await self._reload(config)
+
+    async def _reload(self, config: Config) -> Changes:
+        seen = look_at(config)  # what changes after this is read again later
+        secrets = self._read_secrets(config)
         changes = diff(self.config, config)
         for change in changes.restart_needed:
             log.warning("%s: takes a restart", change)
@@ -175,14 +190,16 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
-        for name in config.message_vpns():
-            if name not in self.vpns:
-                self.vpns[name] = MessageVpn(self, name, NOTHING_STORED)
-                await self.vpns[name].start(NOTHING_STORED)
+        self.watched_files.follow(seen)
         for vpn in self.vpns.values():
             await vpn.reload()
-        self.watched_files.follow(config)
-        self._read_secrets()
+        for name in config.message_vpns():
+            if name not in self.vpns:
+                self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])
+                await self.vpns[name].start(NOTHING_STORED)
+        self._go_by(secrets)
+        for front in self.fronts:
+            front.reload()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
                 self._send_away(vpn, "the message VPN is shut down")
@@ -204,21 +221,27 @@ class Node:
         found = [front.disconnect(vpn.name, client) for front in self.fronts]
         return vpn.http_flows.end_of(client, "an operator disconnected it") or any(found)
 
-    def _read_secrets(self) -> None:
-        """Read keys, certificates and passwords from their files, for the next client; send away who is none any more.
+    def _read_secrets(self, config: Config) -> Secrets:
+        """Read keys, certificates and passwords from their files. Raises OSError and ValueError."""
+        listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
+        listeners += [server.listener for server in self._admin_servers()]
+        return read_secrets(config, {*config.message_vpns(), *self.vpns}, listeners, self.clock.wall_ms)
 
-        Raises OSError and ValueError for a file that cannot be used; what comes after it stays as it is, whole.
-        """
-        self.admin_accounts.read(self.config.admin)
-        for vpn in self.vpns.values():
-            self._send_away(vpn, USER_GONE, vpn.read_secrets())
-        for front in self.fronts:
-            front.reload()
+    def _go_by(self, secrets: Secrets) -> None:
+        """Put in force what was read, for the next client; send away who is none any more."""
+        self.admin_accounts.configure(self.config.admin, secrets.operators)
+        for name, proofs in secrets.clients.items():
+            self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure_accounts(proofs))
+        for listener, context in secrets.certificates:
+            listener.use_tls(context)
+
+    def _admin_servers(self) -> list[AdminServer]:
+        """Return who serves the open ports that are not for clients."""
+        return [server for server in (self.health, self.admin_tls, self.admin) if server is not None]
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
-        operators = [("health", self.config.health.host, self.health), ("admin", self.config.admin.host, self.admin)]
-        ports = [(name, f"http://{host}:{server.port}") for name, host, server in operators if server is not None]
+        ports = [(server.listener.name, server.url) for server in self._admin_servers()]
         return [each for front in self.fronts for each in front.endpoints()] + ports
 
     # --- stop ---
@@ -234,9 +257,8 @@ class Node:
         self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
-        for server in (self.admin, self.health):
-            if server is not None:
-                await server.stop()
+        for server in self._admin_servers():
+            await server.stop()
         await self._spool_is_idle()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
         await self._spool_is_idle()

@@ -12,9 +12,9 @@ from actors.cell import ActorCell
 from actors.loop_actor import LoopActor
 from actors.runtime import TimerHandle
 from actors.supervision import ONE_CONNECTION, VITAL
-from gateway.listening import make_listener, start_listener
+from gateway.listening import make_listener, tell_failed_handshakes
+from gateway.start_errors import opening
 from gateway.tree import SupervisorActor
-from messaging.events import SYSTEM_TLS_FAILED
 from protocols.counters import ProtocolCounters
 from protocols.identity import Identity
 from protocols.listeners import Listener
@@ -85,17 +85,18 @@ class ProtocolFront(ABC, Generic[C, S]):
         """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
         for name, config in self._node.config.listeners.enabled().items():
             if name in self.schemes:
-                listener = make_listener(
-                    name,
-                    config,
-                    self._connect,
-                    surroundings=self._node.surroundings,
-                    alpn=self.alpn,
-                    subprotocols=self.subprotocols,
-                    message_bytes_max=self.message_bytes_max,
-                )
-                listener.on_handshake_failed = self._handshake_failed
-                await start_listener(listener, config)
+                with opening(f"listeners.{name}", config.host, config.port):
+                    listener = make_listener(
+                        name,
+                        config,
+                        self._connect,
+                        surroundings=self._node.surroundings,
+                        alpn=self.alpn,
+                        subprotocols=self.subprotocols,
+                        message_bytes_max=self.message_bytes_max,
+                    )
+                    await listener.start()
+                tell_failed_handshakes(listener, self._node.runtime.events, f"{self.name} client")
                 self.listeners[name] = listener
         self._tick()
 
@@ -112,11 +113,10 @@ class ProtocolFront(ABC, Generic[C, S]):
             await asyncio.sleep(0.01)
 
     def reload(self) -> None:
-        """Take over a changed configuration: for the next connection, and for the next TLS handshake."""
+        """Take over a changed configuration, for the next connection."""
         self.vpns = self._make_vpns()
         for name, listener in self.listeners.items():
             listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
-            listener.reload_tls()
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open listener."""
@@ -162,10 +162,6 @@ class ProtocolFront(ABC, Generic[C, S]):
     def _tick(self) -> None:
         self.look_at_the_clock()
         self._ticker = self._node.runtime.after(TICK_MS, self._tick)
-
-    def _handshake_failed(self, host: str, reason: str) -> None:
-        text = f"TLS handshake with {self.name} client at {host} failed: {reason}"
-        self._node.runtime.events.emit(SYSTEM_TLS_FAILED, text)
 
     def _connect(self) -> Connection:
         self._accepted_count += 1

@@ -1,6 +1,10 @@
 """Why a node cannot start, in words for who starts it: a port that is taken, a folder that cannot be used."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from protocols.errors import TlsFilesRefused
 
 
 class CannotStart(Exception):
@@ -12,8 +16,21 @@ class CannotStart(Exception):
         self.advice = advice
 
 
-def cannot_listen(setting: str, host: str, port: int, error: OSError) -> CannotStart:
-    """Return what to say of a port that cannot be had. `setting` is the section that asks for it."""
+@contextmanager
+def opening(setting: str, host: str, port: int) -> Iterator[None]:
+    """Raise CannotStart for a port that cannot be had, or whose certificate cannot be used.
+
+    `setting` is the section that asks for it.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_listen(setting, host, port, error) from None
+    except TlsFilesRefused as refusal:
+        raise CannotStart(f"{setting}: {refusal}") from None
+
+
+def _cannot_listen(setting: str, host: str, port: int, error: OSError) -> CannotStart:
     reason = error.strerror or str(error)
     advice = f"Another port: --set {setting}.port=PORT, 0 for any free one."
     if error.errno == errno.EADDRINUSE:

@@ -26,6 +26,7 @@ from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
 from gateway.accounts import Accounts, configure_roster, make_roster
 from gateway.declared_queues import declare_queues
+from gateway.proofs import Proofs
 from gateway.queue_kinds import group_queue
 from gateway.queue_rates import SAMPLE_MS, QueueRates
 from gateway.reader_batches import ReaderBatches
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 class MessageVpn:
     """One message VPN. Its actors run from the beginning; messages come once the ports are open."""
 
-    def __init__(self, node: "Node", name: str, stored: StoredVpn) -> None:
+    def __init__(self, node: "Node", name: str, stored: StoredVpn, proofs: Proofs) -> None:
         self.name = name
         self._node = node
         self.config = node.config.message_vpn(name)
@@ -74,7 +75,12 @@ class MessageVpn:
         self.users = Users(node, self, stored)
         self.clients = make_roster(name, self.config, self.users.usernames(), self.space, self.events)
         self.accounts = Accounts(
-            self.config.authentication, node.config.listeners, node.runtime, node.attempts, self.users.made.objects
+            self.config.authentication,
+            proofs,
+            node.config.listeners,
+            node.runtime,
+            node.attempts,
+            self.users.made.objects,
         )
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
@@ -104,7 +110,7 @@ class MessageVpn:
         self._sample_rates()
 
     async def reload(self) -> None:
-        """Take over what can change while the node runs, but for who is let in as what: that is `read_secrets`."""
+        """Take over what can change while the node runs, but for who is let in: that is `configure_accounts`."""
         config = self._node.config
         self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
@@ -115,13 +121,13 @@ class MessageVpn:
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
 
-    def read_secrets(self) -> frozenset[str]:
-        """Go by the users of the configuration, and by what their files say now. Return those who are let in no more.
+    def configure_accounts(self, proofs: Proofs) -> frozenset[str]:
+        """Go by the users of the configuration, and what was read of their files. Return those who are let in no more.
 
-        Raises OSError and ValueError, and nothing changes then: who can prove to be somebody whom the roster does not
-        have would be let in with the profiles of strangers.
+        Both together: who can prove to be somebody whom the roster does not have would be let in with the profiles of
+        strangers.
         """
-        self.accounts.read_secrets(self.config.authentication)
+        self.accounts.configure(self.config.authentication, proofs)
         return self._renew_roster()
 
     def users_changed(self) -> frozenset[str]:

@@ -11,7 +11,6 @@ from typing import Final, final
 
 from actors.runtime import Runtime, TimerHandle
 from gateway.config import Config
-from gateway.config.listeners import TlsListener
 
 log = logging.getLogger("sluicegate.node")
 
@@ -25,10 +24,14 @@ def secret_files(config: Config) -> list[Path]:
     files: list[Path | None] = [account.password_file for _, account in config.accounts()]
     files += [vpn.authentication.oauth.jwks_file for vpn in config.message_vpns().values()]
     files.append(config.admin.oauth.jwks_file)
-    for listener in config.listeners.enabled().values():
-        if isinstance(listener, TlsListener):
-            files += [listener.certificate, listener.key, listener.client_ca, listener.client_crl]
+    for port in config.tls_ports().values():
+        files += [port.certificate, port.key, port.client_ca, port.client_crl]
     return list(dict.fromkeys([file for file in files if file is not None]))
+
+
+def look_at(config: Config) -> dict[Path, Seen]:
+    """Return what is to be seen of the files of a configuration now."""
+    return {file: _seen(file) for file in secret_files(config)}
 
 
 @final
@@ -38,13 +41,12 @@ class WatchedFiles:
     def __init__(self, runtime: Runtime, config: Config, read_again: Callable[[], None]) -> None:
         self._runtime = runtime
         self._read_again = read_again
-        self._seen: dict[Path, Seen] = {}
-        self.follow(config)
+        self._seen = look_at(config)
         self._timer: TimerHandle = runtime.after(LOOK_MS, self._tick)
 
-    def follow(self, config: Config) -> None:
-        """Watch the files of this configuration, which were just read."""
-        self._seen = {file: _seen(file) for file in secret_files(config)}
+    def follow(self, seen: dict[Path, Seen]) -> None:
+        """Watch the files of another configuration, which was read after they were looked at."""
+        self._seen = seen
 
     def look(self) -> None:
         """Have the files read again if one has changed."""

@@ -9,5 +9,5 @@ class ListenerNotStarted(ListenerError):
     """The listener has no address: it was not started, or it was stopped."""
 
 
-class TlsFilesRefused(ListenerError):
+class TlsFilesRefused(ListenerError, ValueError):
     """A certificate, key or authority file is missing or unusable. The text names the file."""

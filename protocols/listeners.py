@@ -1,8 +1,8 @@
 """Listening sockets: accepting TCP and TLS streams, each handed to a connection of its own.
 
 What a stream does once it is open is in `protocols.streams`. Protocols are elsewhere: a listener knows only that its
-`ConnectionFactory` makes something for each stream. WebSocket is elsewhere too (`protocols.websocket`): to a listener
-it is one more connection.
+`ConnectionFactory` makes something for each stream; the admin port's, which is another kind, that uvicorn serves it.
+WebSocket is elsewhere too (`protocols.websocket`): to a listener it is one more connection.
 
 TLS listeners run an accept loop of their own instead of `create_server(ssl=...)`, which does not count handshakes that
 never end, cannot refuse a stream before its handshake has cost us, and never takes a new certificate.
@@ -11,6 +11,7 @@ never end, cannot refuse a stream before its handshake has cost us, and never ta
 import asyncio
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -27,7 +28,7 @@ TLS_HANDSHAKE_S: Final = 10.0  # a client that has not finished by then is gone 
 ACCEPT_PAUSE_S: Final = 0.1  # until the next accept after one failed; asyncio waits 1 s
 
 
-class Listener:
+class BaseListener(ABC):
     """One address that accepts streams. Stopping it closes no open stream: their owner says goodbye on them.
 
     Counters, for metrics: `connection_count` now open, handshakes included; `accepted_count` ever accepted;
@@ -40,7 +41,6 @@ class Listener:
         name: str,
         host: str | None,
         port: int,
-        connect: ConnectionFactory,
         tls: TlsFiles | None = None,
         connections_max: int = CONNECTIONS_MAX,
         tls_handshake_s: float = TLS_HANDSHAKE_S,
@@ -55,11 +55,9 @@ class Listener:
         self._host = host
         self._port = port
         self._bound_port = 0  # 0: not listening
-        self._connect = connect
         self._tls = tls
         self._tls_context = None if tls is None else tls.context()
         self._tls_handshake_s = tls_handshake_s
-        self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
@@ -99,10 +97,13 @@ class Listener:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def reload_tls(self) -> None:
-        """Read the TLS files again; later handshakes use them. Raises TlsFilesRefused, and keeps the old ones."""
-        if self._tls is not None:
-            self._tls_context = self._tls.context()
+    def read_tls(self) -> ssl.SSLContext | None:
+        """Read the TLS files again, for `use_tls`; None without TLS. Raises TlsFilesRefused; nothing changes here."""
+        return None if self._tls is None else self._tls.context()
+
+    def use_tls(self, context: ssl.SSLContext | None) -> None:
+        """Have later handshakes use what `read_tls` gave."""
+        self._tls_context = context
 
     def admit(self) -> bool:
         """Count one more stream, unless the listener is full."""
@@ -117,18 +118,9 @@ class Listener:
         """One admitted stream is gone."""
         self.connection_count -= 1
 
+    @abstractmethod
     def open(self, transport: asyncio.Transport) -> None:
-        """Give an admitted stream a connection, and let it begin. An exception of the connection ends the stream."""
-        try:
-            stream = Stream(transport, self._connect(), self.dismiss)
-        except Exception as error:
-            self.dismiss()
-            _report(error, "a connection could not be made", transport)
-            return
-        try:
-            stream.begin(_peer(self.name, transport, self.certificate_user))
-        except Exception as error:
-            _report(error, "a connection failed as it opened", transport)
+        """Take over an admitted stream, and `dismiss` it when it is gone."""
 
     async def _accept_tls(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -172,10 +164,50 @@ class Listener:
         task.add_done_callback(self._tasks.discard)
 
 
+class Listener(BaseListener):
+    """Gives each stream a connection of a protocol of ours."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: str | None,
+        port: int,
+        connect: ConnectionFactory,
+        tls: TlsFiles | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        tls_handshake_s: float = TLS_HANDSHAKE_S,
+    ) -> None:
+        """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused."""
+        super().__init__(
+            name=name,
+            host=host,
+            port=port,
+            tls=tls,
+            connections_max=connections_max,
+            tls_handshake_s=tls_handshake_s,
+        )
+        self._connect = connect
+        self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """Give an admitted stream a connection, and let it begin. An exception of the connection ends the stream."""
+        try:
+            stream = Stream(transport, self._connect(), self.dismiss)
+        except Exception as error:
+            self.dismiss()
+            _report(error, "a connection could not be made", transport)
+            return
+        try:
+            stream.begin(_peer(self.name, transport, self.certificate_user))
+        except Exception as error:
+            _report(error, "a connection failed as it opened", transport)
+
+
 class _TcpAcceptor(asyncio.Protocol):
     """Stands in for every stream of a TCP listener until it is admitted; one serves them all."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: BaseListener) -> None:
         self._listener = listener
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -189,7 +221,7 @@ class _TcpAcceptor(asyncio.Protocol):
 class _TlsAcceptor(asyncio.Protocol):
     """Stands in for one stream, admitted already, until its handshake is over."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: BaseListener) -> None:
         self.has_opened = False
         self._listener = listener
 

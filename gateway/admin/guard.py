@@ -79,7 +79,7 @@ class Guard:
         """Note who sends a request, or return what to answer to who may not."""
         authorization, host = request.headers.get("authorization", ""), _host(request)
         try:
-            account = await accounts.account(authorization, host)
+            account = await accounts.account(authorization, host, loopback_only=self._loopback_only)
         except ValueError as broken:
             return _refused(request, 400, "Bad credentials", str(broken))
         except NotSignedIn as nobody:

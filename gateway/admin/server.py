@@ -1,63 +1,70 @@
-"""The admin application on a socket: uvicorn inside the node's own loop, started and stopped by the node."""
+"""The admin application on a port of the node: uvicorn's HTTP on a listener like those of clients, plain or in TLS."""
 
 import asyncio
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from actors.events import Events
 from gateway.admin.app import build_app
 from gateway.admin_accounts import AdminAccounts
 from gateway.config.listeners import is_loopback
+from gateway.listening import tell_failed_handshakes
 from gateway.ports import NodePort
+from protocols.listeners import BaseListener
+from protocols.tls import TlsFiles
 
-CONNECTIONS_MAX: Final = 128  # operators, probes and scrapers; more are answered with 503
+REQUESTS_MAX: Final = 128  # operators, probes and scrapers; more are answered with 503
+CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # more are closed at once
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
 SHUTDOWN_S: Final = 3  # for answers under way
 
 
 class AdminServer:
-    """The admin port of one node. `start` binds and returns once requests are served; `stop` ends it."""
+    """The admin port of one node. `start` binds, and requests are served; `stop` ends it."""
 
-    def __init__(self, app: ASGIApp, *, host: str, port: int) -> None:
-        self._host = host
-        self._wanted_port = port
-        self._server = _Embedded(
-            uvicorn.Config(
-                app,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,  # else whoever guesses passwords on this machine names another host each time
-                server_header=False,
-                limit_concurrency=CONNECTIONS_MAX,
-                timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=SHUTDOWN_S,
-            )
+    def __init__(self, app: ASGIApp, *, name: str, host: str, port: int, tls: TlsFiles | None) -> None:
+        """Raises TlsFilesRefused."""
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,  # else whoever guesses passwords on this machine names another host each time
+            server_header=False,
+            limit_concurrency=REQUESTS_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=SHUTDOWN_S,
         )
+        self._server = _Guest(config)
+        self.listener = _HttpListener(self._server, name=name, host=host.strip("[]"), port=port, tls=tls)
         self._task: asyncio.Task[None] | None = None
-        self.port = port  # the one bound, after `start`
+        self._origin = f"{'http' if tls is None else 'https'}://{host}"
+
+    @property
+    def port(self) -> int:
+        """The port bound. Raises ListenerNotStarted."""
+        return self.listener.port
+
+    @property
+    def url(self) -> str:
+        """Where it is. Raises ListenerNotStarted."""
+        return f"{self._origin}:{self.port}"
 
     async def start(self) -> None:
         """Bind and serve. Raises OSError when the address cannot be had."""
-        bound = _bind(self._host, self._wanted_port)
-        self.port = bound.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve([bound]), name="admin")
-        started = asyncio.create_task(self._server.serving.wait())
-        await asyncio.wait({self._task, started}, return_when=asyncio.FIRST_COMPLETED)
-        if not started.done():
-            started.cancel()
-            await self._task  # raises what went wrong
-            raise RuntimeError("the admin server ended while it started")
+        await self.listener.start()
+        self._task = asyncio.create_task(self._server.serve([]), name=self.listener.name)
 
     async def stop(self) -> None:
         """Take no further requests, finish those under way, close the socket."""
+        await self.listener.stop()
         if self._task is not None:
             self._server.should_exit = True
             await self._task
@@ -71,10 +78,15 @@ async def serve_admin(
     *,
     accounts: AdminAccounts,
     events: Events,
+    name: str = "admin",
+    tls: TlsFiles | None = None,
     queue_label_max: int = 1000,
     probes_only: bool = False,
 ) -> AdminServer:
-    """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which."""
+    """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which.
+
+    Raises OSError when the address cannot be had, and TlsFilesRefused.
+    """
     app = build_app(
         node,
         accounts=accounts,
@@ -83,28 +95,41 @@ async def serve_admin(
         loopback_only=is_loopback(host),
         probes_only=probes_only,
     )
-    server = AdminServer(app, host=host, port=port)
+    server = AdminServer(app, name=name, host=host, port=port, tls=tls)
+    tell_failed_handshakes(server.listener, events, "operator")
     await server.start()
     return server
 
 
-class _Embedded(uvicorn.Server):
-    """A server that is a guest in somebody's loop: signals are the node's, and starting up can be awaited."""
+class _HttpListener(BaseListener):
+    """Gives each stream to uvicorn's HTTP."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.serving = asyncio.Event()
+    def __init__(self, server: uvicorn.Server, *, name: str, host: str, port: int, tls: TlsFiles | None) -> None:
+        super().__init__(name=name, host=host, port=port, tls=tls, connections_max=CONNECTIONS_MAX)
+        self._server = server
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """Have an admitted stream served."""
+        protocol = _HttpProtocol(self._server, self.dismiss)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+class _HttpProtocol(H11Protocol):
+    """One stream; it says when it is gone."""
+
+    def __init__(self, server: uvicorn.Server, on_closed: Callable[[], None]) -> None:
+        super().__init__(config=server.config, server_state=server.server_state, app_state={})
+        self._on_closed = on_closed
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._on_closed()
+
+
+class _Guest(uvicorn.Server):
+    """A server that is a guest in somebody's loop: its signals are the node's, and so are its sockets."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.serving.set()
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    # Bound here and not by uvicorn, which ends the process when it cannot.
-    family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(address[:2], family=family, backlog=CONNECTIONS_MAX)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from gateway.access_levels import AccessLevel, AdminAccount
 from gateway.config.authentication import Account, unique_names
-from gateway.config.listeners import LOOPBACK, Host, Port, VpnName, is_loopback
+from gateway.config.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
 
@@ -40,12 +40,20 @@ class AdminUser(Account):
         )
 
 
+class AdminTls(TlsPort):
+    """The same port in TLS. With `client_ca` who comes shows a certificate, and signs in after that."""
+
+    host: Host = LOOPBACK
+    port: Port = 1943
+
+
 class Admin(Section):
     """The HTTP port for operators, metrics and health. Without accounts it is for this machine only."""
 
     enabled: bool = True
     host: Host = LOOPBACK
     port: Port = 8080
+    tls: AdminTls = AdminTls()
     users: tuple[AdminUser, ...] = ()
     oauth: OAuth = OAuth()
 
@@ -57,7 +65,8 @@ class Admin(Section):
         for user in self.users:
             if not user.has_secret() and self.oauth.jwks_file is None:
                 raise ValueError(f"users: {user.name!r} has no password, and tokens are not taken (oauth.jwks_file)")
-        if self.enabled and not self.users and not is_loopback(self.host):
-            text = f"{self.host} can be reached from elsewhere, and there are no accounts"
-            raise ValueError(f"{text}; allowed: a loopback address such as {LOOPBACK}, or accounts in admin.users")
+        for port in (self, self.tls):
+            if port.enabled and not self.users and not is_loopback(port.host):
+                text = f"{port.host} can be reached from elsewhere, and there are no accounts"
+                raise ValueError(f"{text}; allowed: a loopback address such as {LOOPBACK}, or accounts in admin.users")
         return self

@@ -1,6 +1,7 @@
 """Where clients connect: one section per protocol and transport. Ports are those of Solace, loopback unless said."""
 
 import ipaddress
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -8,8 +9,10 @@ from pydantic import Field, model_validator
 
 from gateway.config.section import Section
 from messaging.message_vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from protocols.tls import CertificateUser, ClientCertificates, TlsFiles
 
 LOOPBACK: Final = "127.0.0.1"
+HTTP_ALPN: Final = "http/1.1"  # what HTTP and WebSocket are called in a TLS handshake [RFC 7301]
 
 Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
 VpnName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX)]
@@ -36,18 +39,27 @@ class Listener(Section):
     vpn: VpnName = Field(default=DEFAULT_VPN, description="message VPN of clients that name none")
 
 
-class TlsListener(Listener):
-    """A socket for clients in TLS. With `client_ca`, clients must show a certificate it signed."""
+class TlsPort(Section):
+    """A socket in TLS, for whomever. With `client_ca`, who connects must show a certificate it signed."""
 
     enabled: bool = False
-    port: Port = 8883
     certificate: Path | None = Field(default=None, description="PEM file, the chain after it")
     key: Path | None = Field(default=None, description="PEM file with the private key")
     client_ca: Path | None = Field(default=None, description="PEM file; clients must then show a certificate")
     client_crl: Path | None = Field(default=None, description="PEM file; certificates in its lists are refused")
-    certificate_user: Literal["common-name", "dns-name", "email", "uri"] = Field(
-        default="common-name", description="what of a client's certificate is its user name"
-    )
+
+    def tls(self, *, alpn: str) -> TlsFiles:
+        """Return where its TLS identity lies. Only of one that is enabled."""
+        assert self.certificate is not None, "checked with the configuration"
+        assert self.key is not None, "checked with the configuration"
+        return TlsFiles(
+            certificate=self.certificate,
+            private_key=self.key,
+            client_authorities=self.client_ca,
+            client_certificates=(ClientCertificates.IGNORED if self.client_ca is None else ClientCertificates.REQUIRED),
+            client_revocations=self.client_crl,
+            alpn=(alpn,),
+        )
 
     @model_validator(mode="after")
     def _check_files(self) -> Self:
@@ -60,7 +72,21 @@ class TlsListener(Listener):
                     raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
                 if file is not None and not file.is_file():
                     raise ValueError(f"{name}: there is no file {str(file)!r}")
+            self.tls(alpn=HTTP_ALPN).context()  # which protocol is spoken in it is all the same to the files
         return self
+
+
+class TlsListener(TlsPort, Listener):
+    """A socket for clients in TLS."""
+
+    port: Port = 8883
+    certificate_user: Literal["common-name", "dns-name", "email", "uri"] = Field(
+        default="common-name", description="what of a client's certificate is its user name"
+    )
+
+    def tls(self, *, alpn: str) -> TlsFiles:
+        """Return where its TLS identity lies, and how clients are called who show a certificate."""
+        return replace(super().tls(alpn=alpn), certificate_user=CertificateUser(self.certificate_user))
 
 
 WebSocketPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=255, description="a path that starts with '/'")]

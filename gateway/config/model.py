@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from gateway.config.admin import Admin
+from gateway.config.admin import Admin, AdminTls
 from gateway.config.authentication import Account, Authentication
-from gateway.config.listeners import Listeners
+from gateway.config.listeners import Listener, Listeners, TlsPort
 from gateway.config.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
 from gateway.config.rest_delivery_points import RestDeliveryPoints
 from gateway.config.section import Section
@@ -88,6 +88,15 @@ class Config(Section):
         for index, operator in enumerate(self.admin.users):
             yield ("admin", "users", index), operator
 
+    def tls_ports(self) -> dict[str, TlsPort]:
+        """Return the ports in TLS that are to be opened, by the path of their section."""
+        ports: dict[str, TlsPort] = {
+            f"listeners.{name}": listener
+            for name, listener in self.listeners.enabled().items()
+            if isinstance(listener, TlsPort)
+        }
+        return ports | ({"admin.tls": self.admin.tls} if self.admin.tls.enabled else {})
+
     @model_validator(mode="after")
     def _check_vpns_of_listeners(self) -> Self:
         names = [DEFAULT_VPN, *self.vpns]
@@ -99,16 +108,15 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _check_ports(self) -> Self:
+        ports: dict[str, Admin | AdminTls | Health | Listener]
+        ports = {"admin": self.admin, "admin.tls": self.admin.tls, "health": self.health}
+        ports |= {f"listeners.{name}": listener for name, listener in self.listeners.by_name().items()}
         taken: dict[tuple[str, int], str] = {}
-        if self.admin.enabled and self.admin.port:
-            taken[self.admin.host, self.admin.port] = "admin"
-        if self.health.enabled and self.health.port:
-            if (self.health.host, self.health.port) in taken:
-                raise ValueError(f"health and admin both want {self.health.host}:{self.health.port}")
-            taken[self.health.host, self.health.port] = "health"
-        for name, listener in self.listeners.enabled().items():
-            address = (listener.host, listener.port)
-            if listener.port and address in taken:
-                raise ValueError(f"listeners.{name} and {taken[address]} both want {listener.host}:{listener.port}")
-            taken[address] = f"listeners.{name}"
+        for name, port in ports.items():
+            address = (port.host, port.port)
+            if not port.enabled or not port.port:
+                continue
+            if address in taken:
+                raise ValueError(f"{name} and {taken[address]} both want {port.host}:{port.port}")
+            taken[address] = name
         return self

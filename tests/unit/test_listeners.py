@@ -411,14 +411,14 @@ def test_a_reload_serves_the_new_certificate_and_a_broken_one_changes_nothing(ru
         good = old.private_key.read_bytes()
         old.private_key.write_bytes(b"no key")
         with pytest.raises(TlsFilesRefused, match=r"first\.key"):
-            listener.reload_tls()
+            listener.read_tls()
         old.private_key.write_bytes(good)
         assert await name_served() == "first"
 
         new = writes_certificate(tmp_path, "second")
         new.certificate.replace(old.certificate)
         new.private_key.replace(old.private_key)
-        listener.reload_tls()
+        listener.use_tls(listener.read_tls())
         assert await name_served() == "second"
         await listener.stop()
 

@@ -17,6 +17,7 @@ from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.config import Admin
 from gateway.ports import NodePort
+from gateway.proofs import read_proofs
 
 ANSWER_S = 30
 WITHOUT_ACCOUNTS = Admin()
@@ -68,7 +69,11 @@ def running_admin(
     """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
     clock = SystemClock()
     accounts = AdminAccounts(
-        admin, clock=clock, wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000), random_bytes=Random(1).randbytes
+        admin,
+        read_proofs(admin.users, admin.oauth, clock.wall_ms),
+        clock=clock,
+        wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000),
+        random_bytes=Random(1).randbytes,
     )
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="admin of a test")

@@ -12,11 +12,12 @@ import pytest
 
 from actors.clock import Clock, SystemClock
 from actors.events import Events
-from gateway.access_levels import AccessLevel
+from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel
 from gateway.admin.operations import OPEN, OPERATIONS
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
 from gateway.cli.failures import FAILED, USAGE
 from gateway.config import Admin, ConfigError, load
+from gateway.proofs import Proofs, read_proofs
 from gateway.routing_views import ReloadView
 from messaging.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
 from protocols.login_attempts import FREE_OF_USER
@@ -283,7 +284,16 @@ class Door:
 
     def __init__(self, admin: Admin) -> None:
         self.clock = StandingClock()
-        self.accounts = AdminAccounts(admin, clock=self.clock, wait=self._wait, random_bytes=Random(1).randbytes)
+        self.accounts = AdminAccounts(
+            admin, self._proofs(admin), clock=self.clock, wait=self._wait, random_bytes=Random(1).randbytes
+        )
+
+    def configure(self, admin: Admin) -> None:
+        """Go by another configuration."""
+        self.accounts.configure(admin, self._proofs(admin))
+
+    def _proofs(self, admin: Admin) -> Proofs:
+        return read_proofs(admin.users, admin.oauth, self.clock.wall_ms)
 
     async def _wait(self, wait_ms: int) -> None:
         self.clock.at_ms += wait_ms
@@ -291,7 +301,7 @@ class Door:
     def signs_in(self, authorization: str, host: str = "192.0.2.1") -> str:
         """Return the name of the account, or nothing."""
         try:
-            return asyncio.run(self.accounts.account(authorization, host)).name
+            return asyncio.run(self.accounts.account(authorization, host, loopback_only=False)).name
         except NotSignedIn:
             return ""
 
@@ -319,9 +329,9 @@ def test_what_was_proven_holds_until_the_accounts_change() -> None:
     right = basic("root", "root-word")["Authorization"]
     assert [door.signs_in(right), door.signs_in(right)] == ["root", "root"]
     others = configured()
-    door.accounts.read(others.model_copy(update={"users": others.users[:1]}))
+    door.configure(others.model_copy(update={"users": others.users[:1]}))
     assert door.signs_in(right) == ""
-    door.accounts.read(configured())
+    door.configure(configured())
     assert door.signs_in(right) == "root"
 
 
@@ -329,10 +339,11 @@ def test_what_was_proven_holds_until_the_accounts_change() -> None:
 def test_a_reload_without_accounts_opens_no_port_that_others_reach(without: dict[str, object]) -> None:
     """docs/configuration.md: `admin.host` and `admin.enabled` take a restart, and accounts do not."""
     door = Door(configured(host="0.0.0.0"))
-    door.accounts.read(Admin.model_validate(without))
+    door.configure(Admin.model_validate(without))
     with pytest.raises(NotSignedIn):
-        asyncio.run(door.accounts.account("", "192.0.2.1"))
-    door.accounts.read(configured(host="0.0.0.0"))
+        asyncio.run(door.accounts.account("", "192.0.2.1", loopback_only=False))
+    assert asyncio.run(door.accounts.account("", "127.0.0.1", loopback_only=True)) is WHOEVER_IS_HERE
+    door.configure(configured(host="0.0.0.0"))
     assert door.signs_in(basic("root", "root-word")["Authorization"]) == "root"
 
 

@@ -10,6 +10,7 @@ from actors.clock import SystemClock
 from actors.runtime import Runtime
 from gateway.accounts import Accounts
 from gateway.config import ConfigError, load
+from gateway.proofs import read_proofs
 from protocols.login_attempts import LoginAttempts
 from tokens import TokenServer
 
@@ -26,7 +27,9 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
 
     def mechanisms(*settings: str) -> list[str]:
         config = load(settings=settings)
-        accounts = Accounts(config.authentication, config.listeners, runtime, LoginAttempts(), {})
+        authentication = config.authentication
+        proofs = read_proofs(authentication.users, authentication.oauth, runtime.clock.wall_ms)
+        accounts = Accounts(authentication, proofs, config.listeners, runtime, LoginAttempts(), {})
         return sorted(accounts.authenticator.mechanisms)
 
     assert mechanisms() == ["SCRAM-SHA-256"]

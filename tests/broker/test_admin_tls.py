@@ -1,0 +1,144 @@
+"""The admin port in TLS: beside the plain one or alone, with certificates that are replaced while the node runs."""
+
+import asyncio
+import os
+import ssl
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+import httpx
+import pytest
+
+from certificates import Certificates, make_certificates
+from gateway.cli.failures import UNREACHABLE
+from gateway.config import Config, ConfigError, load
+from gateway_process import PYTHON
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+PASSWORD = "correct-horse"
+TLS_FAILED = "SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL"
+
+
+def settings(folder: Path, certificates: Certificates, **more: object) -> tuple[str, ...]:
+    """Return the settings of an admin port in TLS, with an account."""
+    password = folder / "ada.operator"
+    password.write_text(PASSWORD)
+    values = {"enabled": "true", "port": 0, "certificate": certificates.server, "key": certificates.server_key, **more}
+    account = f"{{name: ada, password_file: {password}, global_access_level: read-only}}"
+    return (*[f"admin.tls.{key}={value}" for key, value in values.items()], f"admin.users=[{account}]")
+
+
+def trusting(certificates: Certificates) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificates.authority))
+
+
+def client(broker: RunningBroker, context: ssl.SSLContext, password: str = PASSWORD) -> httpx.AsyncClient:
+    assert broker.node.admin_tls is not None
+    return httpx.AsyncClient(
+        base_url=f"https://127.0.0.1:{broker.node.admin_tls.port}",
+        auth=httpx.BasicAuth("ada", password),
+        timeout=DEADLINE_S,
+        trust_env=False,
+        verify=context,
+    )
+
+
+async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
+    """docs/configuration.md, admin: the same operations and accounts; links in answers are of this port."""
+    certificates = make_certificates(tmp_path)
+    async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
+        assert broker.node.admin is None
+        assert broker.node.admin_tls is not None
+        assert ("admin.tls", broker.node.admin_tls.url) in broker.node.endpoints()
+        async with client(broker, trusting(certificates)) as operator:
+            assert (await operator.get("/queues")).status_code == 200
+            about = (await operator.get("/SEMP/v2/monitor/msgVpns")).json()
+            assert about["meta"]["request"]["uri"].startswith(broker.node.admin_tls.url)
+        async with client(broker, trusting(certificates), "a guess") as stranger:
+            assert (await stranger.get("/queues")).status_code == 401
+
+
+async def test_commands_come_over_tls_where_the_authority_is_known(tmp_path: Path) -> None:
+    """docs/operations.md: an authority of one's own is OpenSSL's variable."""
+    certificates = make_certificates(tmp_path)
+    async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
+        assert broker.node.admin_tls is not None
+        login = ("--admin-user", "ada", "--admin-password-file", str(tmp_path / "ada.operator"))
+        command = (*PYTHON, *login, "queue", "list", "--url", broker.node.admin_tls.url)
+        exit_codes = []
+        for authority in (certificates.authority, certificates.client):
+            process = await asyncio.create_subprocess_exec(
+                *command, env=os.environ | {"SSL_CERT_FILE": str(authority)}, stdout=PIPE, stderr=PIPE
+            )
+            _, told = await asyncio.wait_for(process.communicate(), DEADLINE_S)
+            exit_codes.append(process.returncode)
+        assert exit_codes == [0, UNREACHABLE]
+        assert b"SSL_CERT_FILE" in told
+
+
+async def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(tmp_path: Path) -> None:
+    """Who trusts the new authority only is served after its files have changed; nobody has to say so."""
+    certificates = make_certificates(tmp_path)
+    (tmp_path / "new").mkdir()
+    later = make_certificates(tmp_path / "new")
+    async with (
+        RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker,
+        client(broker, trusting(later)) as operator,
+    ):
+        with pytest.raises(httpx.ConnectError):
+            await operator.get("/queues")
+        later.server_key.replace(certificates.server_key)
+        later.server.replace(certificates.server)
+        broker.node.watched_files.look()
+        assert (await operator.get("/queues")).status_code == 200
+
+
+async def test_who_shows_no_certificate_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
+    """`client_ca`: by TLS itself, which is told as an event; who shows one signs in as well."""
+    certificates = make_certificates(tmp_path)
+    wanted = settings(tmp_path, certificates, client_ca=certificates.authority)
+    async with RunningBroker(tmp_path / "data", wanted) as broker:
+        async with client(broker, trusting(certificates)) as operator:
+            with pytest.raises((httpx.ReadError, httpx.ConnectError, httpx.RemoteProtocolError, httpx.WriteError)):
+                await operator.get("/queues")
+        assert broker.node.runtime.events.record.counts[TLS_FAILED] == 1
+        showing = trusting(certificates)
+        showing.load_cert_chain(certificates.client, certificates.client_key)
+        async with client(broker, showing, "a guess") as operator:
+            assert (await operator.get("/queues")).status_code == 401
+        async with client(broker, showing) as operator:
+            assert (await operator.get("/queues")).status_code == 200
+
+
+async def test_a_reload_that_fails_at_a_file_has_taken_over_nothing(tmp_path: Path) -> None:
+    """And the next one names what differs, which the first did not take over."""
+    certificates = make_certificates(tmp_path)
+    async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
+        before = broker.node.config
+        other: Config = load(None, settings=(*broker.settings, "mqtt.receive_maximum=7", "vpns.sales.enabled=true"))
+        key = certificates.server_key.read_bytes()
+        certificates.server_key.write_text("no key")
+        with pytest.raises(ValueError, match=r"server\.key"):
+            await broker.node.reload(other)
+        assert broker.node.config is before
+        assert "sales" not in broker.node.vpns
+        certificates.server_key.write_bytes(key)
+        changes = await broker.node.reload(other)
+        assert {each.path for each in changes.reloadable} == {"mqtt.receive_maximum", "vpns.sales"}
+        assert "sales" in broker.node.vpns
+
+
+def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_configuration(tmp_path: Path) -> None:
+    """`check-config` says so, and a reload, before anything is changed."""
+    certificates = make_certificates(tmp_path)
+    with pytest.raises(ConfigError, match=r"admin\.tls: .*client\.key"):
+        load(None, settings=settings(tmp_path, certificates, key=certificates.client_key))
+
+
+def test_without_accounts_it_is_for_this_machine_only(tmp_path: Path) -> None:
+    """As the plain one."""
+    certificates = make_certificates(tmp_path)
+    without = [*settings(tmp_path, certificates, host="0.0.0.0")[:-1]]
+    with pytest.raises(ConfigError, match=r"admin: 0\.0\.0\.0 can be reached from elsewhere"):
+        load(None, settings=without)
