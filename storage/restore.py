@@ -23,6 +23,7 @@ from storage.errors import BackupRefused
 from storage.folder_lock import LOCK_FILE, FolderLock
 from storage.identity import write_clean, write_incarnation
 
+_LOST_AND_FOUND: Final = "lost+found"  # of a file system that is empty: a volume of its own, as orchestrators give one
 _ROOM_BYTES: Final = 1 << 20  # of the map, for the pages that a new identity takes
 
 
@@ -67,7 +68,7 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
 
 
 def _check_empty(folder: Path) -> None:
-    names = {path.name for path in folder.iterdir()} - {LOCK_FILE, PARTIAL_FILE}
+    names = {path.name for path in folder.iterdir()} - {LOCK_FILE, PARTIAL_FILE, _LOST_AND_FOUND}
     if names:
         raise BackupRefused(f"{folder} is not empty: it has {sorted(names)[0]}")
 

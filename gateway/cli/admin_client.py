@@ -2,7 +2,6 @@
 
 import copy
 import http.client
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.cli.admin_login import LOGIN, AdminLogin
-from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed
+from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures
@@ -30,7 +29,6 @@ from messaging.message_vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
 SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
-NOBODY_ADVICE: Final = "Is it running (`sluicegate serve`)? Another address: --url or SLUICEGATE_URL."
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
@@ -339,10 +337,7 @@ class AdminClient:
                 raise CommandFailed(_problem_text(error), advice=advice) from None
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            strange = isinstance(reason, ssl.SSLCertVerificationError)
-            advice = "An authority of your own: SSL_CERT_FILE=ca.pem." if strange else NOBODY_ADVICE
-            text = f"no gateway answers at {self._url}: {reason}"
-            raise CommandFailed(text, exit_code=UNREACHABLE, advice=advice) from None
+            raise unreachable(self._url, reason, "--url or SLUICEGATE_URL") from None
 
 
 def _queue_path(name: str) -> str:

@@ -1,5 +1,6 @@
 """How a command ends when it does not succeed: an exit code, a sentence, and what to do. Never a traceback."""
 
+import ssl
 import sys
 from typing import Any, Final, TextIO
 
@@ -21,6 +22,18 @@ class CommandFailed(Exception):
         self.text = text
         self.exit_code = exit_code
         self.advice = advice
+
+
+def unreachable(where: str, problem: object, options: str) -> CommandFailed:
+    """Return what to say when nobody answers, or somebody whose certificate is not believed.
+
+    `options` are those that name another address.
+    """
+    advice = f"Is it running (`sluicegate serve`)? Another address: {options}."
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        advice = "An authority of your own: SSL_CERT_FILE=ca.pem in the environment."
+    reason = getattr(problem, "strerror", None) or problem
+    return CommandFailed(f"no gateway answers at {where}: {reason}", exit_code=UNREACHABLE, advice=advice)
 
 
 class ReportingGroup(TyperGroup):

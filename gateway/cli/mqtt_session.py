@@ -3,6 +3,7 @@
 What is published or printed is in `publish` and `subscribe`.
 """
 
+import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.cli.failures import FAILED, UNREACHABLE, USAGE, CommandFailed
+from gateway.cli.failures import FAILED, UNREACHABLE, USAGE, CommandFailed, unreachable
 
+PLAIN_PORT: Final = 1883
+TLS_PORT: Final = 8883
 KEEP_ALIVE_S: Final = 60
 ANSWER_TIMEOUT_S: Final = 10.0  # for CONNACK, SUBACK
 TURN_S: Final = 0.2  # longest wait for the socket in one turn
@@ -39,7 +42,10 @@ _PAHO_VERSION: Final = {
 }
 
 HostOption = Annotated[str, typer.Option("--host", envvar="SLUICEGATE_HOST", help="Gateway to connect to.")]
-PortOption = Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="Its MQTT port.")]
+PortOption = Annotated[
+    int | None, typer.Option("--port", "-p", min=1, max=65535, help="Its MQTT port; 1883, with --tls 8883.")
+]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Connect in TLS. SSL_CERT_FILE names an authority of your own.")]
 VersionOption = Annotated[MqttVersion, typer.Option("--protocol", "-V", help="MQTT version.")]
 QosOption = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of service.")]
 ClientIdOption = Annotated[str, typer.Option("--client-id", "-i", help="Empty: the gateway gives one.")]
@@ -54,11 +60,17 @@ class Peer:
     """Where to connect, and as whom."""
 
     host: str
-    port: int
+    given_port: int | None  # None: the usual one
+    tls: bool
     version: MqttVersion
     client_id: str
     username: str | None
     password: str | None
+
+    @property
+    def port(self) -> int:
+        """The port to connect to."""
+        return self.given_port or (TLS_PORT if self.tls else PLAIN_PORT)
 
     def needs_v5(self, option: str) -> None:
         """Refuse an option that only MQTT 5 can carry."""
@@ -85,6 +97,8 @@ class MqttSession:
         )
         self.client.on_connect = self._on_connect
         self.client.on_disconnect = self._on_disconnect
+        if peer.tls:
+            self.client.tls_set_context(ssl.create_default_context())
         if peer.username is not None:
             self.client.username_pw_set(peer.username, peer.password)
 
@@ -98,11 +112,7 @@ class MqttSession:
         try:
             self.client.connect(peer.host, peer.port, KEEP_ALIVE_S, properties=properties)
         except OSError as problem:
-            raise CommandFailed(
-                f"no gateway answers at {peer.host}:{peer.port}: {problem.strerror or problem}",
-                exit_code=UNREACHABLE,
-                advice="Is it running (`sluicegate serve`)? Another address: --host and --port.",
-            ) from None
+            raise unreachable(f"{peer.host}:{peer.port}", problem, "--host and --port") from None
         if not self.run_until(lambda: self._connack is not None, timeout_s=ANSWER_TIMEOUT_S):
             text = f"{peer.host}:{peer.port} does not answer CONNECT; is that an MQTT port?"
             raise CommandFailed(text, exit_code=UNREACHABLE)

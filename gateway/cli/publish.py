@@ -22,6 +22,7 @@ from gateway.cli.mqtt_session import (
     Peer,
     PortOption,
     QosOption,
+    TlsOption,
     UserOption,
     VersionOption,
 )
@@ -46,14 +47,23 @@ def pub(
     ] = None,
     protocol: VersionOption = MqttVersion.V5,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 1883,
+    port: PortOption = None,
+    tls: TlsOption = False,
     client_id: ClientIdOption = "",
     username: UserOption = None,
     password: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Publish, and wait until the gateway has confirmed every message. Lines of standard input are messages."""
-    peer = Peer(host=host, port=port, version=protocol, client_id=client_id, username=username, password=password)
+    peer = Peer(
+        host=host,
+        given_port=port,
+        tls=tls,
+        version=protocol,
+        client_id=client_id,
+        username=username,
+        password=password,
+    )
     section = _properties(peer, key, properties or [])
     publisher = _Publisher(MqttSession(peer), topic=topic, qos=qos, retain=retain, properties=section)
     publisher.run(_payloads(message), count)

@@ -23,6 +23,7 @@ from gateway.cli.mqtt_session import (
     Peer,
     PortOption,
     QosOption,
+    TlsOption,
     UserOption,
     VersionOption,
 )
@@ -45,7 +46,8 @@ def sub(
     qos: QosOption = 1,
     protocol: VersionOption = MqttVersion.V5,
     host: HostOption = "127.0.0.1",
-    port: PortOption = 1883,
+    port: PortOption = None,
+    tls: TlsOption = False,
     client_id: ClientIdOption = "",
     username: UserOption = None,
     password: PasswordOption = None,
@@ -55,7 +57,15 @@ def sub(
     filters = [*(topics or ()), *(QUEUE_PREFIX + name for name in queues or ())]
     if not filters:
         raise CommandFailed("there is nothing to subscribe to", exit_code=USAGE, advice="Say --topic or --queue.")
-    peer = Peer(host=host, port=port, version=protocol, client_id=client_id, username=username, password=password)
+    peer = Peer(
+        host=host,
+        given_port=port,
+        tls=tls,
+        version=protocol,
+        client_id=client_id,
+        username=username,
+        password=password,
+    )
     ahead = min(count, RECEIVE_MAXIMUM) if count else RECEIVE_MAXIMUM
     subscriber = _Subscriber(MqttSession(peer, receive_maximum=ahead), count=count, as_json=as_json)
     finished = subscriber.run(filters, qos=qos, timeout_s=timeout)

@@ -1,18 +1,13 @@
 """The admin port in TLS: beside the plain one or alone, with certificates that are replaced while the node runs."""
 
-import asyncio
-import os
 import ssl
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import httpx
 import pytest
 
 from certificates import Certificates, make_certificates
-from gateway.cli.failures import UNREACHABLE
 from gateway.config import Config, ConfigError, load
-from gateway_process import PYTHON
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -57,24 +52,6 @@ async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
             assert about["meta"]["request"]["uri"].startswith(broker.node.admin_tls.url)
         async with client(broker, trusting(certificates), "a guess") as stranger:
             assert (await stranger.get("/queues")).status_code == 401
-
-
-async def test_commands_come_over_tls_where_the_authority_is_known(tmp_path: Path) -> None:
-    """docs/operations.md: an authority of one's own is OpenSSL's variable."""
-    certificates = make_certificates(tmp_path)
-    async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
-        assert broker.node.admin_tls is not None
-        login = ("--admin-user", "ada", "--admin-password-file", str(tmp_path / "ada.operator"))
-        command = (*PYTHON, *login, "queue", "list", "--url", broker.node.admin_tls.url)
-        exit_codes = []
-        for authority in (certificates.authority, certificates.client):
-            process = await asyncio.create_subprocess_exec(
-                *command, env=os.environ | {"SSL_CERT_FILE": str(authority)}, stdout=PIPE, stderr=PIPE
-            )
-            _, told = await asyncio.wait_for(process.communicate(), DEADLINE_S)
-            exit_codes.append(process.returncode)
-        assert exit_codes == [0, UNREACHABLE]
-        assert b"SSL_CERT_FILE" in told
 
 
 async def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(tmp_path: Path) -> None:

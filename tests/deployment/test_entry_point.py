@@ -23,11 +23,12 @@ from manifests import container, files, one
 from processes import running
 
 LISTENERS: Final = ("mqtt", "amqp", "flow", "http")
-# In a mount namespace of its own: everything read-only but the data folder, then the manifest's user without rights.
+# In a mount namespace of its own: everything read-only but the volumes, then the manifest's user without rights.
 AS_IN_THE_POD: Final = """
 set -e
 mount --make-rprivate /
 mount --bind "$DATA" "$DATA"
+mount --bind "$BACKUPS" "$BACKUPS"
 mount -o remount,bind,ro /
 exec setpriv --reuid="$USER_ID" --regid="$USER_ID" --clear-groups --no-new-privs --bounding-set=-all \
     --inh-caps=-all -- "$@"
@@ -45,21 +46,23 @@ class Pod:
         self.folder = folder
         self.data = folder / "data"
         self.ports = {name: free_port() for name in LISTENERS}
-        self.health_port = free_port()
+        self.backups = folder / "backups"
+        self.health_port, self.admin_port = free_port(), free_port()
         self._process: subprocess.Popen[str] | None = None
         self._arguments: list[str] = container([manifest])["args"]
-        for name in ("data", "users"):
+        for name in ("data", "backups", "users"):
             (folder / name).mkdir()
             os.chown(folder / name, self.user_id, self.user_id)
         (folder / "users" / "app").write_text("a password")
         (config,) = files("base/gateway.yaml")
         config["queues"] = {"declared": [{"name": "orders", "subscriptions": ["orders/>"]}]}
         config["health"]["port"] = self.health_port
-        config["admin"]["port"] = free_port()
+        config["admin"]["port"] = self.admin_port
         for name, port in self.ports.items():
             config["listeners"][name] |= {"port": port, "host": "127.0.0.1"}
         text = yaml.safe_dump(config)
-        text = text.replace("/etc/sluicegate", str(folder)).replace("/var/lib/sluicegate", str(self.data))
+        text = text.replace("/etc/sluicegate", str(folder)).replace("/var/lib/sluicegate-backups", str(self.backups))
+        text = text.replace("/var/lib/sluicegate", str(self.data))
         (folder / "gateway.yaml").write_text(text.replace("16 GiB", "256 MiB").replace("12 GiB", "128 MiB"))
 
     def command(self) -> list[str]:
@@ -69,7 +72,8 @@ class Pod:
 
     def environment(self) -> dict[str, str]:
         kept = {key: value for key, value in os.environ.items() if key in ("PATH", "PYTHONPATH")}
-        return kept | {"DATA": str(self.data), "USER_ID": str(self.user_id), "PYTHONDONTWRITEBYTECODE": "1"}
+        volumes = {"DATA": str(self.data), "BACKUPS": str(self.backups)}
+        return kept | volumes | {"USER_ID": str(self.user_id), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def is_ready(self) -> bool:
         try:
@@ -127,6 +131,9 @@ def test_the_container_runs_as_its_manifest_says(pod: Pod) -> None:
         assert "ro" in [options.split(",") for _, place, _, options, *_ in mounts if place == "/"][-1]
 
         _publish(pod, 3)
+        backup = [sys.executable, "-P", "-m", "gateway", "backup", "b", "--url", f"http://127.0.0.1:{pod.admin_port}"]
+        subprocess.run(backup, check=True, timeout=START_S)
+        assert (pod.backups / "b" / "data.mdb").stat().st_uid == pod.user_id
         os.kill(gateway, signal.SIGTERM)
         assert process.wait(pod.grace_s) == 0
 

@@ -10,22 +10,38 @@ from helm_python.errors import HelmError
 
 from certificates import make_certificates
 from gateway.config import Config, load
-from manifests import EVERYTHING, K8S, OVERLAYS, Manifest, chart, configuration, container, files, one, overlay
+from manifests import (
+    EVERYTHING,
+    K8S,
+    OVERLAYS,
+    Manifest,
+    chart,
+    configuration,
+    container,
+    files,
+    one,
+    overlay,
+    production_with_everything,
+)
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 OF_OPERATORS: Final = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}  # their schemas are not Kubernetes' own
 CHARTS: Final[dict[str, dict[str, Any] | None]] = {"chart": None, "chart with everything": EVERYTHING}
-SETS: Final = (*OVERLAYS, *CHARTS)
+WITH_COMPONENTS: Final = "production with everything"
+WITH_ADMIN: Final = ("chart with everything", WITH_COMPONENTS)
+SETS: Final = (*OVERLAYS, WITH_COMPONENTS, *CHARTS)
 
 
 def rendered(name: str) -> list[Manifest]:
+    if name == WITH_COMPONENTS:
+        return production_with_everything()
     return chart(CHARTS[name]) if name in CHARTS else overlay(name)
 
 
 def opened(config: Config) -> set[int]:
     """The ports that a configuration opens for others than its own machine."""
     ports = {each.port for each in config.listeners.enabled().values() if each.host != "127.0.0.1"}
-    ports |= {config.admin.port} if config.admin.host != "127.0.0.1" else set()
+    ports |= {each.port for each in (config.admin, config.admin.tls) if each.enabled and each.host != "127.0.0.1"}
     return ports | ({config.health.port} if config.health.enabled else set())
 
 
@@ -56,9 +72,10 @@ def test_every_object_is_valid(name: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_example_of_consumers_is_valid(version: str) -> None:
-    (deployment,) = files("examples/order-workers.yaml")
-    kubernetes_validate.validate(deployment, version, strict=True)
+@pytest.mark.parametrize("example", ["order-workers", "restore"])
+def test_examples_are_valid(example: str, version: str) -> None:
+    (manifest,) = files(f"examples/{example}.yaml")
+    kubernetes_validate.validate(manifest, version, strict=True)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -69,7 +86,7 @@ def test_the_configuration_is_one_that_the_gateway_takes(name: str, tmp_path: Pa
     assert {each["containerPort"] for each in container(manifests)["ports"]} >= opened(config)
     if name != "chart with everything":
         assert {each["containerPort"] for each in container(manifests)["ports"]} == opened(config)
-    assert (config.admin.host == "127.0.0.1") == (not config.admin.users) == (name != "chart with everything")
+    assert config.admin.tls.enabled == bool(config.admin.users) == (name in WITH_ADMIN)
     assert config.spool.sync
 
 
@@ -128,10 +145,33 @@ def test_the_spool_fits_into_its_volume(name: str, tmp_path: Path) -> None:
     """And messages in memory into the memory limit, beside the process itself."""
     manifests = rendered(name)
     config = loaded(manifests, tmp_path)
-    (claim,) = one(manifests, "StatefulSet")["spec"]["volumeClaimTemplates"]
-    assert config.spool.map_bytes_max < _bytes(claim["spec"]["resources"]["requests"]["storage"])
+    claims = {each["metadata"]["name"]: each for each in one(manifests, "StatefulSet")["spec"]["volumeClaimTemplates"]}
+    for claim in (claims["data"], claims["backups"]):
+        assert config.spool.map_bytes_max < _bytes(claim["spec"]["resources"]["requests"]["storage"])
     limit = _bytes(container(manifests)["resources"]["limits"]["memory"])
     assert config.spool.memory_bytes_max + 256 * 1024**2 < limit
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_what_the_gateway_writes_goes_to_its_volumes(name: str, tmp_path: Path) -> None:
+    """Everything else is read-only; backups do not lie with what they are of."""
+    manifests = rendered(name)
+    config = loaded(manifests, tmp_path)
+    mounts = {each["name"]: Path(each["mountPath"]) for each in container(manifests)["volumeMounts"]}
+    assert (mounts["data"], mounts["backups"]) == (config.data.path, config.backup.path)
+
+
+def test_a_restore_finds_the_volumes_and_folders_of_the_gateway() -> None:
+    """Claims of a StatefulSet are named after it, and the Job mounts them where the gateway does."""
+    gateway = one(files("base/statefulset.yaml"), "StatefulSet")
+    (job,) = files("examples/restore.yaml")
+    pod = job["spec"]["template"]["spec"]
+    claims = {each["name"]: each["persistentVolumeClaim"]["claimName"] for each in pod["volumes"]}
+    assert claims == {each: f"{each}-{gateway['metadata']['name']}-0" for each in ("data", "backups")}
+    (restore,) = pod["containers"]
+    assert all(mount in container([gateway])["volumeMounts"] for mount in restore["volumeMounts"])
+    assert pod["securityContext"] == gateway["spec"]["template"]["spec"]["securityContext"]
+    assert restore["securityContext"] == container([gateway])["securityContext"]
 
 
 def _bytes(quantity: str) -> int:
@@ -150,6 +190,15 @@ def test_the_chart_and_the_base_run_the_same_container() -> None:
     (plain_configuration,) = files("base/gateway.yaml")
     plain_configuration["health"]["port"] = 5550  # the default, which the chart's service has to know
     assert configuration(chart()) == plain_configuration
+
+
+def test_the_values_of_the_guide_are_ones_that_chart_and_gateway_take(tmp_path: Path) -> None:
+    """README.md, Helm: the ports of the pod are those that the gateway opens."""
+    guide = (K8S / "README.md").read_text(encoding="utf-8")
+    (values,) = [each.partition("```")[0] for each in guide.split("```yaml\n# my-values.yaml")[1:]]
+    manifests = chart(yaml.safe_load("#" + values))
+    config = loaded(manifests, tmp_path)
+    assert {each["containerPort"] for each in container(manifests)["ports"]} == opened(config)
 
 
 def test_a_release_of_another_name_has_objects_of_its_own() -> None:

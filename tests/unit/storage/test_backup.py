@@ -275,6 +275,15 @@ def test_a_spool_is_restored_over_nothing_and_nobody(store: SpoolStore, open_sto
     assert len(list(open_store().recover().journal)) == 20
 
 
+def test_a_volume_that_has_nothing_but_its_lost_and_found_is_empty(store: SpoolStore, tmp_path: Path) -> None:
+    """A file system of its own, as orchestrators give one, begins with that folder."""
+    filled(store)
+    backup_of(store, tmp_path / "b").run()
+    (tmp_path / "data" / "lost+found").mkdir(parents=True)
+    restored(tmp_path / "b", tmp_path / "data")
+    assert (tmp_path / "data" / DATA_FILE).exists()
+
+
 def test_a_restore_that_was_killed_can_be_done_again(store: SpoolStore, tmp_path: Path) -> None:
     filled(store)
     backup_of(store, tmp_path / "b").run()

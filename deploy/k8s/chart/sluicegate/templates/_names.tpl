@@ -11,3 +11,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "sluicegate.name" -}}
 {{- if eq .Release.Name "sluicegate" }}sluicegate{{ else }}{{ printf "%s-sluicegate" .Release.Name | trunc 48 | trimSuffix "-" }}{{ end }}
 {{- end }}
+{{- define "sluicegate.adminPort" -}}
+{{- $tls := .Values.config.admin.tls | default dict }}
+{{- if $tls.enabled }}{{ $tls.port | default 1943 }}{{ else }}{{ .Values.config.admin.port | default 8080 }}{{ end }}
+{{- end }}

@@ -1,0 +1,52 @@
+"""The commands come in TLS, and believe an authority of one's own by the variable that OpenSSL has for it."""
+
+import asyncio
+import os
+from asyncio.subprocess import PIPE
+from pathlib import Path
+
+from certificates import Certificates, make_certificates
+from gateway.cli.failures import OK, UNREACHABLE
+from gateway_process import COMMAND_S, PYTHON
+from running_broker import RunningBroker
+
+
+def in_tls(section: str, certificates: Certificates) -> tuple[str, ...]:
+    values = {"enabled": "true", "port": 0, "certificate": certificates.server, "key": certificates.server_key}
+    return tuple(f"{section}.{key}={value}" for key, value in values.items())
+
+
+async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:
+    """Run a command that believes an authority; return its exit code and what it printed."""
+    environment = os.environ | {"SSL_CERT_FILE": str(authority)}
+    process = await asyncio.create_subprocess_exec(*PYTHON, *arguments, env=environment, stdout=PIPE, stderr=PIPE)
+    printed, problems = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    return process.returncode, (printed + problems).decode()
+
+
+async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Path) -> None:
+    """docs/operations.md, the admin port."""
+    certificates = make_certificates(tmp_path)
+    async with RunningBroker(tmp_path / "data", in_tls("admin.tls", certificates)) as broker:
+        assert broker.node.admin_tls is not None
+        command = ("queue", "list", "--url", broker.node.admin_tls.url)
+        exit_code, _ = await told(certificates.authority, *command)
+        assert exit_code == OK
+        exit_code, problems = await told(certificates.client, *command)
+        assert exit_code == UNREACHABLE
+        assert "SSL_CERT_FILE" in problems
+
+
+async def test_what_is_published_over_tls_is_received_over_tls(tmp_path: Path) -> None:
+    """`pub` and `sub` with `--tls`; a server that nobody vouches for gets nothing."""
+    certificates = make_certificates(tmp_path)
+    async with RunningBroker(tmp_path / "data", in_tls("listeners.mqtt_tls", certificates)) as broker:
+        peer = ("--tls", "--port", str(broker.node.mqtt.listeners["mqtt_tls"].port), "--topic", "a")
+        exit_code, _ = await told(certificates.authority, "pub", *peer, "--message", "hello", "--retain")
+        assert exit_code == OK
+        exit_code, printed = await told(certificates.authority, "sub", *peer, "--count", "1", "--timeout", "30")
+        assert exit_code == OK
+        assert "hello" in printed
+        exit_code, problems = await told(certificates.client, "pub", *peer, "--message", "hello")
+        assert exit_code == UNREACHABLE
+        assert "SSL_CERT_FILE" in problems
