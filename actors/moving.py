@@ -147,7 +147,7 @@ class Moving(Picking):
     def _publish(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
         target.gate.reserve(batch)
         if self.place.trace is not None and self._takes_out:
-            self.place.trace.moved(batch, sequences, target.name, batch.received_ms)
+            self.place.trace.moved(batch, target.name, batch.received_ms)
         rows_by_partition: dict[int, list[int]] = {}
         for row in range(batch.count):
             rows_by_partition.setdefault(self._partition_of(target, batch, row), []).append(row)

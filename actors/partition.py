@@ -169,6 +169,8 @@ class Partition:
         ledger = self._ledger
         wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
         deliveries = ledger.deliver(wall_ms)
+        if ledger.effects.taken_back:
+            self._note_taken_back()  # before some of it is somebody's again
         if deliveries:
             self._post(deliveries)
         if self._log.active or self._log.rules.on() or self._log.holds:
@@ -225,6 +227,8 @@ class Partition:
         replay = self._reading.replay
         if replay is not None:
             stored.offer_again(replay[0], replay[1])
+        if self._trace is not None:
+            self._trace.reloaded(self._clock.wall_ms())
         self._ledger, self._log = fresh_ledger(
             self._ledger, self._log, stored, partition_id=self._partition_id, gate=self._gate, spool=self._spool
         )
@@ -295,13 +299,8 @@ class Partition:
 
     def _detach(self, message: Detach) -> None:
         self._draining.pop(message.flow_id, None)
-        gone = self._ledger.flows.get(message.flow_id)
         discard_kept(self._ledger, message.flow_id)
         self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
-        if self._trace is not None:
-            self._trace.flow_ended(message.flow_id, self._clock.wall_ms())
-        if gone is not None:
-            self._wake_the_others(gone.flow)
 
     def _closed_ledger(self) -> ClosedLedger:
         ledger = self._ledger
@@ -330,6 +329,13 @@ class Partition:
         for first, end in message.ranges:
             self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome, message.cause)
         self._wake_the_others(flow.flow)
+
+    def _note_taken_back(self) -> None:
+        taken_back, self._ledger.effects.taken_back = self._ledger.effects.taken_back, []
+        for flow, first, end in taken_back:
+            if self._trace is not None:
+                self._trace.taken_back(flow.flow_id, first, end, self._clock.wall_ms())
+            self._wake_the_others(flow)
 
     def _wake_the_others(self, flow: Flow) -> None:
         """Let partitions go on that wait because the flow held the most it may: it holds less now."""

@@ -86,6 +86,7 @@ class Effects:
         "settled",
         "settled_written",
         "starved_flows",
+        "taken_back",
         "wanted_pages",
     )
 
@@ -97,6 +98,7 @@ class Effects:
         self.dead: list[DeadRange] = []  # on their way to the dead message queue; nobody has seen to it yet
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
+        self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
         self.discards: dict[str, int] = {}  # reason -> messages dropped
         self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
         self.released_count = 0  # messages and bytes that count against the quota no more

@@ -58,7 +58,7 @@ def _drop_below(ledger: LedgerState, safe: int) -> None:
     """Drop everything older than what is safe, also from consumers; their settlements come too late."""
     floor = ledger.floor
     for flow in ledger.flows.values():
-        for first, end in flow.in_flight.remove(floor, safe):
+        for first, end in ledger.take_back(flow, floor, safe):
             ledger.discard_for_good(first, end, DISCARD_REPLACED)
     _discard_set_aside(ledger, floor, safe, DISCARD_REPLACED)
     ledger.give_up(floor, safe, DISCARD_REPLACED)

@@ -96,7 +96,7 @@ class Ledger(LedgerState):
         flow.leave()
         if flow.selects():
             self.selecting_count -= 1
-        for first, end in flow.in_flight.ranges():
+        for first, end in self.take_back(flow, self.floor, self.next_sequence):
             self.requeue(first, end, 1 if count_as_failed else 0, flow.flow.client)
         if self.groups is not None:
             self.groups.leave(self, flow_id)

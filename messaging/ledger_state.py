@@ -162,6 +162,13 @@ class LedgerState:
             self.effects.wanted_pages.append(page.first)
         return False
 
+    def take_back(self, flow: LedgerFlow, first: int, end: int) -> list[tuple[int, int]]:
+        """Take from a flow what it holds of `[first, end)`; return it. Settlements of that come too late."""
+        taken = flow.in_flight.remove(first, end)
+        for start, stop in taken:
+            self.effects.taken_back.append((flow.flow, start, stop))
+        return taken
+
     def requeue(self, first: int, end: int, failed: int, client: str) -> None:
         """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0.
 

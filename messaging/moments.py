@@ -270,6 +270,6 @@ def _take_back_unsettled(state: LedgerState, now_ms: int) -> None:
         if locks is None or not 0 < locks.next_ms() <= now_ms:
             continue
         for first, end in locks.take_expired(now_ms):
-            for start, stop in flow.in_flight.remove(first, end):
+            for start, stop in state.take_back(flow, first, end):
                 state.lock_losses_count += stop - start
                 state.requeue(start, stop, 1, flow.flow.client)

@@ -15,7 +15,7 @@ from messaging.flows import Flow, LedgerFlow
 from messaging.ledger import Ledger
 from messaging.ranges import RangeSet
 from messaging.segments import Segment
-from messaging.settlement import DISCARD_SESSION_ENDED, FAILED
+from messaging.settlement import DISCARD_SESSION_ENDED
 
 Ranges = list[tuple[int, int]]
 
@@ -32,7 +32,8 @@ def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
             stays.add(start, stop)
     for first, end in flow.in_flight.ranges():
         for start, stop in stays.outside(first, end):
-            ledger.settle(flow_id, start, stop, FAILED)
+            ledger.take_back(flow, start, stop)
+            ledger.requeue(start, stop, 1, flow.flow.client)
     flow.kept = stays
     if ledger.groups is not None:
         ledger.groups.leave(ledger, flow_id)
@@ -81,7 +82,8 @@ def discard_kept(ledger: Ledger, flow_id: int) -> None:
     flow = ledger.flows.get(flow_id)
     if flow is not None and flow.kept is not None:
         for first, end in flow.kept.ranges():
-            _give_up(ledger, flow, first, end)
+            for start, stop in ledger.take_back(flow, first, end):
+                ledger.give_up(start, stop, DISCARD_SESSION_ENDED)
 
 
 def release_kept(ledger: Ledger, page_first: int) -> None:
@@ -91,9 +93,9 @@ def release_kept(ledger: Ledger, page_first: int) -> None:
         return
     for flow in ledger.flows.values():
         if flow.kept is not None:
-            for start, stop in flow.kept.remove(segment.first, segment.end):
-                flow.in_flight.remove(start, stop)
-                ledger.make_ready(start, stop)
+            for first, end in flow.kept.remove(segment.first, segment.end):
+                for start, stop in ledger.take_back(flow, first, end):
+                    ledger.make_ready(start, stop)
 
 
 def keeps(ledger: Ledger) -> bool:
@@ -157,9 +159,3 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
     if ledger.remarks is not None:
         delivery.remark = ledger.remarks.by_sequence.get(first, b"")
     return delivery
-
-
-def _give_up(ledger: Ledger, flow: LedgerFlow, first: int, end: int) -> None:
-    flow.in_flight.remove(first, end)
-    ledger.make_ready(first, end)  # as the ledger drops what nobody holds
-    ledger.give_up(first, end, DISCARD_SESSION_ENDED)

@@ -75,4 +75,5 @@ def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -
                 flow.in_flight.add(start, stop)
                 ledger.renew(flow_id, prepared.epoch, [(start, stop)], wall_ms)
             else:
+                ledger.effects.taken_back.append((prepared.flow, start, stop))
                 ledger.requeue(start, stop, 1, prepared.flow.client)

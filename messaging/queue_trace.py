@@ -1,7 +1,7 @@
 """What is noted of traced messages in one partition: when they leave for a consumer, and what that says of them.
 
-What a consumer holds is remembered from the delivery to the settlement, for the span of the one is above that of the
-other. Everything else is found in the message.
+What a consumer holds is remembered from the delivery until the ledger takes it from the consumer, settled or not, for
+the span of the one is above that of the other. Everything else is found in the message.
 """
 
 from typing import Final, final
@@ -72,30 +72,23 @@ class QueueTrace:
     def settled(self, flow_id: int, ranges: list[tuple[int, int]], outcome: int, wall_ms: int) -> None:
         """Note the outcome of the traced messages that a flow holds in these ranges."""
         for first, end in ranges:
-            if end - first <= len(self.held):
-                sequences = [each for each in range(first, end) if each in self.held]
-            else:
-                sequences = [each for each in self.held if first <= each < end]
-            for sequence in sequences:
-                if self.held[sequence][0] == flow_id:
-                    self._end(sequence, _NAMES[outcome], wall_ms)
+            self._end_those_of(flow_id, first, end, _NAMES[outcome], wall_ms)
 
-    def flow_ended(self, flow_id: int, wall_ms: int) -> None:
-        """Note that the queue has again what a flow held."""
-        for sequence in [each for each, (its_flow_id, _) in self.held.items() if its_flow_id == flow_id]:
+    def taken_back(self, flow_id: int, first: int, end: int, wall_ms: int) -> None:
+        """Note that the queue has again what a flow held of `[first, end)`, or has dropped it."""
+        self._end_those_of(flow_id, first, end, GIVEN_BACK, wall_ms)
+
+    def reloaded(self, wall_ms: int) -> None:
+        """Note that no consumer holds anything any more."""
+        for sequence in list(self.held):
             self._end(sequence, GIVEN_BACK, wall_ms)
 
-    def moved(self, batch: MessageBatch, sequences: list[int], target: str, wall_ms: int) -> None:
-        """Note the traced messages of a batch that goes to another queue. `sequences` are those they had here."""
-        column = batch.headers()
-        if column is None:
-            return
-        for row, sequence in enumerate(sequences):
-            headers = column[row]
+    def moved(self, batch: MessageBatch, target: str, wall_ms: int) -> None:
+        """Note the traced messages of a batch that goes to another queue."""
+        for row, headers in enumerate(batch.headers() or []):
             context = self._tracing.context(batch, headers, row)
             if context is not None and headers is not None:
                 reason = "" if headers.dead is None else headers.dead.reason
-                self._end(sequence, GIVEN_BACK, wall_ms)
                 self._tracing.buffer.add(
                     MoveTraced(
                         context,
@@ -106,6 +99,15 @@ class QueueTrace:
                         moved_ms=wall_ms,
                     )
                 )
+
+    def _end_those_of(self, flow_id: int, first: int, end: int, outcome: str, wall_ms: int) -> None:
+        if end - first <= len(self.held):
+            sequences = [each for each in range(first, end) if each in self.held]
+        else:
+            sequences = [each for each in self.held if first <= each < end]
+        for sequence in sequences:
+            if self.held[sequence][0] == flow_id:
+                self._end(sequence, outcome, wall_ms)
 
     def _end(self, sequence: int, outcome: str, wall_ms: int) -> None:
         held = self.held.pop(sequence, None)

@@ -58,6 +58,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.shared_window: CreditWindow[Address] = window_of(7)
         self.appended_bytes = 0
         self.appended_count = 0
+        self.told: dict[int, set[int]] = {}  # flow -> what it holds, by what the ledger has said
         self.settled = RangeSet()  # what the ledger asked to persist
         self.publications: list[Publication] = []
         self.rows: dict[int, range] = {}  # publication's place in the list -> sequences
@@ -186,12 +187,14 @@ class PartitionMachine(RuleBasedStateMachine):
                 self.credit_comes_back(flow_id, len(before) - len(self.model.held_by(flow_id)))
         deliveries = self.ledger.deliver(self.wall_ms)
         self.take_settled_effects()
+        self.take_what_was_taken_back()
         self.model.delivered(deliveries, self.wall_ms)
         for delivery in deliveries:
             flow_id = delivery.flow.flow_id
             assert flow_id not in self.paused, "a paused flow gets nothing"
             assert delivery.epoch == flow_id
             self.owed[flow_id] += len(sequences_of(delivery))
+            self.told.setdefault(flow_id, set()).update(sequences_of(delivery))
         for flow_id, flow in self.flows.items():
             assert flow.window.used <= max(flow.window.limit, used[flow_id]), "credit is not exceeded"
             assert len(self.model.held_by(flow_id)) <= self.delivery_rules.unacked_count_max
@@ -243,10 +246,19 @@ class PartitionMachine(RuleBasedStateMachine):
         ]
 
     def settle_range(self, flow_id: int, first: int, end: int, outcome: int) -> None:
+        settled = [sequence for sequence in self.model.held_by(flow_id) if first <= sequence < end]
         count = self.ledger.settle(flow_id, first, end, outcome)
         assert count == self.model.settle(flow_id, first, end, outcome)
         self.flows[flow_id].window.give(count)
         self.owed[flow_id] -= count
+        self.told.get(flow_id, set()).difference_update(settled)
+
+    def take_what_was_taken_back(self) -> None:
+        """Note what flows lost that they did not settle."""
+        for flow, first, end in self.ledger.effects.taken_back:
+            assert self.told[flow.flow_id].issuperset(range(first, end)), "what is taken back was held"
+            self.told[flow.flow_id].difference_update(range(first, end))
+        self.ledger.effects.taken_back = []
 
     def take_settled_effects(self, *, expired: bool = False) -> None:
         """Note what is to be persisted; when something was delivered, part of it may be what had expired."""
@@ -269,7 +281,14 @@ class PartitionMachine(RuleBasedStateMachine):
         assert {seq for first, end in self.settled.ranges() for seq in range(first, end)} == self.model.settled
         for flow_id in self.flows:
             assert ledger.in_flight_count(flow_id) == len(self.model.held_by(flow_id))
+        self.take_what_was_taken_back()
+        told = {sequence: flow_id for flow_id, held in self.told.items() for sequence in held}
+        assert told == self.not_taken_back()
         assert ledger.effects.discards == self.model.discards
+
+    def not_taken_back(self) -> dict[int, int]:
+        """Return what flows were given and have not lost, by sequence."""
+        return {sequence: flow_id for flow_id in self.flows for sequence in self.model.held_by(flow_id)}
 
     @invariant()
     def what_was_released_and_what_waits_add_up(self) -> None:

@@ -67,8 +67,13 @@ class PreparedMachine(PartitionMachine):
         for sequence in sequences:
             self.plain.committed(sequence)
             assert self.settled.add(sequence, sequence + 1) == 1, "the commit has written it, nobody else"
+            self.told[flow_id].remove(sequence)
         if flow_id in self.flows:
             self.credit_comes_back(flow_id, len(sequences))
+
+    def not_taken_back(self) -> dict[int, int]:
+        prepared = {each: ranges.flow.flow_id for ranges, sequences in self.prepared for each in sequences}
+        return {**super().not_taken_back(), **prepared}
 
     @invariant()
     def what_is_prepared_counts_for_its_flow(self) -> None:
