@@ -7,9 +7,11 @@ are counted.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final
+
+import pykka
 
 from actors.runtime import Runtime, TimerHandle
 from gateway.config.tracing import Tracing as TracingSection
@@ -21,6 +23,7 @@ from messaging.trace_records import TraceBuffer, TraceRecord
 from messaging.tracing import TraceSampler, Tracing
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from gateway.trace_spans import SpanMaker
@@ -29,6 +32,45 @@ log = logging.getLogger("sluicegate.tracing")
 
 LAST_EXPORT_S: Final = 5  # how long a stop waits for what is left to be sent
 RECORDS_PER_REQUEST: Final = 2000  # some 2 MB of spans: OpenTelemetry's collector takes 20 MiB at once
+
+
+class ExportThread(pykka.ThreadingActor):
+    """Makes spans of records and sends them. A request that takes long does not keep the process from ending.
+
+    `report` is called on the loop, with the numbers of spans that the collector took, and did not.
+    """
+
+    use_daemon_thread = True
+
+    def __init__(
+        self, runtime: Runtime, report: Callable[[int, int], None], maker: "SpanMaker", exporter: "SpanExporter"
+    ) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self._report = report
+        self._maker = maker
+        self._exporter = exporter
+
+    def on_receive(self, records: Sequence[TraceRecord]) -> None:
+        """Send what is made of records, and report."""
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        taken_count = lost_count = 0
+        for start in range(0, len(records), RECORDS_PER_REQUEST):
+            part = records[start : start + RECORDS_PER_REQUEST]
+            spans: list[ReadableSpan] = []
+            try:
+                spans = self._maker.spans(part)
+                # After a failure none is tried: each may take as long as a request may.
+                is_taken = lost_count == 0 and self._exporter.export(spans) is SpanExportResult.SUCCESS
+            except Exception:  # of whatever kind an exporter raises
+                log.exception("spans could not be sent")
+                is_taken = False
+            if is_taken:
+                taken_count += len(spans)
+            else:
+                lost_count += len(spans) or len(part)
+        self._runtime.loop.call_soon_threadsafe(self._report, taken_count, lost_count)
 
 
 class TraceExport:
@@ -47,34 +89,39 @@ class TraceExport:
         self.exported_count = 0  # spans that the collector took
         self.failed_count = 0  # spans that it did not
         self._runtime = runtime
-        self._maker = maker
         self._exporter = exporter
         self._interval_ms = interval_ms
-        self._under_way: asyncio.Task[None] | None = None
+        self._thread = ExportThread.start(runtime, self._ended, maker, exporter)
+        self._rests = asyncio.Event()  # no request is under way
+        self._rests.set()
         self._is_failing = False
         self._timer: TimerHandle = runtime.after(interval_ms, self._due)
 
     async def stop(self) -> None:
         """Send what is left, for a moment, and let go of the connection."""
         self._timer.cancel()
-        if self._under_way is not None:
-            await asyncio.wait([self._under_way], timeout=LAST_EXPORT_S)
-        records = self.buffer.take()
-        if records:
-            await asyncio.wait([asyncio.ensure_future(self._send(records))], timeout=LAST_EXPORT_S)
-        await asyncio.to_thread(self._exporter.shutdown)
+        try:
+            async with asyncio.timeout(LAST_EXPORT_S):
+                await self._rests.wait()
+                self._send()
+                await self._rests.wait()
+        except TimeoutError:
+            log.warning("the trace collector did not take the last spans in %d s", LAST_EXPORT_S)
+        self._exporter.shutdown()
+        self._thread.stop(block=False)
 
     def _due(self) -> None:
         self._timer = self._runtime.after(self._interval_ms, self._due)
-        if self._under_way is not None and not self._under_way.done():
-            return
+        if self._rests.is_set():
+            self._send()
+
+    def _send(self) -> None:
         records = self.buffer.take()
         if records:
-            self._under_way = self._runtime.loop.create_task(self._send(records))
-            self._runtime.keep(self._under_way)
+            self._rests.clear()
+            self._thread.tell(records)
 
-    async def _send(self, records: Sequence[TraceRecord]) -> None:
-        taken_count, lost_count = await asyncio.to_thread(self._export, records)
+    def _ended(self, taken_count: int, lost_count: int) -> None:
         self.exported_count += taken_count
         self.failed_count += lost_count
         is_taken = lost_count == 0
@@ -84,20 +131,7 @@ class TraceExport:
                 log.info("the trace collector takes spans again")
             else:
                 log.warning("the trace collector takes no spans: %d are lost", lost_count)
-
-    def _export(self, records: Sequence[TraceRecord]) -> tuple[int, int]:
-        """Make spans of records and send them; return how many the collector took, and how many it did not."""
-        from opentelemetry.sdk.trace.export import SpanExportResult
-
-        taken_count = lost_count = 0
-        for start in range(0, len(records), RECORDS_PER_REQUEST):
-            spans = self._maker.spans(records[start : start + RECORDS_PER_REQUEST])
-            # After a failure none is tried: each may take as long as a request may.
-            if lost_count == 0 and self._exporter.export(spans) is SpanExportResult.SUCCESS:
-                taken_count += len(spans)
-            else:
-                lost_count += len(spans)
-        return taken_count, lost_count
+        self._rests.set()
 
 
 def make_tracing(config: TracingSection, natives: Mapping[int, NativeFields], rng: Random) -> Tracing | None:

@@ -1,7 +1,8 @@
 """How what was noted of traced messages becomes spans, and in which requests they go out."""
 
 import random
-from asyncio import get_running_loop
+import threading
+from asyncio import get_running_loop, sleep
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from actors.clock import SystemClock
 from actors.runtime import Runtime
+from gateway import trace_export
 from gateway.trace_export import RECORDS_PER_REQUEST, TraceExport
 from gateway.trace_spans import SpanMaker
 from loops import RunOnLoop
@@ -29,8 +31,35 @@ class Collector(SpanExporter):
         return SpanExportResult.SUCCESS if len(self.sizes) <= self.takes else SpanExportResult.FAILURE
 
 
+class BrokenExporter(SpanExporter):
+    """Raises where it should say that it failed."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        raise OSError("no route to the collector")
+
+
+class SlowCollector(SpanExporter):
+    """Answers when it is let go."""
+
+    def __init__(self) -> None:
+        self.lets_go = threading.Event()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.lets_go.wait()
+        return SpanExportResult.SUCCESS
+
+
 def maker() -> SpanMaker:
     return SpanMaker(service_name="sluicegate", node_name="n", version="1")
+
+
+def export_of(count: int, exporter: SpanExporter) -> TraceExport:
+    """Return the export of so many records, which are sent when it stops."""
+    runtime = Runtime(loop=get_running_loop(), clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    buffer = TraceBuffer(records_max=count)
+    for _ in range(count):
+        buffer.add(spooled())
+    return TraceExport(runtime, buffer, maker=maker(), exporter=exporter, interval_ms=60_000)
 
 
 def spooled(tracestate: str = "") -> SpoolTraced:
@@ -51,15 +80,40 @@ def test_many_spans_go_in_several_requests_and_behind_one_that_fails_none_is_tri
     """A collector refuses a request that is too large, and one that is away takes the whole time that one may take."""
 
     async def scenario() -> None:
-        runtime = Runtime(loop=get_running_loop(), clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
-        count = 2 * RECORDS_PER_REQUEST + 1
-        buffer, collector = TraceBuffer(records_max=count), Collector(takes)
-        for _ in range(count):
-            buffer.add(spooled())
-        export = TraceExport(runtime, buffer, maker=maker(), exporter=collector, interval_ms=60_000)
+        count, collector = 2 * RECORDS_PER_REQUEST + 1, Collector(takes)
+        export = export_of(count, collector)
         await export.stop()
         assert collector.sizes == sizes
         assert (export.exported_count, export.failed_count) == (count - lost_count, lost_count)
+
+    run(scenario())
+
+
+def test_what_an_exporter_raises_costs_the_spans_and_is_counted(run: RunOnLoop) -> None:
+    """docs/tracing.md: spans that the collector did not take are lost, and counted."""
+
+    async def scenario() -> None:
+        export = export_of(3, BrokenExporter())
+        await export.stop()
+        assert (export.exported_count, export.failed_count) == (0, 3)
+
+    run(scenario())
+
+
+def test_a_stop_does_not_wait_for_a_collector_that_does_not_answer(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/tracing.md: nobody waits for a collector."""
+    monkeypatch.setattr(trace_export, "LAST_EXPORT_S", 0.01)
+
+    async def scenario() -> None:
+        collector = SlowCollector()
+        export = export_of(3, collector)
+        await export.stop()
+        assert export.exported_count == 0
+        collector.lets_go.set()
+        while export.exported_count < 3:
+            await sleep(0.01)
 
     run(scenario())
 
