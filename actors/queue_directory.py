@@ -120,8 +120,8 @@ class QueueDirectory(LoopActor):
         return len(self._queues)
 
     def accepted_counts(self) -> dict[str, int]:
-        """Return how many messages each queue has taken, by name."""
-        return {name: handle.target.gate.accepted_count for name, handle in self._queues.items()}
+        """Return how many messages queues have taken, by name; those that have taken none are left out."""
+        return {name: count for name, handle in self._queues.items() if (count := handle.target.gate.accepted_count)}
 
     def on_start(self) -> None:
         """Bring back the queues that the catalog knows."""
