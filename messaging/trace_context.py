@@ -87,16 +87,6 @@ def read_traceparent(value: str) -> TraceContext | None:
     return TraceContext(trace_id, parent_id, is_sampled=int(flags, 16) & 1 == 1)
 
 
-def with_context(headers: Headers | None, context: TraceContext) -> Headers:
-    """Return the headers of a message that gets a context, in the place of any other. Those given stay as they are."""
-    changed = Headers() if headers is None else headers.copy()
-    kept = [each for each in changed.user_properties or [] if each[0] not in (TRACEPARENT, TRACESTATE)]
-    changed.user_properties = [*kept, (TRACEPARENT, context.traceparent())]
-    return changed
-
-
 def _tracestate_in(properties: list[tuple[str, UserPropertyValue]]) -> str:
-    for name, value in properties:
-        if name == TRACESTATE and isinstance(value, str) and len(value) <= TRACESTATE_CHARS_MAX:
-            return value
-    return ""
+    state = ",".join([value for name, value in properties if name == TRACESTATE and isinstance(value, str)])
+    return state if len(state) <= TRACESTATE_CHARS_MAX else ""

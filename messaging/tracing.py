@@ -13,8 +13,8 @@ from typing import Final, final
 import xxhash
 
 from messaging.batch import MessageBatch
-from messaging.headers import NATIVE_NONE, Headers
-from messaging.native_fields import NativeFields
+from messaging.headers import Headers
+from messaging.native_fields import NativeFields, marked
 from messaging.refusals import ADMITTED, REFUSAL_TEXTS
 from messaging.topics import TopicFilter, matches
 from messaging.trace_context import (
@@ -22,10 +22,10 @@ from messaging.trace_context import (
     SPAN_ID_AT,
     TRACEPARENT,
     TRACEPARENT_CHARS,
+    TRACESTATE,
     TraceContext,
     context_of,
     traceparent_in,
-    with_context,
 )
 from messaging.trace_records import PublishTraced, SpoolTraced, TraceBuffer
 
@@ -157,7 +157,9 @@ class Tracing:
                 context = self._sampler.new_context()
                 if changed is None:
                     changed = [None] * count if column is None else list(column)
-                changed[row] = self._given(headers, context)
+                changed[row] = marked(
+                    headers, [(TRACEPARENT, context.traceparent())], self._natives, without=(TRACESTATE,)
+                )
                 record = self._published(context, batch, row, is_begun=True)
                 publishes.append(record)
             row = self._sampler.next_to_begin(row + 1, count)
@@ -195,16 +197,6 @@ class Tracing:
             payload_bytes=len(batch.payloads()[row]),
             is_begun=is_begun,
         )
-
-    def _given(self, headers: Headers | None, context: TraceContext) -> Headers:
-        changed = with_context(headers, context)
-        native = self._natives.get(changed.native_format)
-        if native is not None:
-            changed.native = native.with_annotation(changed.native, TRACEPARENT, context.traceparent())
-        else:  # nothing is in that form which is not among the headers too
-            changed.native_format = NATIVE_NONE
-            changed.native = b""
-        return changed
 
     def _wants(self, topic: str) -> bool:
         wanted = self._wanted.get(topic)

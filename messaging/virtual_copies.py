@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import final
 
 from messaging.batch import MessageBatch
-from messaging.fans import Copy
-from messaging.headers import NATIVE_NONE, Headers
-from messaging.native_fields import NativeFields
+from messaging.headers import Headers
+from messaging.native_fields import NativeFields, marked
 from messaging.routing import Route
 
 
@@ -42,7 +41,8 @@ class Expansion:
             for copy in copies:
                 if copy.route.is_empty and not self._source.retain:
                     continue  # nobody would have it, now or later
-                self._append(row, copy.topic, self._marked(row, copy), copy.route, is_copy=True)
+                headers = marked(self._source.headers_of(row), copy.marks, self._natives)
+                self._append(row, copy.topic, headers, copy.route, is_copy=True)
 
     def batch(self) -> MessageBatch:
         """Return everything as one batch."""
@@ -59,22 +59,6 @@ class Expansion:
         self._payloads.append(self._source.payloads()[row])
         self._headers.append(headers)
         self._is_copy.append(is_copy)
-
-    def _marked(self, row: int, copy: Copy) -> Headers:
-        """Return the headers of a copy: what marks there were of the same names, it has anew."""
-        before = self._source.headers_of(row)
-        headers = Headers() if before is None else before.copy()
-        names = [name for name, _ in copy.marks]
-        kept = [each for each in headers.user_properties or [] if each[0] not in names]
-        headers.user_properties = kept + copy.marks
-        native = self._natives.get(headers.native_format)
-        if native is None:  # nothing is in that form which is not among the headers too
-            headers.native_format = NATIVE_NONE
-            headers.native = b""
-        else:
-            for name, value in copy.marks:
-                headers.native = native.with_annotation(headers.native, name, value)
-        return headers
 
     def _built(self, rows: list[int]) -> MessageBatch:
         payloads = [self._payloads[row] for row in rows]

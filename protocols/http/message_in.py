@@ -44,6 +44,7 @@ def read_attributes(fields: list[tuple[str, str]], payload: bytes, wall_ms: int)
     headers = Headers()
     qos = AT_LEAST_ONCE
     properties: list[tuple[str, UserPropertyValue]] = []
+    trace: dict[str, str] = {}  # of several headers of one name one list is made (RFC 9110 5.3)
     for name, value in fields:
         lower = name.lower()
         if lower == "content-type":
@@ -54,9 +55,10 @@ def read_attributes(fields: list[tuple[str, str]], payload: bytes, wall_ms: int)
         elif lower == "solace-delivery-mode":
             qos = _mode(value)
         elif lower in TRACE_FIELDS:
-            properties.append((lower, value))
+            trace[lower] = f"{trace[lower]},{value}" if lower in trace else value
         elif lower.startswith("solace-") or lower.startswith("sluicegate-"):
             _read_attribute(headers, lower, value, wall_ms)
+    properties += trace.items()
     headers.user_properties = properties or None
     key = headers.partition_key
     if key is not None:

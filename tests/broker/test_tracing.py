@@ -114,6 +114,27 @@ async def test_a_consumer_that_vanishes_gives_its_message_back(tmp_path: Path) -
         assert story["settle q"].attributes["sluicegate.outcome"] == "given_back"
 
 
+async def test_a_settlement_that_comes_too_late_is_not_traced_as_one(tmp_path: Path) -> None:
+    """docs/tracing.md: the outcome is what became of a delivery, whatever its consumer says of it afterwards."""
+    async with traced(tmp_path) as (broker, collector):
+        await create(broker, subscriptions=["orders/>"], consumer_ack_timeout_ms=20, max_redelivery_count=1)
+        worker = await broker.connect("worker", level=5)
+        await worker.subscribe("$queue/q", qos=1)
+        device = await broker.connect(level=5)
+        await device.publish("orders/eu", b"x", qos=1, properties=context())
+        first, again = await worker.message(), await worker.message()
+        await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+        worker.acknowledge(first, again)
+        await worker.round_trip()
+        other = TRACE.replace("4", "5")
+        await device.publish("rest", b"x", properties=context(SAMPLED.replace(TRACE, other)))
+
+        await collector.story(other, "publish")
+
+        settled = [each for each in collector.spans if each.name == "settle q"]
+        assert [each.attributes["sluicegate.outcome"] for each in settled] == ["given_back", "given_back"]
+
+
 async def test_who_began_a_trace_decides_whether_it_is_taken(tmp_path: Path) -> None:
     """OpenTelemetry's sampler parentbased_traceidratio; Trace Context 3.2.2.5.1, the flag `sampled`."""
     async with traced(tmp_path) as (broker, collector):
@@ -149,7 +170,7 @@ async def test_a_device_without_properties_begins_a_trace_that_its_consumer_goes
 
 
 async def test_contexts_are_headers_over_http_and_annotations_over_amqp(tmp_path: Path) -> None:
-    """Trace Context 3.2, and W3C's Trace Context for AMQP, where who is on the way writes annotations."""
+    """Trace Context 3.2 and 3.3, and W3C's Trace Context for AMQP, where who is on the way writes annotations."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, access_type="non-exclusive")  # the HTTP worker's flow outlives its connection
         sender = await AmqpClient.open(broker.amqp_port, "sender")
@@ -163,11 +184,13 @@ async def test_contexts_are_headers_over_http_and_annotations_over_amqp(tmp_path
             polled = await client.get("/QUEUE/q", params={"max": 1})
             assert polled.headers["traceparent"] == SAMPLED
             other = SAMPLED.replace(TRACE, TRACE.replace("4", "5"))
-            await client.post("/QUEUE/q", content="from http", headers={"Traceparent": other})
+            several = [("Traceparent", other), ("Tracestate", "a=1"), ("tracestate", "b=2"), ("Baggage", "c=3")]
+            await client.post("/QUEUE/q", content="from http", headers=several)
         consumer = await AmqpClient.open(broker.amqp_port, "consumer")
         await consumer.receiver("l", "q", credit=10)
         received = await consumer.delivery()
-        assert application_properties(received)["traceparent"] == other
+        carried = application_properties(received)
+        assert (carried["traceparent"], carried["tracestate"], carried["baggage"]) == (other, "a=1,b=2", "c=3")
 
         story = await collector.story(TRACE, "publish", "deliver q")
         assert story["publish"].attributes["messaging.destination.name"] == "q"

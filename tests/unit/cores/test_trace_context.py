@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import NATIVE_MQTT5, NATIVE_NONE, Headers
-from messaging.trace_context import TRACE_FIELDS, TraceContext, context_of, read_traceparent, with_context
+from messaging.trace_context import TRACE_FIELDS, TraceContext, context_of, read_traceparent
 from messaging.trace_records import PublishTraced, TraceBuffer
 from messaging.tracing import TraceSampler, Tracing
 
@@ -70,12 +70,9 @@ def test_later_versions_are_read_as_this_one(text: str) -> None:
 @given(st.integers(1, (1 << 128) - 1), st.integers(1, (1 << 64) - 1), st.booleans())
 def test_a_context_is_read_as_it_was_written(trace_id: int, span_id: int, is_sampled: bool) -> None:
     written = TraceContext(f"{trace_id:032x}", f"{span_id:016x}", is_sampled=is_sampled)
-    headers = with_context(of(("mine", "1")), written)
-    read = context_of(headers)
+    read = context_of(of(("mine", "1"), ("traceparent", written.traceparent())))
     assert read is not None
     assert (read.traceparent(), read.is_sampled) == (written.traceparent(), is_sampled)
-    assert headers.user_properties is not None
-    assert headers.user_properties[0] == ("mine", "1")
 
 
 @given(st.text(max_size=60))
@@ -92,6 +89,13 @@ def test_a_tracestate_goes_with_its_context_unless_it_is_longer_than_all_pass_on
     assert long is not None
     assert (short.tracestate, long.tracestate) == ("a=1", "")
     assert TRACE_FIELDS == ("traceparent", "tracestate", "baggage")
+
+
+def test_a_tracestate_in_several_parts_is_one() -> None:
+    """Trace Context 3.3.1: it may be split into several, which are one list in their order."""
+    context = context_of(of(("tracestate", "a=1"), ("traceparent", SAMPLED), ("tracestate", "b=2")))
+    assert context is not None
+    assert context.tracestate == "a=1,b=2"
 
 
 @given(st.floats(0.01, 1.0), st.integers(0, (1 << 64) - 1))
