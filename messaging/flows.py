@@ -140,7 +140,19 @@ class DeliveryRules:
 class LedgerFlow:
     """What one ledger remembers of a flow that takes messages from it."""
 
-    __slots__ = ("again", "declined", "epoch", "flow", "in_flight", "kept", "locks", "looked_to", "paused", "turn")
+    __slots__ = (
+        "again",
+        "declined",
+        "epoch",
+        "flow",
+        "in_flight",
+        "keeps_alone",
+        "kept",
+        "locks",
+        "looked_to",
+        "paused",
+        "turn",
+    )
 
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
@@ -148,6 +160,7 @@ class LedgerFlow:
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
         self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
+        self.keeps_alone = False  # nobody else ever gets what is in `kept`: it goes with the client's session
         self.declined: RangeSet | None = None  # unsettled, and for other flows only (messaging.declining); None: none
         self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False

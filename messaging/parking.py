@@ -6,6 +6,7 @@ nothing new, and what was sent stays in flight with it. When the client is back,
 epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
 
 A consumer of AMQP may keep its flow bound while it is away, without credit, and then wants some of what it holds again.
+That is for others if it never comes to take it.
 
 Deliberately elsewhere: which messages are to stay (the protocol knows what it sent), and remembering it over a restart.
 """
@@ -35,6 +36,7 @@ def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
             ledger.take_back(flow, start, stop)
             ledger.requeue(start, stop, 1, flow.flow.client)
     flow.kept = stays
+    flow.keeps_alone = True
     if ledger.groups is not None:
         ledger.groups.leave(ledger, flow_id)
 
@@ -44,6 +46,7 @@ def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None
     parked = LedgerFlow(flow, epoch)
     parked.paused = True
     parked.kept = RangeSet()
+    parked.keeps_alone = True
     ledger.flows[flow.flow_id] = parked
     ledger.gather_fresh()
     for first, end in kept:
@@ -78,9 +81,9 @@ def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> R
 
 
 def discard_kept(ledger: Ledger, flow_id: int) -> None:
-    """Drop what still waits for a flow's client: its session has ended."""
+    """Drop what still waits for the client of a parked flow: its session has ended."""
     flow = ledger.flows.get(flow_id)
-    if flow is not None and flow.kept is not None:
+    if flow is not None and flow.kept is not None and flow.keeps_alone:
         for first, end in flow.kept.ranges():
             for start, stop in ledger.take_back(flow, first, end):
                 ledger.give_up(start, stop, DISCARD_SESSION_ENDED)

@@ -169,6 +169,21 @@ async def test_a_link_that_is_closed_lets_go_and_one_that_is_detached_does_not(
     assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
+async def test_what_waits_for_credit_to_be_resumed_goes_to_others_when_its_link_is_closed(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.6.6: what a link holds that is closed is not settled."""
+    await queue(broker, b"a", b"b")
+    peer = await amqp.connect()
+    await attach(peer)
+    states: dict[bytes, AmqpValue] = {each.tag: None for each in await peer.deliveries(2)}
+    await peer.detached(IN, closed=False)
+    assert tags_in(await attach(peer, states, credit=0)) == states.keys()
+    await peer.detached(IN, closed=True)
+    await attach(peer)
+    assert shown(await peer.deliveries(2)) == [(b"a", False, 1), (b"b", False, 1)]
+
+
 async def test_a_client_that_is_back_before_it_is_seen_to_be_gone_has_what_it_held(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:

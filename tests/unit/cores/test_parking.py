@@ -119,6 +119,25 @@ def test_what_a_restart_finds_settled_stays_with_nobody() -> None:
     assert delivered(ledger) == {OTHER: [1, 4]}
 
 
+def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session() -> None:
+    """`consumer_ack_timeout_ms`: it is the queue's again, and perhaps somebody else's."""
+    ledger = ledger_with(2)
+    ledger.rules.ack_timeout_ms = 10
+    ledger.attach(flow_of(ABSENT), 1)
+    ledger.deliver(1)
+    park(ledger, ABSENT, [(1, 3)])
+    ledger.attach(flow_of(OTHER), 2)
+    ledger.deliver(1000)
+    assert ledger.settle(OTHER, 1, 2, ACCEPTED) == 1
+
+    discard_kept(ledger, ABSENT)
+    ledger.detach(ABSENT, count_as_failed=True)
+
+    ledger.check()
+    assert ledger.effects.discards == {}
+    assert ledger.settle(OTHER, 2, 3, ACCEPTED) == 1
+
+
 def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
