@@ -54,6 +54,7 @@ COMPILED: Final = (
     "actors/turn_timer.py",  # compiled code sets it in every turn
     "protocols/counters.py",
     "protocols/destination.py",
+    "protocols/gathered.py",  # every write passes it
     "protocols/identity.py",  # compiled connections ask it
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/shown_ahead.py",  # compiled browsers hold it

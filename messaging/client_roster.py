@@ -53,6 +53,7 @@ class ClientRoster:
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
         self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
         self._connected: dict[str, dict[ClientRights, None]] = {}  # by username
+        self._client_counts: dict[tuple[str, str], int] = {}  # connections, by username and client name
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
@@ -83,7 +84,7 @@ class ClientRoster:
             self._refuse(USERNAME_SHUT_DOWN, client, f"403 Client Username Is Shutdown: {user!r}")
         if not acl.connect.allows(host):
             self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
-        ends = 1 if takes_over and any(each.client == client for each in self._connected.get(user, {})) else 0
+        ends = 1 if takes_over and (user, client) in self._client_counts else 0
         count_max = profile.max_connection_count_per_client_username
         if self.connected_count(user) - ends >= count_max:
             text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
@@ -105,6 +106,7 @@ class ClientRoster:
             quota=self.quota,
         )
         self._connected.setdefault(user, {})[rights] = None
+        self._client_counts[user, client] = self._client_counts.get((user, client), 0) + 1
         self._profile_counts[profile.name] = count + 1
         return rights
 
@@ -114,8 +116,12 @@ class ClientRoster:
         del connected[rights]
         if not connected:
             del self._connected[rights.user]
-        name = rights.profile.name
-        self._profile_counts[name] -= 1
+        left = self._client_counts[rights.user, rights.client] - 1
+        if left:
+            self._client_counts[rights.user, rights.client] = left
+        else:
+            del self._client_counts[rights.user, rights.client]
+        self._profile_counts[rights.profile.name] -= 1
 
     def let_in(self) -> frozenset[str]:
         """Return the names of the accounts that are not shut down."""

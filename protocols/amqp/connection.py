@@ -44,6 +44,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.sides import Sides
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
+from protocols.gathered import gathered
 from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
@@ -146,10 +147,10 @@ class AmqpConnection:
         pieces = self.engine.take()
         transport = self._transport
         if transport is not None and pieces:
-            data = b"".join(pieces)
-            self._counters.bytes_sent += len(data)
             self.engine.wrote(self._clock.now_ms())
-            transport.write(data)
+            for data in gathered(pieces):
+                self._counters.bytes_sent += len(data)
+                transport.write(data)
 
     # --- events of the engine ---
 

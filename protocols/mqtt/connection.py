@@ -16,6 +16,7 @@ from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from messaging.batch import MessageBatch
+from protocols.gathered import gathered
 from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
@@ -151,10 +152,10 @@ class MqttConnection:
         """Write, once for everything of this turn."""
         self._flush_asked = False
         transport, pieces = self._transport, self.engine.take()
-        if transport is not None and pieces:
-            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._counters.bytes_sent += len(data)
-            transport.write(data)
+        if transport is not None:
+            for data in gathered(pieces):
+                self._counters.bytes_sent += len(data)
+                transport.write(data)
 
     # --- events of the engine ---
 
