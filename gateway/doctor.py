@@ -151,12 +151,11 @@ def _examine_spool(
 
 def _counts(reader: SpoolReader) -> dict[str, int | str]:
     queues_count = partitions_count = messages_count = 0
-    for vpn in reader.vpns:
-        reader.enter(vpn)
-        queues_count += len(reader.queues)
-        for name, queue in reader.queues.items():
+    for vpn in reader.vpns.values():
+        queues_count += len(vpn.queues)
+        for name, queue in vpn.queues.items():
             partitions_count += len(queue.partition_ids)
-            messages_count += sum(each.waiting_count for each in reader.partitions(name))
+            messages_count += sum(each.waiting_count for each in vpn.partitions(name))
     return {
         "incarnation": f"{reader.incarnation:016x}",
         "closed in order": "yes" if reader.was_clean else "no: what it holds is flagged as redelivered",

@@ -19,6 +19,7 @@ from storage.interface import StoredPage, Table
 from storage.queue_catalog import COUNTER_ROW, staging_partition_id
 from storage.spool_reader import SpoolReader
 from storage.staging_rows import PAGE_ROW
+from storage.vpn_reader import VpnReader
 
 QUARANTINE_SHOWN_MAX: Final = 100
 
@@ -46,12 +47,11 @@ def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterato
     yield from findings
     yield from _pages(reader, owners, looked)
     yield from _cursors(reader, owners)
-    for vpn in reader.vpns:
-        reader.enter(vpn)
-        yield from _dead_message_queues(reader)
-        yield from _ledgers(reader)
-        yield from _readers(reader)
-        yield from _staged(reader)
+    for vpn in reader.vpns.values():
+        yield from _dead_message_queues(vpn)
+        yield from _ledgers(vpn)
+        yield from _readers(vpn)
+        yield from _staged(reader, vpn)
     yield from _quarantine(reader)
 
 
@@ -61,12 +61,11 @@ def _owners(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
     findings: list[Finding] = []
     counter = reader.tables[Table.CATALOG].get(COUNTER_ROW, b"")
     next_id = int(counter) if counter.isdigit() else 0
-    for vpn, stored in reader.vpns.items():
-        reader.enter(vpn)
-        staging_id = staging_partition_id(vpn, stored.catalog)
+    for vpn in reader.vpns.values():
+        staging_id = staging_partition_id(vpn.name, vpn.rows.catalog)
         if staging_id is not None:
             owners[staging_id] = "staged transactions"
-        for queue in reader.queues.values():
+        for queue in vpn.queues.values():
             subject = _queue(vpn, queue.name)
             for partition_id in queue.partition_ids:
                 if partition_id in owners:
@@ -79,16 +78,16 @@ def _owners(reader: SpoolReader) -> tuple[dict[int, str], list[Finding]]:
     return owners, findings
 
 
-def _queue(vpn: str, name: str) -> str:
-    return f"queue {name}" if vpn == DEFAULT_VPN else f"queue {name} of message VPN {vpn}"
+def _queue(vpn: VpnReader, name: str) -> str:
+    return f"queue {name}" if vpn.name == DEFAULT_VPN else f"queue {name} of message VPN {vpn.name}"
 
 
-def _dead_message_queues(reader: SpoolReader) -> Iterator[Finding]:
-    for queue in reader.queues.values():
+def _dead_message_queues(vpn: VpnReader) -> Iterator[Finding]:
+    for queue in vpn.queues.values():
         dead = queue.definition.config.dead_msg_queue
-        if dead not in ("", DEAD_MESSAGE_QUEUE) and dead not in reader.queues:
+        if dead not in ("", DEAD_MESSAGE_QUEUE) and dead not in vpn.queues:
             text = f"its dead_msg_queue {dead!r} is not there: what dies is lost"
-            yield Finding(Severity.WARNING, _queue(reader.vpn, queue.name), text)
+            yield Finding(Severity.WARNING, _queue(vpn, queue.name), text)
 
 
 def _pages(reader: SpoolReader, owners: dict[int, str], looked: Callable[[], None]) -> Iterator[Finding]:
@@ -133,29 +132,28 @@ def _cursors(reader: SpoolReader, owners: dict[int, str]) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject, text)
 
 
-def _ledgers(reader: SpoolReader) -> Iterator[Finding]:
+def _ledgers(vpn: VpnReader) -> Iterator[Finding]:
     """Build what a node that starts would build."""
-    for name in reader.queues:
+    for name in vpn.queues:
         try:
-            reader.check(name)
+            vpn.check(name)
         except AssertionError as error:
-            yield Finding(Severity.ERROR, _queue(reader.vpn, name), f"its messages do not add up: {error}")
+            yield Finding(Severity.ERROR, _queue(vpn, name), f"its messages do not add up: {error}")
 
 
-def _readers(reader: SpoolReader) -> Iterator[Finding]:
-    for queue in reader.cursors.queues():
-        if queue not in reader.queues:
-            names = ", ".join([cursor.name for cursor in reader.cursors.of(queue)])
+def _readers(vpn: VpnReader) -> Iterator[Finding]:
+    for queue in vpn.cursors.queues():
+        if queue not in vpn.queues:
+            names = ", ".join([cursor.name for cursor in vpn.cursors.of(queue)])
             yield Finding(Severity.WARNING, f"durable cursors {names}", f"there is no queue {queue!r}")
 
 
-def _staged(reader: SpoolReader) -> Iterator[Finding]:
+def _staged(reader: SpoolReader, vpn: VpnReader) -> Iterator[Finding]:
     """Hold the pages of transactions against their rows."""
-    stored = reader.vpns[reader.vpn]
-    staging_id = staging_partition_id(reader.vpn, stored.catalog)
+    staging_id = staging_partition_id(vpn.name, vpn.rows.catalog)
     pages = {page.summary.first_sequence for page in reader.pages if page.partition_id == staging_id}
     rows: set[int] = set()
-    for key, value in stored.transactions.items():
+    for key, value in vpn.rows.transactions.items():
         if key.startswith(PAGE_ROW):
             rows.add(int(key.removeprefix(PAGE_ROW)))
             if int(key.removeprefix(PAGE_ROW)) not in pages:

@@ -1,4 +1,4 @@
-"""Reading a backup, or the folder of a node that has stopped, without a broker: queues, positions, ranges.
+"""Reading a backup, or the folder of a node that has stopped, without a broker, each of its VPNs by a VpnReader.
 
 It shows what a node would that starts on these files, by the same cores: positions, what is still to be read, gaps with
 their reasons. Nothing is changed, so any number of processes may read one backup at the same time. A process has one
@@ -10,21 +10,12 @@ The journal is held in memory, as by a node; pages are read when they are asked 
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self, final
+from typing import Self, final
 
 import lmdb
-import orjson
 
 from messaging.batch import MessageBatch
-from messaging.cursors import CONSUME, CursorBook, cursor_from_row
-from messaging.flows import DeliveryRules
-from messaging.gaps import Gap
-from messaging.ledger import Ledger
-from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueInvalid
-from messaging.range_plan import CHUNK_BYTES_MAX, RangePiece, RangeRun, gaps_of, plan_range, runs_of
-from messaging.recovery import StoredPartition, restore
-from messaging.retention import RetainedLog, RetentionRules
+from messaging.recovery import StoredPartition
 from storage.backup_folder import read_note
 from storage.databases import PAGE_KEY, RECORD_KEY, Databases
 from storage.environment import open_to_read, translated
@@ -32,33 +23,10 @@ from storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from storage.identity import read_clean, read_incarnation
 from storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from storage.quarantine import browse, describe_page
-from storage.queue_catalog import StoredQueue, stored_queues
 from storage.record_page import Run
 from storage.recovery import RecoveryScan, checked_page
 from storage.stored_state import read_partitions, read_vpns
-
-SEQUENCE_END: Final = 1 << 64  # behind every sequence
-
-
-class PartitionPosition(NamedTuple):
-    """Where one partition of a queue stands. All but the counts are sequences."""
-
-    number: int
-    partition_id: int
-    low: int  # the first that can be read
-    first_unsettled: int
-    end: int  # behind the last one that was stored or settled
-    waiting_count: int
-    waiting_bytes: int
-
-
-class StoredRange(NamedTuple):
-    """A part of what was asked for: messages and gaps, both ascending, of `[first, next_sequence)`."""
-
-    first: int
-    next_sequence: int  # to go on from; that of the question's end when all was read
-    runs: list[RangeRun]
-    gaps: list[Gap]
+from storage.vpn_reader import VpnReader
 
 
 @final
@@ -77,13 +45,10 @@ class SpoolReader:
         self.tables = {table: dict(rows) for table, rows in recovery.tables.items()}
         self.cursor_states = recovery.cursors  # by partition id
         self.pages = recovery.pages
-        self.vpns = read_vpns({table: rows.items() for table, rows in self.tables.items()})
-        self._queues = {name: {each.name: each for each in self._stored_queues(name)} for name in self.vpns}
-        self._cursors = {name: self._cursor_book(name) for name in self.vpns}
-        self.enter(DEFAULT_VPN)
+        stored = read_vpns({table: rows.items() for table, rows in self.tables.items()})
+        self.vpns = {name: VpnReader(self, name, rows) for name, rows in stored.items()}  # `default` is among them
         self._stored, records = read_partitions(recovery)
         self.journal_records_count = len(records)
-        self._logs: dict[int, RetainedLog] = {}
 
     @classmethod
     def open_backup(cls, folder: Path) -> Self:
@@ -105,71 +70,24 @@ class SpoolReader:
                 env.close()
                 raise
 
-    def enter(self, vpn: str) -> None:
-        """Read what is of this message VPN from now on, at first `default`. Raises KeyError for one without rows."""
-        self.vpn = vpn
-        self.queues: dict[str, StoredQueue] = self._queues[vpn]
-        self.cursors: CursorBook = self._cursors[vpn]
-
-    def partitions(self, queue: str) -> list[PartitionPosition]:
-        """Return where the partitions of a queue stand, by number. Raises KeyError when there is no such queue."""
-        positions: list[PartitionPosition] = []
-        for number, partition_id in enumerate(self.queues[queue].partition_ids):
-            log = self._log(queue, partition_id)
-            ledger = log.ledger
-            end = _end_of(self._stored.get(partition_id))
-            positions.append(
-                PartitionPosition(
-                    number=number,
-                    partition_id=partition_id,
-                    low=min(log.low(), end),
-                    first_unsettled=min(ledger.floor, end),
-                    end=end,
-                    waiting_count=ledger.waiting_count,
-                    waiting_bytes=ledger.waiting_bytes,
-                )
-            )
-        return positions
-
-    def check(self, queue: str) -> None:
-        """Assert that the messages of a queue add up, as a node that starts would have them."""
-        for partition_id in self.queues[queue].partition_ids:
-            log = self._log(queue, partition_id)
-            log.ledger.check()
-            log.check()
-
-    def read(
-        self, queue: str, partition: int, first: int, end: int = SEQUENCE_END, *, bytes_max: int = CHUNK_BYTES_MAX
-    ) -> StoredRange:
-        """Return about `bytes_max` of payload of the sequences `[first, end)` of a partition.
-
-        What can be read, and what a gap is called, is as in a range read of a node that has just started. An answer
-        whose `next_sequence` is its `first` has come to the end. Raises KeyError and IndexError for a queue or a
-        partition that is not there, StoreFailed.
-        """
-        partition_id = self.queues[queue].partition_ids[partition]
-        log = self._log(queue, partition_id)
-        plan = plan_range(log, first, min(end, _end_of(self._stored.get(partition_id))), bytes_max)
-        runs: list[RangeRun] = []
-        damaged: list[RangePiece] = []
-        pages: dict[int, list[tuple[int, MessageBatch]] | None] = {}
-        for piece in plan.pieces:
-            page: list[tuple[int, MessageBatch]] | None = None
-            if piece.batch is None:
-                if piece.page_first not in pages:
-                    pages[piece.page_first] = self._page(partition_id, piece.page_first)
-                page = pages[piece.page_first]
-                if page is None:
-                    damaged.append(piece)
-                    continue
-            runs += runs_of(piece, page)
-        return StoredRange(first, plan.next_sequence, runs, gaps_of(log, plan, runs, damaged))
+    def partition(self, partition_id: int) -> StoredPartition | None:
+        """Return what is stored of a partition, None when nothing is."""
+        return self._stored.get(partition_id)
 
     def read_page(self, partition_id: int, first_sequence: int) -> list[Run]:
         """Return the runs of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
         with translated(Path(), needed_bytes=0), self._env.begin() as txn:
             data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
+
+    def page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
+        """Return the runs of a page, or None for one that cannot be read."""
+        try:
+            runs = self.read_page(partition_id, first_sequence)
+        except (DamagedRecord, PageNotFound) as error:
+            self.damage.append(Quarantined(describe_page(partition_id, first_sequence), "damaged", str(error)))
+            return None
+        return [(run.first_sequence, run.batch) for run in runs]
 
     def page_keys(self) -> Iterator[PageKey]:
         """Yield the names of all pages that there are, whatever the directory says."""
@@ -212,64 +130,3 @@ class SpoolReader:
             tables={table: scan.rows(table) for table in Table},
             quarantined=scan.quarantined,
         )
-
-    def _log(self, queue: str, partition_id: int) -> RetainedLog:
-        """Return a partition as a node would have it that has just started."""
-        log = self._logs.get(partition_id)
-        if log is None:
-            log = self._logs[partition_id] = self._restored(queue, partition_id)
-        return log
-
-    def _restored(self, queue: str, partition_id: int) -> RetainedLog:
-        config = self.queues[queue].definition.config
-        ledger = Ledger(durable=True, rules=DeliveryRules())
-        rules = RetentionRules(time_ms=config.retention_time_s * 1000, size_bytes=config.retention_bytes_max())
-        log = RetainedLog(ledger, rules)
-        held = self._stored.get(partition_id)
-        if held is not None:
-            restore(ledger, held, was_clean=self.was_clean)
-        for cursor in self.cursors.of(queue):
-            hold = cursor.hold(partition_id)
-            if hold is not None:
-                log.hold(cursor.name, hold)
-            if cursor.mode == CONSUME:
-                ledger.consume(ledger.floor, cursor.position(partition_id))
-        if held is not None and (rules.on() or log.holds):
-            log.restore(held)
-        return log
-
-    def _page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
-        """Return the runs of a page, or None for one that cannot be read."""
-        try:
-            runs = self.read_page(partition_id, first_sequence)
-        except (DamagedRecord, PageNotFound) as error:
-            self.damage.append(Quarantined(describe_page(partition_id, first_sequence), "damaged", str(error)))
-            return None
-        return [(run.first_sequence, run.batch) for run in runs]
-
-    def _cursor_book(self, vpn: str) -> CursorBook:
-        book = CursorBook()
-        for key, value in self.vpns[vpn].readers.items():
-            try:
-                book.add(cursor_from_row(orjson.loads(value)))
-            except ValueError as error:
-                detail = f"it is no durable cursor of this release: {error}"
-                self.damage.append(Quarantined(f"row {key!r} of readers", "damaged", detail))
-        return book
-
-    def _stored_queues(self, vpn: str) -> Iterator[StoredQueue]:
-        for key, value in self.vpns[vpn].catalog.items():
-            try:
-                yield from stored_queues({key: value})
-            except (QueueInvalid, ValueError, KeyError, TypeError) as error:  # another release may know more attributes
-                self.damage.append(
-                    Quarantined(f"row {key!r} of catalog", "damaged", f"it is no queue of this release: {error}")
-                )
-
-
-def _end_of(stored: StoredPartition | None) -> int:
-    """Return the sequence behind the last that is known to have been used. A node may have reserved many more."""
-    if stored is None:
-        return 1
-    ends = [each.end for each in stored.pages] + [each.first + each.batch.count for each in stored.batches]
-    return max([1, stored.floor, *stored.settled.ends, *ends])

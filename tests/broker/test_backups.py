@@ -13,9 +13,11 @@ from gateway.reader_views import BackupState, BackupView
 from inside_client import InsideClient, until
 from messaging.cursors import CONSUME
 from messaging.gaps import GAP_SETTLED, Gap
+from messaging.message_vpn import DEFAULT_VPN
 from running_broker import RunningBroker
 from storage.restore import restore_backup
 from storage.spool_reader import SpoolReader
+from storage.vpn_reader import VpnReader
 
 RESTORED_INCARNATION = 4711
 
@@ -46,14 +48,14 @@ async def serve_restored(broker: RunningBroker, backup: Path) -> None:
 
 
 def everything(
-    reader: SpoolReader, queue: str, partition: int = 0, *, bytes_max: int = 1 << 20
+    vpn: VpnReader, queue: str, partition: int = 0, *, bytes_max: int = 1 << 20
 ) -> tuple[dict[int, bytes], list[Gap]]:
     """Read a partition of a backup chunk by chunk: payloads by sequence, and gaps."""
     found: dict[int, bytes] = {}
     gaps: list[Gap] = []
     first = 1
     while True:
-        chunk = reader.read(queue, partition, first, bytes_max=bytes_max)
+        chunk = vpn.read(queue, partition, first, bytes_max=bytes_max)
         for run in chunk.runs:
             found.update(enumerate(run.batch.payloads()[run.start_row : run.stop_row], run.first_sequence))
         gaps += chunk.gaps
@@ -93,13 +95,14 @@ async def test_a_backup_shows_queues_positions_and_messages_without_a_broker(bro
     with SpoolReader.open_backup(folder) as reader:
         assert reader.incarnation == broker.node.recovered.incarnation
         assert reader.damage == []
-        assert [name for name, queue in reader.queues.items() if queue.kind == "named"] == ["orders"]
-        (position,) = reader.partitions("orders")
+        vpn = reader.vpns[DEFAULT_VPN]
+        assert [name for name, queue in vpn.queues.items() if queue.kind == "named"] == ["orders"]
+        (position,) = vpn.partitions("orders")
         assert (position.low, position.first_unsettled, position.end, position.waiting_count) == (6, 6, 11, 5)
-        found, gaps = everything(reader, "orders")
+        found, gaps = everything(vpn, "orders")
         assert found == {number: b"%d" % number for number in range(6, 11)}
         assert gaps == [Gap(1, 6, GAP_SETTLED)]
-        assert everything(reader, "orders", bytes_max=1) == (found, gaps)
+        assert everything(vpn, "orders", bytes_max=1) == (found, gaps)
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
@@ -126,15 +129,16 @@ async def test_a_backup_is_read_as_a_node_that_starts_on_it_is_read(broker: Runn
     await serve_restored(broker, folder)
 
     with SpoolReader.open_backup(folder) as reader:
+        vpn = reader.vpns[DEFAULT_VPN]
         for partition in range(3):
-            found, gaps = everything(reader, "orders", partition, bytes_max=100_000)
-            end = reader.partitions("orders")[partition].end
+            found, gaps = everything(vpn, "orders", partition, bytes_max=100_000)
+            end = vpn.partitions("orders")[partition].end
             assert list(found) == sorted(found)
             assert (found, gaps) == await orders.read(1, end, partition=partition)
-        assert sum(each.end - 1 for each in reader.partitions("orders")) == 800
-        assert reader.partitions("other")[0].first_unsettled == 3
-        assert {3: b"3", 4: b"4"}.items() <= everything(reader, "other")[0].items()
-        (cursor,) = reader.cursors.of("other")
+        assert sum(each.end - 1 for each in vpn.partitions("orders")) == 800
+        assert vpn.partitions("other")[0].first_unsettled == 3
+        assert {3: b"3", 4: b"4"}.items() <= everything(vpn, "other")[0].items()
+        (cursor,) = vpn.cursors.of("other")
         assert (cursor.name, cursor.batch_ref) == ("c", "q/1")
     drained = await orders.consume_all()
     assert len(drained.got) == 360

@@ -447,8 +447,7 @@ async def test_a_stopped_spool_with_several_vpns_is_in_order(broker: RunningBrok
     with SpoolReader.open_folder(broker.config.data.path) as reader:
         assert list(inspect_spool(reader, looked=lambda: None)) == []
         for vpn in ("default", "sales"):
-            reader.enter(vpn)
-            (run,) = reader.read("q", 0, 1).runs
+            (run,) = reader.vpns[vpn].read("q", 0, 1).runs
             assert run.batch.payloads() == [vpn.encode()]
     await broker.start()
 

@@ -10,6 +10,7 @@ import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import COMMAND_S, gateway, wait_until
+from messaging.message_vpn import DEFAULT_VPN
 from storage.backup_folder import PARTIAL_FILE
 from storage.environment import DATA_FILE
 from storage.spool_reader import SpoolReader
@@ -25,10 +26,11 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 def numbers_in(reader: SpoolReader, queue: str) -> dict[str, list[int]]:
     """Return the numbers of each key, in the order of their sequences."""
     found: dict[str, list[int]] = defaultdict(list)
-    for position in reader.partitions(queue):
+    vpn = reader.vpns[DEFAULT_VPN]
+    for position in vpn.partitions(queue):
         first = position.low
         while True:
-            chunk = reader.read(queue, position.number, first)
+            chunk = vpn.read(queue, position.number, first)
             for run in chunk.runs:
                 for payload in run.batch.payloads()[run.start_row : run.stop_row]:
                     key, _, number = payload.rstrip(b".").decode().partition(":")
