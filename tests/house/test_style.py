@@ -1,12 +1,11 @@
 """Habits that are measured, not argued. The rooms are those that import-linter watches."""
 
 import ast
+import functools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
@@ -18,7 +17,17 @@ NAMES_THAT_SAY_NOTHING = {"common", "helpers", "misc", "util", "utils"}  # what 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
 IGNORE_WITHOUT_CODE = re.compile(r"#\s*type:\s*ignore(?!\[)")
 
-each_source = pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+
+def offences(found: Callable[[str, ast.Module], object]) -> dict[str, object]:
+    """Return what is found in the text and the syntax of each source, by file; of a good one nothing is."""
+    return {str(path.relative_to(ROOT)): what for path, (text, tree) in read().items() if (what := found(text, tree))}
+
+
+@functools.cache
+def read() -> dict[Path, tuple[str, ast.Module]]:
+    """Return the text and the syntax of every source."""
+    texts = {path: path.read_text() for path in SOURCES}
+    return {path: (text, ast.parse(text)) for path, text in texts.items()}
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -42,44 +51,47 @@ def test_every_room_has_modules() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(ROOMS)
 
 
-@each_source
-def test_files_are_short_and_say_what_they_are(path: Path) -> None:
-    text = path.read_text()
-    assert len(text.splitlines()) <= FILE_LINES_MAX
-    assert ast.get_docstring(ast.parse(text)), "the first thing in a file is what it is, and what is elsewhere"
+def test_files_are_short() -> None:
+    assert offences(lambda text, _: max(0, len(text.splitlines()) - FILE_LINES_MAX)) == {}
 
 
-@each_source
-def test_functions_fit_a_screen(path: Path) -> None:
-    lengths = {
-        f"{function.name}, line {function.lineno}": (function.end_lineno or 0) - function.lineno + 1
-        for function in functions(ast.parse(path.read_text()))
-    }
-    assert {name: length for name, length in lengths.items() if length > FUNCTION_LINES_MAX} == {}
+def test_files_say_what_they_are() -> None:
+    """The first thing in a file is what it is, and what is elsewhere."""
+    assert offences(lambda _, tree: not ast.get_docstring(tree)) == {}
 
 
-@each_source
-def test_names_say_something(path: Path) -> None:
-    assert NAMES_THAT_SAY_NOTHING.isdisjoint(path.relative_to(ROOT).with_suffix("").parts)
+def test_functions_fit_a_screen() -> None:
+    def long_ones(_: str, tree: ast.Module) -> dict[str, int]:
+        lengths = {
+            f"{function.name}, line {function.lineno}": (function.end_lineno or 0) - function.lineno + 1
+            for function in functions(tree)
+        }
+        return {name: length for name, length in lengths.items() if length > FUNCTION_LINES_MAX}
+
+    assert offences(long_ones) == {}
 
 
-@each_source
-def test_every_folder_has_a_sign_on_its_door(path: Path) -> None:
+def test_names_say_something() -> None:
+    names = {path: path.relative_to(ROOT).with_suffix("").parts for path in SOURCES}
+    assert [path for path, parts in names.items() if not NAMES_THAT_SAY_NOTHING.isdisjoint(parts)] == []
+
+
+def test_every_folder_has_a_sign_on_its_door() -> None:
     """The docstring of `__init__.py`: what lives here, what must not. Its presence is checked with the files'."""
-    assert (path.parent / "__init__.py").is_file()
+    assert {path.parent for path in SOURCES if not (path.parent / "__init__.py").is_file()} == set()
 
 
-@each_source
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    assert [line for line in path.read_text().splitlines() if UNFINISHED.search(line)] == []
+def test_nothing_is_left_unfinished() -> None:
+    assert offences(lambda text, _: [line for line in text.splitlines() if UNFINISHED.search(line)]) == {}
 
 
-@each_source
-def test_an_ignore_names_its_code(path: Path) -> None:
-    assert [line for line in path.read_text().splitlines() if IGNORE_WITHOUT_CODE.search(line)] == []
+def test_an_ignore_names_its_code() -> None:
+    assert offences(lambda text, _: [line for line in text.splitlines() if IGNORE_WITHOUT_CODE.search(line)]) == {}
 
 
-@each_source
-def test_no_error_is_swallowed_whole(path: Path) -> None:
-    handlers = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler))
-    assert [f"line {handler.lineno}" for handler in handlers if swallows_everything(handler)] == []
+def test_no_error_is_swallowed_whole() -> None:
+    def swallowing(_: str, tree: ast.Module) -> list[str]:
+        handlers = (node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler))
+        return [f"line {handler.lineno}" for handler in handlers if swallows_everything(handler)]
+
+    assert offences(swallowing) == {}
