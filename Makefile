@@ -14,15 +14,19 @@ SOURCES  := $(shell find $(ROOMS) -name '*.py' 2>/dev/null) pyproject.toml setup
 CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
-# Not run over the uncompiled package a second time: what they show does not hang on how the gateway is built, and they
-# take as long as all others together.
-ONCE     := $(addprefix --ignore=,tests/spark tests/console tests/unit/test_bench_cases.py)
+# Not run over the uncompiled package a second time: what they show does not hang on how the gateway is built (kills,
+# foreign programs, pages), or they look at sources or run a copy of them. They take longer than all others together.
+ONCE     := $(addprefix --ignore=tests/,spark console crash interop deployment house/test_compiled_imports.py \
+            house/test_style.py simulation/test_planted.py broker/test_schemathesis.py unit/spark unit/test_bench_cases.py)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
 STEPS    ?= 400
 # Of `make fuzz`.
 ROUNDS   ?= 1000000
+
+# Containers often set it. Each of the hundreds of processes that tests start would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # What `bash .ci/run` sets, too. REQUIRE_EXT also belongs to the stamp: a package that was allowed to fall back to pure
 # is not good enough for a run that requires extensions.
@@ -41,12 +45,15 @@ run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it 
 demo: $(STAMPS)/demo-needs $(STAMPS)/installed-$(MODE) ## devices, gateway, workers, Spark and an audit, on real data
 	$(BIN)/python -m demo
 
+.PHONY: tools
+tools: $(STAMPS)/test-tools ## what checks and tests need of Python
+
 .PHONY: test
-test: lint $(STAMPS)/test-needs ## all checks, then all tests over the installed package
+test: lint $(STAMPS)/installed-$(MODE) $(STAMPS)/test-needs ## all checks, then all tests over the installed package
 	$(BIN)/pytest $(TESTS)
 
 .PHONY: lint
-lint: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## style, types and import direction
+lint: $(STAMPS)/test-tools ## style, types and import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(CHECKED)

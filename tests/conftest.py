@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -30,14 +31,27 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "tests/spark" if file.startswith("tests/spark/") else file
+        return kept_together(nodeid)
+
+
+def kept_together(nodeid: str) -> str:
+    """Name the tests that one worker runs, among them this one."""
+    file = nodeid.partition("::")[0]
+    return "tests/spark" if file.startswith("tests/spark/") else file
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Say which of several workers runs which tests."""
+    config.option.loadscopereorder = False  # they come in the right order
     return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put first, for several workers, what takes longest: none of them is to be alone with it at the end."""
+    if hasattr(config, "workerinput"):
+        slow = Counter(kept_together(item.nodeid) for item in items if item.get_closest_marker("slow"))
+        items.sort(key=lambda item: -slow[kept_together(item.nodeid)])
 
 
 @pytest.fixture(params=LOOPS)

@@ -13,7 +13,7 @@ from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the
 WITHIN_S = 60
 SERVER_SHUTTING_DOWN = 0x8B
 
-pytestmark = [pytest.mark.crash]
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 
 def confirm(publisher: WirePublisher, clients: list[WireClient], *, count: int) -> None:

@@ -16,7 +16,7 @@ WITHIN_S = 60
 KEYS = 40
 ROUND = 200  # messages
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 class Consumer:

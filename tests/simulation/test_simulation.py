@@ -9,6 +9,7 @@ SEEDS_PER_TEST = 2
 SEEDS = 16
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
 def test_every_promise_is_kept_whatever_happens(first: int) -> None:

@@ -1,12 +1,11 @@
 """Pages that jobs write: whole in one file, and what senders wrote does nothing on them."""
 
+import functools
 import stat
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
-
-import pytest
 
 from pipeline.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
 from pipeline.report import Fact, Plot, Report, Table, html_of, write_report
@@ -26,7 +25,12 @@ def report(*parts: Plot | Table, title: str = "Audit") -> Report:
     )
 
 
+@functools.cache
 def pictures() -> list[str]:
+    return drawn()
+
+
+def drawn() -> list[str]:
     times = [NOW + timedelta(minutes=each) for each in range(30)]
     return [
         lines_over_time([Line(NASTY, times, range(30)), Line("b", times[:5], [1] * 5, is_bad=True)], says="messages"),
@@ -42,13 +46,13 @@ def pictures() -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("picture", pictures(), ids=("lines", "a point", "many", "columns", "bars", "none"))
-def test_a_picture_is_well_formed_small_and_the_same_each_time(picture: str) -> None:
-    root = ElementTree.fromstring(picture)
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert len(picture) < 60_000
-    assert "Date" not in picture
-    assert picture in pictures()
+def test_a_picture_is_well_formed_small_and_the_same_each_time() -> None:
+    for picture in pictures():
+        root = ElementTree.fromstring(picture)
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert len(picture) < 60_000
+        assert "Date" not in picture
+    assert drawn() == pictures()
 
 
 def test_what_senders_wrote_stays_text(tmp_path: Path) -> None:
