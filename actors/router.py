@@ -176,7 +176,7 @@ class RouterActor(LoopActor):
         joined = group
         client = message.subscriber.client
         is_new = client not in group.members
-        group.members[client] = message.subscriber
+        group.join(message.subscriber)
         if message.from_queue:
             group.queue_members[client] = None
         self._members[key][client] = message.qos > 0
@@ -213,8 +213,7 @@ class RouterActor(LoopActor):
         client = message.subscriber.client
         if group is None or client not in group.members:
             return False
-        del group.members[client]
-        group.queue_members.pop(client, None)
+        group.leave(client)
         del self._members[key][client]
         if group.queue is not None and not any(self._members[key].values()):
             # The queue exists while a member asks for guaranteed messages.

@@ -113,10 +113,23 @@ class ShareGroup:
     def __init__(self, name: str, filter_text: str) -> None:
         self.name = name
         self.filter_text = filter_text
-        self.members: dict[str, Subscriber] = {}  # client -> member, in the order they joined
+        self.members: dict[str, Subscriber] = {}  # client -> member; changed by `join` and `leave`
         self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
         self.queue_members: dict[str, None] = {}  # members that get direct messages by the queue, too
+        self._order: list[Subscriber] = []  # the members as they joined
         self._turn = 0
+
+    def join(self, member: Subscriber) -> None:
+        """Take in a client, or the one that is this client now."""
+        if member.client in self.members:
+            self._order.remove(self.members[member.client])
+        self.members[member.client] = member
+        self._order.append(member)
+
+    def leave(self, client: str) -> None:
+        """Let a member go."""
+        self._order.remove(self.members.pop(client))
+        self.queue_members.pop(client, None)
 
     def queue_of(self, member: Subscriber) -> QueueTarget | None:
         """Return the queue by which a member gets the direct messages that are its turn; None: by its address."""
@@ -134,11 +147,11 @@ class ShareGroup:
 
     def _whose_turn(self) -> tuple[Subscriber | None, int]:
         """Return who is next, and where the turn is then."""
-        members = list(self.members.values())
-        for step in range(len(members)):
-            member = members[(self._turn + step) % len(members)]
+        count = len(self._order)
+        for step in range(count):
+            member = self._order[(self._turn + step) % count]
             if member.address is not None:
-                return member, (self._turn + step + 1) % len(members)
+                return member, (self._turn + step + 1) % count
         return None, self._turn
 
     def __repr__(self) -> str:

@@ -70,7 +70,7 @@ def test_a_shared_group_stands_in_a_route_once_and_its_members_take_turns() -> N
     space, group = TopicSpace(), ShareGroup("g", "a/#")
     space.subscribe(mqtt("a/#"), group, group)
     for name in ("c1", "c2", "c3"):
-        group.members[name] = Subscriber(name)
+        group.join(Subscriber(name))
         group.members[name].address = Address()
     group.members["c2"].address = None
 
@@ -80,7 +80,7 @@ def test_a_shared_group_stands_in_a_route_once_and_its_members_take_turns() -> N
 
 def test_a_group_whose_members_are_all_away_has_no_next_member() -> None:
     group = ShareGroup("g", "a/#")
-    group.members["c"] = Subscriber("c")
+    group.join(Subscriber("c"))
 
     assert group.next_member() is None
 

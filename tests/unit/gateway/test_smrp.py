@@ -40,7 +40,7 @@ def space(node: MemoryNode) -> TopicSpace:
     for text in ("orders/>", "red*"):
         space.subscribe(parse_filter(text, Syntax.SMF), orders, orders)
     group = ShareGroup("g", "jobs")
-    group.members["worker"] = worker
+    group.join(worker)
     group.queue = shared
     space.subscribe(parse_filter("jobs", Syntax.MQTT), group, group)
     return space
