@@ -52,6 +52,7 @@ COMPILED: Final = (
     "actors/publish_result.py",
     "actors/publishing.py",
     "actors/turn_timer.py",  # compiled code sets it in every turn
+    "actors/waking.py",  # so it does with each settlement
     "protocols/counters.py",
     "protocols/destination.py",
     "protocols/gathered.py",  # every write passes it

@@ -66,6 +66,7 @@ from actors.take_messages import TakeMessages
 from actors.taking import Taking
 from actors.transaction_messages import PrepareSettlement
 from actors.turn_timer import TurnTimer
+from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.effects import Delivery
@@ -340,8 +341,7 @@ class Partition:
     def _wake_the_others(self, flow: Flow) -> None:
         """Let partitions go on that wait because the flow held the most it may: it holds less now."""
         if flow.window.keeps_waiting():
-            for waiter in flow.window.next_waiters():
-                waiter.post(WAKE)
+            wake_waiters(flow.window, self._runtime.dispatcher)
 
     # --- effects ---
 

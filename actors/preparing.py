@@ -5,9 +5,9 @@ What that means for the messages is in messaging.prepared; the commit is in `tra
 
 from typing import Any, final
 
-from actors.data_messages import WAKE
 from actors.errands import Errand, ErrandPlace
 from actors.transaction_messages import CommitEnded, PrepareSettlement
+from actors.waking import wake_waiters
 from messaging.departures import depart
 from messaging.prepared import PreparedRanges, give_back_prepared, prepare, settle_prepared
 from messaging.settlement import ACCEPTED
@@ -37,8 +37,7 @@ class Prepared(Errand):
         place.settled_count += settle_prepared(place.ledger, self._ranges)
         window = self._ranges.flow.window
         if window.keeps_waiting():  # the flow holds less: other partitions may have waited for that
-            for waiter in window.next_waiters():
-                waiter.post(WAKE)
+            wake_waiters(window, place.runtime.dispatcher)
 
     def is_of(self, flow_id: int) -> bool:
         """Return whether a flow held them."""

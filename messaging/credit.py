@@ -5,6 +5,7 @@ The window belongs to the node's loop: partitions take from it when they deliver
 back when its peer settles. Windows draw on a pool in their turn: what all consumers of the node may hold together.
 """
 
+from collections import OrderedDict
 from typing import Generic, TypeVar, final
 
 from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
@@ -68,6 +69,9 @@ class CreditPool(Generic[Waiter]):
 class CreditWindow(Generic[Waiter]):
     """Credit shared by the flows of one consumer.
 
+    Partitions that find no credit stand in line. When there is credit again, as many are called as it could serve, for
+    there may be hundreds behind one consumer; what those leave is for the next, and who comes back stands at the end.
+
     Invariants: `used >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a reconnect with
     a smaller window, and nothing more is taken until it has fallen below.
     """
@@ -77,7 +81,8 @@ class CreditWindow(Generic[Waiter]):
         self.pool = pool  # None: nobody counts what all consumers hold together
         self.used = 0
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
-        self._line: dict[Waiter, None] = {}
+        self.promised_count = 0  # from the head of the line, who are to be called while there is credit
+        self._line: OrderedDict[Waiter, None] | None = None  # most windows never have one
 
     def available(self) -> int:
         """Return how many more messages may be delivered now; never negative."""
@@ -106,21 +111,38 @@ class CreditWindow(Generic[Waiter]):
 
     def wait(self, waiter: Waiter) -> None:
         """Put a partition in line: it has messages and found no credit."""
+        if self._line is None:
+            self._line = OrderedDict()
         self._line[waiter] = None
         if self.pool is not None and self.pool.used >= self.pool.limit:
             self.pool.wait(waiter)
 
     def next_waiters(self) -> list[Waiter]:
-        """Empty the line, and that of the pool when it has room; return who stood in them, longest waiting first."""
+        """Promise credit to all who stand in line, and return the first of them, longest waiting first.
+
+        When the pool has room, who stands in its line comes before them.
+        """
         waiters = [] if self.pool is None else self.pool.next_waiters()
         if self._line:
-            waiters += list(self._line)
-            self._line.clear()
+            self.promised_count = len(self._line)
+            waiters += self.further_waiters()
+        return waiters
+
+    def further_waiters(self) -> list[Waiter]:
+        """Return more of those whom credit was promised: as many as there is credit for. They leave the line."""
+        waiters: list[Waiter] = []
+        line = self._line
+        if line is not None:
+            count = min(self.promised_count, self.available())
+            self.promised_count -= count
+            for _ in range(count):
+                waiter, _ = line.popitem(last=False)
+                waiters.append(waiter)
         return waiters
 
     def keeps_waiting(self) -> bool:
         """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""
-        return len(self._line) > 0 and self.available() > 0
+        return bool(self._line) and self.available() > 0
 
     def __repr__(self) -> str:
         return f"CreditWindow({self.used}/{self.limit})"

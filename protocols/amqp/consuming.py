@@ -7,11 +7,13 @@ what it may still get. What is on its way from a partition to here is in neither
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.data_messages import WAKE, Deliveries, Refused, Settle
+from actors.data_messages import Deliveries, Refused, Settle
 from actors.directory_messages import QueueHandle
 from actors.drain_messages import DrainFlow, FlowDrained
+from actors.inbox import Dispatcher
 from actors.messages import FlowState
 from actors.router_messages import LeaveGroup
+from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
@@ -91,13 +93,14 @@ class ConsumingLink:
 class ConsumingSide:
     """What one client receives, over all its links."""
 
-    def __init__(self, sessions: "Sessions", address: Address, client: str) -> None:
+    def __init__(self, sessions: "Sessions", address: Address, client: str, dispatcher: Dispatcher) -> None:
         self.by_link: dict[OutgoingLink, ConsumingLink] = {}
         self.by_flow: dict[int, ConsumingLink] = {}
         self.sent_count = 0
         self.passed_over_count = 0  # messages that were delivered to links they are not for
         self._address = address  # of the connection
         self._client = client
+        self._dispatcher = dispatcher
         self._sessions = sessions
         self._unsettled: dict[Session, Unsettled] = {}
         self._is_shut = False  # the socket takes no more
@@ -163,8 +166,7 @@ class ConsumingSide:
                 self._wake(consuming.window)
 
     def _wake(self, window: CreditWindow[Address]) -> None:
-        for waiter in window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(window, self._dispatcher)
 
     def assigned(self, message: FlowState) -> None:
         """Tell the peer whether its flow gets messages, and of which partitions, where that is not always so."""

@@ -38,7 +38,9 @@ class Sides:
         consuming = self._consuming
         if consuming is None:
             connection = self._connection
-            consuming = ConsumingSide(connection.engine.sessions, connection.cell.inbox, connection.client)
+            consuming = ConsumingSide(
+                connection.engine.sessions, connection.cell.inbox, connection.client, connection.runtime.dispatcher
+            )
             consuming.hold_back(self._is_full)
             self._consuming = consuming
         return consuming

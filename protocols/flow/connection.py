@@ -76,7 +76,7 @@ class FlowConnection:
         )
         self.gate = ReadingGate(cell.inbox)
         self.output = Output(cell.runtime, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
-        self.consuming = ConsumingSide(self.output.flows, self.engine.send)
+        self.consuming = ConsumingSide(self.output.flows, self.engine.send, cell.runtime.dispatcher)
         self.publishing = PublishingSide(
             publisher=self._publisher(services),
             client="",

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import final
 
 from actors.cell import ActorCell
-from actors.data_messages import WAKE, Deliveries, RenewLock, Settle
+from actors.data_messages import Deliveries, RenewLock, Settle
 from actors.handoff_messages import AcknowledgeHandoff, Assignment
+from actors.inbox import Dispatcher
+from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.batch import AT_MOST_ONCE
 from messaging.credit import CreditWindow
@@ -78,12 +80,13 @@ class ConsumerFlow:
 class ConsumingSide:
     """What one client receives, over all its flows."""
 
-    def __init__(self, out: list[bytes], answer: Callable[[bytes], None]) -> None:
+    def __init__(self, out: list[bytes], answer: Callable[[bytes], None], dispatcher: Dispatcher) -> None:
         self.flows: dict[int, ConsumerFlow] = {}
         self.by_urn: dict[int, ConsumerFlow] = {}
         self.sent_count = 0
         self._out = out  # frames of flows, in their order
         self._answer = answer  # sends what a client has asked for, before those
+        self._dispatcher = dispatcher
         self._is_shut = False  # the socket takes no more
 
     def add(self, flow: ConsumerFlow) -> None:
@@ -132,8 +135,7 @@ class ConsumingSide:
         self._wake(flow)
 
     def _wake(self, flow: ConsumerFlow) -> None:
-        for waiter in flow.window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(flow.window, self._dispatcher)
 
     # --- deliveries ---
 

@@ -8,10 +8,11 @@ read and answered in `consuming`; the flows of a node are in `flows`; the actor 
 from typing import Any, Final, final
 
 from actors.cell import ActorCell
-from actors.data_messages import WAKE, Confirmed, Deliveries, Refused, RenewLock, Settle, SettleDurably
+from actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, Settle, SettleDurably
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState, UnbindFlow
+from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
@@ -144,8 +145,7 @@ class HttpFlow:
         count = self.held.count
         limit = count if reader is None else reader.limit(count, len(self._waiting))
         self.window.limit = min(limit, self.terms.unsettled_max)
-        for waiter in self.window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(self.window, self.runtime.dispatcher)
 
     # --- what the worker says ---
 
@@ -291,8 +291,7 @@ class HttpFlow:
         self.end_reason = reason
         self.held.take_others(set())
         self.window.close()
-        for waiter in self.window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(self.window, self.runtime.dispatcher)
         for settlement in list(self._settlements.values()):
             settlement.give_up()
         reader, self._reader = self._reader, None

@@ -188,6 +188,7 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         level=event.level,
         session=session,
         window=CreditWindow(limit, services.credit),
+        dispatcher=connection.runtime.dispatcher,
         before_exactly_once=writes.before_exactly_once,
         wall_ms=connection.runtime.clock.wall_ms,
         too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),

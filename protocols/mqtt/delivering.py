@@ -6,7 +6,9 @@ Everything here runs for each batch, most of it for no single message.
 from collections.abc import Callable
 from typing import Final
 
-from actors.data_messages import WAKE, Deliveries, Settle, SharedDirect
+from actors.data_messages import Deliveries, Settle, SharedDirect
+from actors.inbox import Dispatcher
+from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
@@ -57,6 +59,7 @@ class DeliveringSide:
         level: int,
         session: Session,
         window: CreditWindow[Address],
+        dispatcher: Dispatcher,
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         wall_ms: Callable[[], int],
         too_large: Callable[[int], None],
@@ -68,6 +71,7 @@ class DeliveringSide:
         self._engine = engine
         self._level = level
         self._session = session
+        self._dispatcher = dispatcher
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
         self.window = window
         self.ids = OutboundIds()
@@ -347,14 +351,12 @@ class DeliveringSide:
         self.window.give(count)
         if self.retained.waits:
             self.retained.go_on(self._wall_ms())
-        for waiter in self.window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(self.window, self._dispatcher)
 
     def close_window(self) -> None:
         """End, with the connection: what its flows held counts for it no more, and others go on."""
         self.window.close()
-        for waiter in self.window.next_waiters():
-            waiter.post(WAKE)
+        wake_waiters(self.window, self._dispatcher)
 
     def hold_back(self, is_full: bool) -> None:
         """Take no deliveries while the socket is full: what waits in its queue takes memory once, or none."""

@@ -32,17 +32,19 @@ def test_a_qos_2_message_that_the_store_has_refused_meanwhile_is_not_sent(is_ref
         after_ids.append(callback)
 
     window = window_of(10)
+    dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock())
     side = DeliveringSide(
         engine=conversation.engine,
         level=5,
         session=session,
         window=window,
+        dispatcher=dispatcher,
         before_exactly_once=before_exactly_once,
         wall_ms=lambda: 0,
         too_large=lambda _: None,
         later=lambda: None,
     )
-    partition = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock()), Scheduled())
+    partition = Inbox(dispatcher, Scheduled())
     ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=window)
     side.flows[1] = BoundFlow(partition, None, session.ids, is_named_queue=False)
     ledger.attach(flow, 1)
