@@ -1,0 +1,116 @@
+"""A node of its own in this process, on time that jumps: what runs in it runs the same way every time.
+
+The event loop is asyncio's, but it never waits: when nothing is left to do, its time is that of the next timer. The
+store is real and is written to on the loop, without fsync. So nothing depends on how fast the machine is, and two runs
+of the same load take the same steps.
+"""
+
+import asyncio
+import random
+import selectors
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, final
+
+from actors.clock import Clock
+from actors.messages import ReadPage, ReloadPartition
+from actors.runtime import Runtime
+from actors.spool_io import carry_out, read_back, read_page, store_has_room
+from gateway.config import load
+from gateway.node import Node, open_store
+from gateway.surroundings import Surroundings
+from messaging.address import Address
+from storage.interface import CommitJob, Store
+
+_WALL_START_MS = 1_700_000_000_000
+_NOT_OPENED = ("mqtt_websocket", "amqp", "flow", "http")
+
+
+@final
+class JumpingClock(Clock):
+    """Time that only the loop moves."""
+
+    def __init__(self) -> None:
+        self.at_ns = 0
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the beginning."""
+        return self.at_ns // 1_000_000
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since the epoch, as if it had begun at a moment of 2023."""
+        return _WALL_START_MS + self.at_ns // 1_000_000
+
+    def now_ns(self) -> int:
+        """Return nanoseconds since the beginning."""
+        return self.at_ns
+
+
+class _Jumps(selectors.DefaultSelector):
+    """In the place of waiting, time goes on."""
+
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "somebody waits for what will never come"
+        self._clock.at_ns += max(0, round(timeout * 1e9))
+        return super().select(0)
+
+
+class _JumpingLoop(asyncio.SelectorEventLoop):
+    def __init__(self, clock: JumpingClock) -> None:
+        super().__init__(_Jumps(clock))
+        self._clock = clock
+
+    def time(self) -> float:
+        return self._clock.at_ns / 1e9
+
+
+@final
+class _StoreAtOnce:
+    """The store's two threads, on the loop: what is asked for has been done when the call returns."""
+
+    def __init__(self, store: Store, _: Runtime) -> None:
+        self._store = store
+
+    def write(self, job: CommitJob, reply_to: Address) -> None:
+        reply_to.post(carry_out(self._store, job))
+
+    def reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        reply_to.post(read_back(self._store, request))
+
+    def read(self, request: ReadPage) -> None:
+        request.partition.post(read_page(self._store, request))
+
+    def has_room(self) -> bool:
+        return store_has_room(self._store)
+
+    def stop(self) -> None:
+        pass
+
+
+def run_on_jumping_time(main: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end on a loop whose time jumps."""
+    clock = JumpingClock()
+    with asyncio.Runner(loop_factory=lambda: _JumpingLoop(clock)) as runner:
+        runner.run(main)
+
+
+async def start_node(folder: Path, settings: list[str]) -> Node:
+    """Return a node that runs on this loop, with a port of MQTT that nobody knows."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _JumpingLoop)
+    fixed = [f"data.path={folder}", "spool.sync=false", "admin.enabled=false", "listeners.mqtt.port=0"]
+    fixed += [f"listeners.{name}.enabled=false" for name in _NOT_OPENED]
+    config = load(None, environment={}, settings=fixed + settings)
+    node = Node(
+        config,
+        store=open_store(config),
+        clock=loop._clock,
+        rng=random.Random(1),
+        surroundings=Surroundings(store_threads=_StoreAtOnce, process=lambda: None),
+    )
+    await node.start()
+    return node
