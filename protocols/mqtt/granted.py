@@ -52,14 +52,21 @@ class SubscriptionTable:
         self.uniform_qos = -1
         self.uniform_options = NOT_WANTED  # of `uniform_qos`
         self._selects = False  # a subscription has a selector
+        self._of_level = [0, 0, 0]  # subscriptions by QoS
+        self._selecting_count = 0
+        self._special_count = 0  # with an option, an identifier or a selector
         self._index: SubscriptionIndex[GrantedSubscription] = SubscriptionIndex()
         self._cache: dict[str, DeliveryOptions] = {}
         self._own_cache: dict[str, DeliveryOptions] = {}
 
     def grant(self, filter_text: str, subscription: GrantedSubscription) -> None:
         """Add or replace a subscription."""
+        former = self.by_filter.get(filter_text)
+        if former is not None:
+            self._count(former, -1)
         self.by_filter[filter_text] = subscription
         self._index.add(subscription.topic_filter, 0, subscription)
+        self._count(subscription, 1)
         self._changed()
 
     def revoke(self, filter_text: str) -> GrantedSubscription | None:
@@ -67,6 +74,7 @@ class SubscriptionTable:
         subscription = self.by_filter.pop(filter_text, None)
         if subscription is not None:
             self._index.discard(subscription.topic_filter, 0)
+            self._count(subscription, -1)
             self._changed()
         return subscription
 
@@ -105,15 +113,21 @@ class SubscriptionTable:
         ]
         return _combined(asking, own)
 
+    def _count(self, subscription: GrantedSubscription, step: int) -> None:
+        """Count one subscription more or less: a client may have thousands, and they are not looked through for one."""
+        self._of_level[subscription.qos] += step
+        selects = subscription.selector is not None
+        if selects:
+            self._selecting_count += step
+        if selects or subscription.no_local or subscription.retain_as_published or subscription.identifier:
+            self._special_count += step
+
     def _changed(self) -> None:
         self._cache.clear()
         self._own_cache.clear()
-        levels = {each.qos for each in self.by_filter.values()}
-        self._selects = any(each.selector is not None for each in self.by_filter.values())
-        plain = not self._selects and not any(
-            each.no_local or each.retain_as_published or each.identifier for each in self.by_filter.values()
-        )
-        self.uniform_qos = levels.pop() if plain and len(levels) == 1 else -1
+        self._selects = self._selecting_count > 0
+        levels = [qos for qos, count in enumerate(self._of_level) if count > 0]
+        self.uniform_qos = levels[0] if len(levels) == 1 and self._special_count == 0 else -1
         self.uniform_options = DeliveryOptions(self.uniform_qos, False, None)
 
 
