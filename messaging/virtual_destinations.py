@@ -16,10 +16,9 @@ TOPIC: Final = "topic"
 ATOMIC: Final = "atomic"  # all targets take a message, or none does
 BEST_EFFORT: Final = "best-effort"  # a target that refuses goes without
 ACTIVEMQ: Final = "activemq"  # one target after another, until one refuses
-FAN_OUT_MODES: Final = (ATOMIC, BEST_EFFORT, ACTIVEMQ)
 
 TARGETS_MAX: Final = 256  # of one definition
-DEFINITIONS_MAX: Final = 10_000
+DEFINITIONS_MAX: Final = 10_000  # of one kind
 
 Place = tuple[str | int, ...]  # where a definition stands, for messages about it
 

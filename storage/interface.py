@@ -1,7 +1,7 @@
 """What the spool actor may ask of a store, and the values that cross: no LMDB here.
 
 `SpoolStore` keeps the promises on a disk; the simulation puts a store with faults in its place. Three threads use a
-store: one writer (`commit`, `mark_open`, `mark_clean`, `close`, and `recover` with everything it returned), one reader
+store: one writer (`commit`, `mark_clean`, `close`, and `recover` with everything it returned), one reader
 (`read_page`), and while a backup is made one that copies (`stream_copy`). `usage` may be asked from any thread.
 """
 
@@ -178,11 +178,8 @@ class Store(Protocol):
     def usage(self) -> StoreUsage:
         """Return how full the store was after its last commit, and the disk is now."""
 
-    def mark_open(self) -> None:
-        """Note that the store is in use. The first commit does so by itself."""
-
     def mark_clean(self) -> None:
-        """Note, as the last commit, that everything was brought in order."""
+        """Note, as the last commit, that everything was brought in order. Another commit undoes it."""
 
     def close(self) -> None:
         """Release the files. May be called twice."""

@@ -192,13 +192,11 @@ class SpoolStore:
             quarantine_entries=self._entries["quarantine"],
         )
 
-    def mark_open(self) -> None:
-        """Note that the store is in use. The first commit does so by itself."""
-        self._mark(clean=False)
-
     def mark_clean(self) -> None:
-        """Note, as the last commit, that everything was brought in order."""
-        self._mark(clean=True)
+        """Note, as the last commit, that everything was brought in order. Another commit undoes it."""
+        with translated(self.folder, needed_bytes=0), self._env.begin(write=True) as txn:
+            write_clean(txn, self._databases, clean=True)
+        self._marked_clean = True
 
     def close(self) -> None:
         """Release the files. May be called twice."""
@@ -253,11 +251,6 @@ class SpoolStore:
         free = disk_free_bytes(self.folder)
         if free < self._reserve_bytes + growth and self._file_bytes() - used < growth:
             raise StoreFull("disk", f"{free} bytes are free, of which {self._reserve_bytes} are kept in reserve")
-
-    def _mark(self, *, clean: bool) -> None:
-        with translated(self.folder, needed_bytes=0), self._env.begin(write=True) as txn:
-            write_clean(txn, self._databases, clean=clean)
-        self._marked_clean = clean
 
     def _identify(self, incarnation: int | None) -> tuple[int, bool]:
         with self._env.begin(write=True) as txn:

@@ -12,6 +12,7 @@ from messaging.selectors import Selectors
 from messaging.virtual_check import Finding, check_target, errors_of, warnings_of
 from messaging.virtual_destinations import (
     ACTIVEMQ,
+    DEFINITIONS_MAX,
     QUEUE,
     TARGETS_MAX,
     TOPIC,
@@ -133,6 +134,9 @@ class CompositeSection(Section):
         )
 
 
+CompositeSections = Annotated[tuple[CompositeSection, ...], Field(max_length=DEFINITIONS_MAX)]
+
+
 class SelectorCacheSection(Section):
     """What is remembered of the selectors of consumers that are away, of selector-aware virtual topics."""
 
@@ -174,9 +178,11 @@ class VirtualDestinationsSection(Section):
         default=True, description="who consumes from a virtual topic's queue that is not there gets it made"
     )
     selector_cache: SelectorCacheSection = SelectorCacheSection()
-    virtual_topics: tuple[VirtualTopicSection, ...] = (VirtualTopicSection(),)
-    composite_queues: tuple[CompositeSection, ...] = ()
-    composite_topics: tuple[CompositeSection, ...] = ()
+    virtual_topics: Annotated[tuple[VirtualTopicSection, ...], Field(max_length=DEFINITIONS_MAX)] = (
+        VirtualTopicSection(),
+    )
+    composite_queues: CompositeSections = ()
+    composite_topics: CompositeSections = ()
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

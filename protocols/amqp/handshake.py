@@ -45,7 +45,6 @@ class Handshake:
 
     def __init__(self, offered: Sequence[str], *, allows_bare: bool) -> None:
         self.step = HEADER
-        self.has_sasl = False
         self._offered = list(offered)  # mechanisms, best first
         self._allows_bare = allows_bare  # a client may do without SASL, as an anonymous one
         self._is_begun = False  # sasl-init was seen
@@ -89,7 +88,6 @@ class Handshake:
             if given == SASL_HEADER and self.step == HEADER and self._offered:
                 out.append(SASL_HEADER)
                 out.append(sasl_frame(mechanisms(self._offered)))
-                self.has_sasl = True
                 self.step = SASL
                 return pos + HEADER_BYTES
         out.append(SASL_HEADER if self.step == HEADER and self._offered else AMQP_HEADER)

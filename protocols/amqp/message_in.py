@@ -118,11 +118,6 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     return MessageIn(payload, headers, durable=durable, to=to)
 
 
-def native_form(native: bytes) -> int:
-    """Return the form of the body."""
-    return native[0]
-
-
 def native_travels(native: bytes) -> bytes:
     """Return the sections before the body: annotations, properties and application properties, as they were sent."""
     return native[NATIVE_HEAD_BYTES : len(native) - _u32(native, 1) - _u32(native, 5)]

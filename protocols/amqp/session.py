@@ -60,7 +60,6 @@ class Session:
     def __init__(self, channel: int, begin: Begin, incoming_window_max: int) -> None:
         self.channel = channel  # ours and the peer's: we answer on the number the peer chose
         self.state = MAPPED
-        self.remote_handle_max = begin.handle_max
         self.incoming: dict[int, IncomingLink] = {}  # by the peer's handle
         self.outgoing: dict[int, OutgoingLink] = {}
         self.next_incoming_id = begin.next_outgoing_id

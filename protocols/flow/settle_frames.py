@@ -96,11 +96,9 @@ class Ping:
 
 SettleFrame: TypeAlias = Credit | Settle | Settled | Ping
 
-SETTLE_FRAMES: Final = frozenset({CREDIT, SETTLE, SETTLED, PING, PONG})
-
 
 def read_settle_frame(frame: Frame, data: bytes) -> SettleFrame:
-    """Return a frame whose type is one of SETTLE_FRAMES. Raises PeerViolation."""
+    """Return a frame whose type is CREDIT, SETTLE, SETTLED, PING or PONG. Raises PeerViolation."""
     kind = frame.kind
     at = frame.body_at
     if kind == SETTLE:

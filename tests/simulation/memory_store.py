@@ -118,10 +118,6 @@ class MemoryStore:
             quarantine_entries=len(self._quarantined),
         )
 
-    def mark_open(self) -> None:
-        """Note that the store is in use."""
-        self._image.clean = False
-
     def mark_clean(self) -> None:
         """Note a stop in good order."""
         self._image.clean = True

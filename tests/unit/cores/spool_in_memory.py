@@ -82,9 +82,6 @@ class DictStore:
     def usage(self) -> StoreUsage:
         raise AssertionError("nobody asks how full a dict is")
 
-    def mark_open(self) -> None:
-        self.clean = False
-
     def mark_clean(self) -> None:
         self.clean = True
 

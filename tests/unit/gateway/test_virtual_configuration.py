@@ -6,9 +6,11 @@ The numbers VD-nn are those of tests/data/virtual/cases.txt.
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gateway.config import Config, ConfigError, load
 from gateway.config.virtual_destinations import VirtualDestinationsSection
+from messaging.virtual_destinations import DEFINITIONS_MAX
 
 FILE = """\
 virtual_destinations:
@@ -131,6 +133,13 @@ def test_chains_have_a_limit() -> None:
     with pytest.raises(ConfigError, match="9 definitions forward one after the other; allowed: at most 8"):
         load(None, settings=[f"virtual_destinations={{composite_queues: [{chain}]}}"])
     load(None, settings=[f"virtual_destinations={{composite_queues: [{chain[: chain.rindex(', {name')]}]}}"])
+
+
+def test_there_are_not_more_definitions_than_anybody_means() -> None:
+    """docs/virtual-destinations.md: 10,000 of each kind."""
+    queues = [{"name": f"Q{number}", "forward_to": [{"queue": "all"}]} for number in range(DEFINITIONS_MAX + 1)]
+    with pytest.raises(ValidationError, match=f"at most {DEFINITIONS_MAX} items"):
+        VirtualDestinationsSection.model_validate({"composite_queues": queues})
 
 
 def test_there_is_a_virtual_topic_unless_others_are_configured() -> None:
