@@ -104,8 +104,9 @@ class Node:
         self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog)
         self.attempts = LoginAttempts()
         self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
-        secrets = read_secrets(config, {*config.message_vpns(), *self.recovered.vpns}, [], clock.wall_ms)
-        for name in dict.fromkeys([*config.message_vpns(), *self.recovered.vpns]):
+        names = dict.fromkeys([*config.message_vpns(), *self.recovered.vpns])
+        secrets = read_secrets(config, names, [], clock.wall_ms)
+        for name in names:
             self.vpns[name] = MessageVpn(self, name, self.recovered.stored(name), secrets.clients[name])
         self.default = self.vpns[DEFAULT_VPN]
         register_partitions(self.recovered, partition_ids_of(self.recovered.vpns))  # what their ledgers have is known
