@@ -243,8 +243,10 @@ def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_
 
 
 def _follow_rules(state: LedgerState, now_ms: int) -> None:
-    """The rules have changed: make the timetable anew, and let locks begin or end."""
+    """The rules have changed: let what waits wait for its new time, make the timetable anew, let locks begin or end."""
     state.rules_seen = state.rules.generation
+    for segment in state.segments.all():
+        hold_undue(state, segment, now_ms)
     _note_all(state)
     if state.rules.by_priority:
         for priority in range(len(state.ready_from_of)):

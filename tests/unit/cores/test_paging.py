@@ -240,6 +240,23 @@ def test_a_page_that_is_read_late_is_not_overtaken_where_deliveries_are_delayed(
     assert delivered(ledger.deliver(100)) == {2: [1, 2, 4, 5]}
 
 
+def test_a_delay_that_is_raised_is_one_for_all_that_wait_in_pages_or_not() -> None:
+    """Else what lies in memory would overtake what lies in pages."""
+    partition = PagedPartition(limit=0)
+    ledger = partition.ledger
+    partition.append(numbered(2), record_number=1)
+    partition.append(numbered(2), record_number=2)
+    partition.page_out(through_record=1)
+    ledger.rules.delivery_delay_ms = 50
+    ledger.rules.generation += 1
+    ledger.attach(flow_of(2), epoch=2)
+
+    assert ledger.deliver(49) == []
+    assert ledger.deliver(50) == []
+    page_loaded(ledger, 1, partition.stored[1])
+    assert delivered(ledger.deliver(50)) == {2: [1, 2, 3, 4]}
+
+
 def test_a_page_that_was_settled_while_it_was_written_is_dropped_at_once() -> None:
     partition = PagedPartition()
     partition.append(numbered(3))
