@@ -1,7 +1,8 @@
 """One open byte stream over an asyncio transport, TCP or TLS: the `ByteTransport` that connections write to.
 
 Accepting streams is in `protocols.listeners`. A read goes from asyncio's transport to the connection's own `received`
-with nothing of ours in between: `data_received` is not a method here but a slot that holds it.
+with nothing of ours in between, and a write from the connection to the transport's own `write`: `data_received` and
+`write` are not methods here but slots that hold them.
 """
 
 import asyncio
@@ -19,11 +20,12 @@ FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `
 class Stream(asyncio.Protocol):
     """One peer's stream. Slotted, and without a dict: a gateway holds a hundred thousand idle ones."""
 
-    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received")
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received", "write")
 
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
         self.data_received = connection.received  # type: ignore[method-assign]  # see the module
+        self.write: Callable[[bytes], None] = transport.write
         self._transport = transport
         self._connection = connection
         self._on_closed = on_closed
@@ -41,16 +43,10 @@ class Stream(asyncio.Protocol):
 
     # What the connection asks for: ByteTransport.
 
-    def write(self, data: bytes) -> None:
-        """Send, or buffer. Nothing is sent on a stream that is closing."""
-        transport = self._transport
-        if self._is_open and not transport.is_closing():
-            transport.write(data)
-
     def close(self) -> None:
         """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
         if self._is_open:
-            self._is_open = False
+            self._end()
             self._give_up_after(FLUSH_S)
             self._transport.close()
 
@@ -59,7 +55,7 @@ class Stream(asyncio.Protocol):
         transport = self._transport
         if not self._is_open or transport.is_closing():
             return
-        self._is_open = False
+        self._end()
         self._give_up_after(LINGER_S)
         transport.set_protocol(_Lingering(self))
         transport.resume_reading()
@@ -68,7 +64,7 @@ class Stream(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once."""
-        self._is_open = False
+        self._end()
         self._transport.abort()
 
     def pause_reading(self) -> None:
@@ -95,9 +91,13 @@ class Stream(asyncio.Protocol):
         """Less than `WRITE_LOW_BYTES` are buffered."""
         self._connection.writing_resumed()
 
+    def eof_received(self) -> None:
+        """The peer sends no more: the transport closes by itself, once it has sent what is buffered."""
+        self.write = _discard
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone, for whatever reason."""
-        self._is_open = False
+        self._end()
         if self._deadline is not None:
             self._deadline.cancel()
         connection = self._connection
@@ -105,6 +105,10 @@ class Stream(asyncio.Protocol):
         del self._connection, self.data_received
         self._on_closed()
         connection.closed(exc)
+
+    def _end(self) -> None:
+        self._is_open = False
+        self.write = _discard
 
     def _give_up_after(self, seconds: float) -> None:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)
@@ -114,6 +118,10 @@ class Stream(asyncio.Protocol):
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _discard(_: bytes) -> None:
+    """Take the place of a transport's `write` once it is closing: nothing is sent any more."""
 
 
 class _Lingering(asyncio.Protocol):

@@ -195,6 +195,29 @@ def test_a_peer_that_reads_nothing_cannot_hold_a_stream_open(run: RunOnLoop, mon
     run(scenario())
 
 
+def test_nothing_more_is_sent_to_a_peer_that_has_said_its_last(run: RunOnLoop) -> None:
+    """Else a peer that reads slowly would keep its half-open stream for as long as there are messages for it."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        leaving = socket.create_connection(("127.0.0.1", listener.port))
+        connection = await recorder.next_opened()
+        connection.transport.write(bytes(32 << 20))
+        leaving.shutdown(socket.SHUT_WR)
+        while not connection.transport._transport.is_closing():  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        unsent = connection.transport.buffered_bytes()
+        connection.transport.write(b"late")
+        assert 0 < connection.transport.buffered_bytes() <= unsent
+        leaving.close()
+        await connection.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
 def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop) -> None:
     async def scenario() -> None:
         recorder = Recorder()
