@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pykka
 from pykka import messages as pykka_messages
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from actors.runtime import Runtime
 
 log = logging.getLogger("sluicegate.actors")
+
+# To compiled code a Final is a C variable; the name itself would be looked up in a dict for every message.
+ENVELOPE: Final = Envelope
 
 
 class StopFlag:
@@ -110,7 +113,7 @@ class ActorCell(Scheduled):
                 while handled < count:
                     item = items[handled]
                     handled += 1
-                    if type(item) is Envelope:
+                    if type(item) is ENVELOPE:
                         self._handle_envelope(item)
                     else:
                         self._receive(item)

@@ -1,9 +1,15 @@
 """Time for the whole node, injected: the runtime's clock is the only one that anybody reads."""
 
 from time import monotonic_ns, time_ns
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import mypyc_attr
+
+WALL_LOOK_NS: Final = 100_000_000  # how long a wall clock that was set may go unnoticed by `both_ms`
+
+# To compiled code a Final is a C variable; the names themselves would be looked up in a dict at every call.
+_monotonic_ns: Final = monotonic_ns
+_time_ns: Final = time_ns
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests bring clocks of their own
@@ -22,19 +28,35 @@ class Clock:
         """Return monotonic nanoseconds, for measuring work."""
         raise AssertionError("a clock tells the time")
 
+    def both_ms(self) -> tuple[int, int]:
+        """Return what `now_ms` and `wall_ms` return, for what is done at every read of a socket."""
+        return self.now_ms(), self.wall_ms()
+
 
 @final
 class SystemClock(Clock):
     """The machine's clock."""
 
+    def __init__(self) -> None:
+        self._wall_ahead_ns = 0  # of the monotonic clock
+        self._look_again_ns = 0  # monotonic; when that is to be measured anew
+
     def now_ms(self) -> int:
         """Return monotonic milliseconds."""
-        return monotonic_ns() // 1_000_000
+        return _monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
         """Return milliseconds since the epoch."""
-        return time_ns() // 1_000_000
+        return _time_ns() // 1_000_000
 
     def now_ns(self) -> int:
         """Return monotonic nanoseconds."""
-        return monotonic_ns()
+        return _monotonic_ns()
+
+    def both_ms(self) -> tuple[int, int]:
+        """Return both for one look at a clock; a wall clock that is set is followed within `WALL_LOOK_NS`."""
+        now_ns = _monotonic_ns()
+        if now_ns >= self._look_again_ns:
+            self._look_again_ns = now_ns + WALL_LOOK_NS
+            self._wall_ahead_ns = _time_ns() - now_ns
+        return now_ns // 1_000_000, (now_ns + self._wall_ahead_ns) // 1_000_000

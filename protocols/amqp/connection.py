@@ -203,7 +203,8 @@ class AmqpConnection:
         if event.txn_id is None:
             publishing.publish(event, self._clock.wall_ms())
         else:
-            self.sides.transacting.publish(event, self._clock.now_ms(), self._clock.wall_ms())
+            now_ms, wall_ms = self._clock.both_ms()
+            self.sides.transacting.publish(event, now_ms, wall_ms)
         self.gate.published(publishing.publisher.pressures, publishing.unanswered_count)
 
     def _disposition(self, event: DispositionReceived) -> None:

@@ -121,7 +121,8 @@ class FlowConnection:
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
-        self._handle(self.engine.feed(data, self._clock.now_ms(), self._clock.wall_ms()))
+        now_ms, wall_ms = self._clock.both_ms()
+        self._handle(self.engine.feed(data, now_ms, wall_ms))
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep-alive, silence, authentications that take too long."""

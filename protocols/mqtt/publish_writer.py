@@ -20,7 +20,7 @@ NO_ALIAS: Final = 0
 
 _SHARED_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP
 
-_ids: list[bytes] = []  # of the packet ids 0..65535: two bytes each, and then an empty property section
+_ids: Final[list[bytes]] = []  # of the packet ids 0..65535: two bytes each, and then an empty property section
 
 
 def _id_table() -> bytes:

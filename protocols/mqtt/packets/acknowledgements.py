@@ -29,7 +29,7 @@ CODES: Final[dict[int, frozenset[int]]] = {
     PUBCOMP: RELEASE_CODES,
 }
 
-_tables: dict[int, bytes] = {}
+_tables: Final[dict[int, bytes]] = {}
 
 
 def _table(kind: int) -> bytes:
