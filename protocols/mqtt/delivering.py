@@ -19,7 +19,7 @@ from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
 from protocols.mqtt.granted import NOT_WANTED, DeliveryOptions
-from protocols.mqtt.outbound import RETAINED_SOURCE, Acknowledged, DeliverySource, OutboundIds
+from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
 from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
@@ -37,7 +37,7 @@ PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 class BoundFlow:
     """A flow of this connection and what its messages are delivered as."""
 
-    __slots__ = ("extra", "ids", "is_named_queue", "queue", "sources")
+    __slots__ = ("extra", "ids", "is_named_queue", "latest", "queue", "sources")
 
     def __init__(
         self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
@@ -47,6 +47,7 @@ class BoundFlow:
         self.ids = ids  # None: of a named queue
         self.is_named_queue = is_named_queue
         self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
+        self.latest: DeliverySource | None = None  # the one that the last delivery came from
 
 
 class DeliveringSide:
@@ -134,17 +135,23 @@ class DeliveringSide:
             return 0  # unbound meanwhile: the partition takes its messages back
         count = 0
         for delivery in message.deliveries:
-            key = (message.partition_number, delivery.epoch)
-            source = bound.sources.get(key)
-            if source is None:
-                source = DeliverySource(message.partition, message.flow.flow_id, delivery.epoch, bound.ids)
-                bound.sources[key] = source
-                self._take_over(source)
+            source = bound.latest
+            if source is None or source.partition is not message.partition or source.epoch != delivery.epoch:
+                source = bound.latest = self._source_of(bound, message, delivery.epoch)
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
+
+    def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
+        key = (message.partition_number, epoch)
+        source = bound.sources.get(key)
+        if source is None:
+            source = DeliverySource(message.partition, message.flow.flow_id, epoch, bound.ids)
+            bound.sources[key] = source
+            self._take_over(source)
+        return source
 
     def _take_over(self, source: DeliverySource) -> None:
         """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""
@@ -301,12 +308,13 @@ class DeliveringSide:
     def _released(self, first: int, last: int) -> None:
         """The messages are the client's now; say so with PUBREL once a restart would remember it."""
         count = 0
-        for each in self.ids.release(first, last):
-            count += each.end - each.first
-            if each.source.ids is not None:
-                each.source.ids.takes(each.first, each.end)
-            self._settle(each.source, each.first, each.end, ACCEPTED, keep_credit=True)
-            self._session.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
+        for run in self.ids.release(first, last):
+            count += run.count
+            end_sequence = run.first_sequence + run.count
+            if run.source.ids is not None:
+                run.source.ids.takes(run.first_sequence, end_sequence)
+            self._settle(run.source, run.first_sequence, end_sequence, ACCEPTED, keep_credit=True)
+            self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
         if count == last - first + 1:
             self._say_released(first, last)
             return
@@ -329,9 +337,9 @@ class DeliveringSide:
 
     # --- settlement ---
 
-    def _settle_all(self, answered: list[Acknowledged], outcome: int) -> None:
-        for each in answered:
-            self._settle(each.source, each.first, each.end, outcome)
+    def _settle_all(self, answered: list[OutboundRun], outcome: int) -> None:
+        for run in answered:
+            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
 
     def _settle(self, source: DeliverySource, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
         if not keep_credit:

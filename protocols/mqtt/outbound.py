@@ -52,18 +52,12 @@ class OutboundRun:
         self.qos = qos
         self.source = source
 
-
-@final
-class Acknowledged:
-    """Sequences `[first, end)` of a source that the client has answered for, and the first of their packet ids."""
-
-    __slots__ = ("end", "first", "first_packet_id", "source")
-
-    def __init__(self, source: DeliverySource, first: int, end: int, first_packet_id: int) -> None:
-        self.source = source
-        self.first = first
-        self.end = end
-        self.first_packet_id = first_packet_id
+    def cut_off(self, count: int) -> "OutboundRun":
+        """Keep the first `count` messages; return the others."""
+        first_packet_id, first_sequence = self.first_packet_id + count, self.first_sequence + count
+        rest = OutboundRun(first_packet_id, self.count - count, first_sequence, self.qos, self.source)
+        self.count = count
+        return rest
 
 
 FIRST_PACKET_ID: Final = 1
@@ -134,23 +128,23 @@ class OutboundIds:
         self.released.add(first, end)
         self._used.add(first, end)
 
-    def acknowledge(self, first: int, last: int) -> list[Acknowledged]:
+    def acknowledge(self, first: int, last: int) -> list[OutboundRun]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
         run = self._runs.get(first)
         if run is not None and run.count == last - first + 1:
             del self._runs[first]  # what was sent together is answered together
             self._used.discard(first, last + 1)
-            return [Acknowledged(run.source, run.first_sequence, run.first_sequence + run.count, first)]
+            return [run]
         answered = self._take_runs(first, last + 1)
         for each in answered:
-            self._used.remove(each.first_packet_id, each.first_packet_id + each.end - each.first)
+            self._used.remove(each.first_packet_id, each.first_packet_id + each.count)
         return answered
 
-    def release(self, first: int, last: int) -> list[Acknowledged]:
+    def release(self, first: int, last: int) -> list[OutboundRun]:
         """Note a PUBREC: the messages are the client's, the ids wait for PUBCOMP. Return what they stood for."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
-            self.released.add(each.first_packet_id, each.first_packet_id + each.end - each.first)
+            self.released.add(each.first_packet_id, each.first_packet_id + each.count)
         return answered
 
     def complete(self, first: int, last: int) -> int:
@@ -187,8 +181,8 @@ class OutboundIds:
                 held.add(run.first_sequence, run.first_sequence + run.count)
         return held
 
-    def _take_runs(self, first: int, end: int) -> list[Acknowledged]:
-        answered: list[Acknowledged] = []
+    def _take_runs(self, first: int, end: int) -> list[OutboundRun]:
+        answered: list[OutboundRun] = []
         packet_id = first
         while packet_id < end:
             run = self._runs.get(packet_id)
@@ -200,13 +194,11 @@ class OutboundIds:
                 self._break_up(run)
                 run = self._runs[packet_id]
             count = min(run.count, end - packet_id)
-            answered.append(Acknowledged(run.source, run.first_sequence, run.first_sequence + count, packet_id))
             del self._runs[packet_id]
             if count < run.count:
-                run.first_packet_id += count
-                run.first_sequence += count
-                run.count -= count
-                self._runs[run.first_packet_id] = run
+                rest = run.cut_off(count)
+                self._runs[rest.first_packet_id] = rest
+            answered.append(run)
             packet_id += count
         return answered
 

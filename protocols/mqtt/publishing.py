@@ -113,7 +113,8 @@ class PublishingSide:
             self._publish_exactly_once(batch, packet_ids)
         else:
             self._publish_guaranteed(batch, packet_ids)
-        self.answer()
+        if self.line.unanswered_count:
+            self.answer()
 
     def confirmed(self, token: int) -> None:
         """Note that a publish is safe."""
@@ -139,11 +140,13 @@ class PublishingSide:
             if refusal:
                 continue  # nothing behind it is answered: the client sends it again
             kind = PUBACK if entry.qos == AT_LEAST_ONCE else PUBREC
-            text = entry.reason_text if self._explains else ""
-            for first, last in entry.packet_ids:
-                self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
+            self._acknowledge(kind, entry.packet_ids, code, entry.reason_text if self._explains else "")
         if refusal:
             raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
+
+    def _acknowledge(self, kind: int, packet_ids: list[tuple[int, int]], code: int, text: str) -> None:
+        for first, last in packet_ids:
+            self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
 
     def leave(self) -> None:
         """The connection ends: what is refused is not received, what is undecided is the next connection's to find."""
@@ -175,6 +178,10 @@ class PublishingSide:
         if result.refusal != ADMITTED and batch.count > 1:
             for row, packet_id in enumerate(_each(packet_ids)):
                 self._publish_guaranteed(batch.select([row]), [(packet_id, packet_id)])
+            return
+        if result.refusal == ADMITTED and not (result.confirmations_pending or self.line.unanswered_count):
+            # Done, with nothing before it that waits: it need not stand in line.
+            self._acknowledge(PUBACK, packet_ids, SUCCESS if result.routed else NO_MATCHING_SUBSCRIBERS, "")
             return
         self._note(result, self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending))
 
@@ -260,7 +267,9 @@ class PublishingSide:
 
 def _is_reserved(batch: MessageBatch) -> bool:
     if batch.topics is None:
-        return batch.topic.startswith(RESERVED_PREFIXES)
+        topic = batch.topic
+        # Most topics begin with neither; a tuple of prefixes is made anew at each call of compiled code.
+        return (topic.startswith("$") or topic.startswith("#")) and topic.startswith(RESERVED_PREFIXES)
     return any(topic.startswith(RESERVED_PREFIXES) for topic in batch.topics)
 
 

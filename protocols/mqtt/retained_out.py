@@ -130,9 +130,9 @@ class RetainedOut:
         self._too_large(1)
         if qos:
             # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
-            for each in self._ids.acknowledge(packet_id, packet_id):
-                self.settled(each.first, each.end)
-                self._window.give(each.end - each.first)
+            for run in self._ids.acknowledge(packet_id, packet_id):
+                self.settled(run.first_sequence, run.first_sequence + run.count)
+                self._window.give(run.count)
 
 
 def _is_for(batch: MessageBatch, granted: GrantedSubscription, client_id: str, wall_ms: int) -> bool:
