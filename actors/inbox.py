@@ -55,6 +55,10 @@ class Dispatcher:
             self._armed = True
             self._call_soon(self._turn)
 
+    def is_idle(self) -> bool:
+        """Return whether nobody is in line."""
+        return not self._line
+
     def at_turn_end(self, flushed: Flushed) -> None:
         """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
         self._flushes.append(flushed)
@@ -107,11 +111,19 @@ class Inbox(Address):
     def hand(self, message: object) -> None:
         """Leave a message; if the actor takes such at once and has nothing else to do, it is handled here and now.
 
-        That saves a turn of the loop, and with it a system call, where there is nothing that could be gathered in it.
-        Only from where no other call into the same actor can be under way.
+        That saves a turn, where there is nothing that could be gathered in it. An actor gives its word anew whenever it
+        is done with what it has: nothing is handled while another call into it is under way.
         """
         if self.takes_at_once and not self._enqueued and not self.closed:
+            self.takes_at_once = False
             self._actor.handle(message)
+        else:
+            self.post(message)
+
+    def hand_in_turn(self, message: object) -> None:
+        """Hand a message where nobody at all is in line for a turn, so that it gets no credit that others wait for."""
+        if self._dispatcher.is_idle():
+            self.hand(message)
         else:
             self.post(message)
 
@@ -123,6 +135,7 @@ class Inbox(Address):
         """Return what is to be handled now, oldest first, and leave the rest in line for another turn."""
         # The flag goes down before anything is handled, so that what arrives meanwhile is not forgotten.
         self._enqueued = False
+        self.takes_at_once = False
         items = self.items
         if len(items) <= MESSAGES_PER_DRAIN_MAX:
             self.items = []

@@ -190,7 +190,7 @@ class Partition:
             self._asks.look(ledger, self._spool)
         if ledger.rules.last_value_only or self._commits.on:
             self._commits.want(ledger.rules.last_value_only and ledger.waiting_count > 1)
-        # A settlement that makes room for nothing needs no turn: 0.5 us of 8.9 in bench_unbatched at QoS 1.
+        # What comes when nothing waits needs no turn: there is nothing that could be delivered with it.
         self._address.takes_at_once = not self._ledger.has_ready()
 
     def close(self, waiting: list[object]) -> None:
@@ -351,14 +351,14 @@ class Partition:
         if len(deliveries) == 1:
             only = deliveries[0]
             self._count(only)
-            only.flow.address.post(Deliveries(only.flow, self._address, self._number, deliveries))
+            only.flow.address.hand(Deliveries(only.flow, self._address, self._number, deliveries))
             return
         by_flow: dict[Flow, list[Delivery]] = {}
         for delivery in deliveries:
             self._count(delivery)
             by_flow.setdefault(delivery.flow, []).append(delivery)
         for flow, its in by_flow.items():
-            flow.address.post(Deliveries(flow, self._address, self._number, its))
+            flow.address.hand(Deliveries(flow, self._address, self._number, its))
 
     def _count(self, delivery: Delivery) -> None:
         count = delivery.stop_row - delivery.start_row

@@ -66,7 +66,6 @@ class Publisher:
         if batch.retain:
             result.confirmations_pending += self._retain(batch, token)
         topics = batch.topics
-        rows_by_route: dict[Route, list[int]] = {}
         if topics is None:
             route = self._space.route(batch.topic)
             if route.choices is None:
@@ -74,8 +73,9 @@ class Publisher:
                     self._note_fan(route.fan, batch.count, batch.count, result)
                 self._publish_by(route, batch, None, token, result)
                 return result
-            rows_by_route[route] = list(range(batch.count))
+            rows_by_route = {route: list(range(batch.count))}
         else:
+            rows_by_route = {}
             route_of = self._space.route
             for row in range(batch.count):
                 rows_by_route.setdefault(route_of(topics[row]), []).append(row)
@@ -272,7 +272,7 @@ class Publisher:
             publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
             result.publication = publication
             result.confirmations_pending += 1
-        target.partitions[0].address.post(Append(batch, publication, None))
+        target.partitions[0].address.hand_in_turn(Append(batch, publication, None))
         if target.pressure.over:
             self.pressures.append(target.pressure)
 

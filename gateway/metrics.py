@@ -179,7 +179,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in inboxes", ("kind",)),
     Metric("sluicegate_actor_messages_handled_total", COUNTER, "Messages handled, a batch counted by rows", ("kind",)),
     Metric("sluicegate_actor_batches_handled_total", COUNTER, "Batches handled", ("kind",)),
-    Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling", ("kind",)),
+    Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling in turns", ("kind",)),
     Metric("sluicegate_actor_restarts_total", COUNTER, "Restarts after a crash", ("kind",)),
 )
 

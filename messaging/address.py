@@ -14,3 +14,7 @@ class Address:
     def hand(self, message: object) -> None:
         """Leave a message that may also be handled before this returns, by a receiver that has nothing else to do."""
         self.post(message)
+
+    def hand_in_turn(self, message: object) -> None:
+        """Leave a message as `hand` does, but not past anybody who waits: for one that takes what others wait for."""
+        self.post(message)

@@ -97,12 +97,11 @@ class MqttConnection:
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
+        self.cell.inbox.takes_at_once = False
         self._counters.bytes_received += len(data)
-        events = self.engine.feed(data, self._clock.now_ms(), self._clock.wall_ms())
-        if events:
-            self._handle(events)
-        if self.engine.has_output:
-            self.ask_flush()
+        now_ms, wall_ms = self._clock.both_ms()
+        self._handle(self.engine.feed(data, now_ms, wall_ms))
+        self.drained()
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep alive, connect timeout. A client that we do not read from cannot show that it is alive."""
@@ -306,9 +305,10 @@ class MqttConnection:
         return None
 
     def drained(self) -> None:
-        """Have everything of this turn written at its end."""
+        """Have everything of this turn written at its end. Until then, what comes is only put beside it."""
         if self.engine.has_output:
             self.ask_flush()
+        self.cell.inbox.takes_at_once = self._held is None
 
     def _direct(self, batch: MessageBatch) -> None:
         attached = self.attached

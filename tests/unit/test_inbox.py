@@ -14,7 +14,7 @@ from actors.supervision import ONE_CONNECTION
 
 
 class Recorder(LoopActor):
-    """Keeps what it is told; `fail` it cannot bear."""
+    """Keeps what it is told; `fail` it cannot bear, and `tell me more` comes back to it."""
 
     heard: list[object]
 
@@ -26,6 +26,8 @@ class Recorder(LoopActor):
         self.heard.append(message)
         if message == "fail":
             raise ValueError("not that")
+        if message == "tell me more":
+            self.cell.inbox.hand("more")
 
     def on_drained(self) -> None:
         self.heard.append("drained")
@@ -73,6 +75,34 @@ def test_an_actor_that_gathers_is_handed_nothing_at_once(runtime: Runtime) -> No
     assert heard == []
     turn(runtime)
     assert heard == ["later", "drained"]
+
+
+def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.hand("tell me more")
+    assert heard == ["tell me more", "drained"]
+    turn(runtime)
+    assert heard == ["tell me more", "drained", "more", "drained"]
+
+
+def test_what_an_actor_is_handed_in_its_own_turn_waits(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.post("tell me more")
+    turn(runtime)
+    assert heard == ["tell me more", "drained", "more", "drained"]
+
+
+def test_a_message_that_takes_its_turn_is_handled_at_once_when_nobody_is_in_line(runtime: Runtime) -> None:
+    heard: list[object] = []
+    first, second = spawned(runtime, heard), spawned(runtime, heard)
+    second.inbox.hand_in_turn("alone")
+    assert heard == ["alone", "drained"]
+    first.inbox.post("before")
+    second.inbox.hand_in_turn("behind")
+    turn(runtime)
+    assert heard == ["alone", "drained", "before", "drained", "behind", "drained"]
 
 
 def test_a_failure_over_what_was_handed_is_the_receivers(runtime: Runtime) -> None:
