@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, HttpCredentials, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, HttpCredentials, Locator, Page, expect, sync_playwright
 
 from foreign import program
 
 WAIT_MS: Final = 60_000  # for what is to be seen, on a busy machine
 DESKTOP: Final = (1280, 860)
 PHONE: Final = (390, 800)
+
+expect.set_options(timeout=WAIT_MS)
 
 
 @contextmanager
@@ -64,3 +66,32 @@ def browser_page(
     finally:
         context.close()
     assert wrong == []
+
+
+def go(page: Page, path: str) -> None:
+    """Open a page of the console by its address."""
+    page.evaluate("path => { location.hash = path }", f"#/{path}")
+
+
+def row(page: Page, text: str, *, table: str = "") -> Locator:
+    """Return the rows of the page, or of one of its tables, that hold a text."""
+    place = page.get_by_role("table", name=table) if table else page.locator("#page")
+    return place.locator("tbody tr").filter(has_text=text)
+
+
+def answer(page: Page, button: str, **fields: str) -> None:
+    """Fill in the dialog that is open, and do with a button what it asks about: then it closes."""
+    fill_in(page, button, **fields)
+    expect(page.locator("dialog[open]")).to_have_count(0)
+
+
+def fill_in(page: Page, button: str, **fields: str) -> None:
+    """Fill in the dialog that is open, and press a button of it."""
+    dialog = page.locator("dialog[open]")
+    for name, value in fields.items():
+        place = dialog.locator(f"[name={name}]")
+        if place.evaluate("place => place.tagName") == "SELECT":
+            place.select_option(value)
+        else:
+            place.fill(value)
+    dialog.get_by_role("button", name=button).click()

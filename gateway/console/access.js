@@ -24,17 +24,17 @@ export function seesNode() {
   return reaches(account.global_access_level, "read-only");
 }
 
-/** Whether queues, templates and messages may be changed. */
-export function mayChange() {
-  return reaches(account.msg_vpn_access_level, "read-write");
+/**
+ * Say why this account may not do what takes a level, which is one in the message VPN that is shown, and for `admin`
+ * the one in the node; null where it may.
+ */
+export function refusal(level = "read-write") {
+  const has = level === "admin" ? account.global_access_level : account.msg_vpn_access_level;
+  return reaches(has, level) ? null : `this takes the access level ${level}, and ${account.name} has ${has}`;
 }
 
-export function refusal() {
-  return `this takes the access level read-write, and ${account.name} has ${account.msg_vpn_access_level}`;
-}
-
-/** Return a button for what changes something: it is off for who may only look. */
-export function deedButton(label, press, kind = null) {
-  const off = !mayChange();
-  return h("button", { type: "button", class: kind, onclick: press, disabled: off, title: off ? refusal() : null }, label);
+/** Return a button for what changes something: it is off for who may not. */
+export function deedButton(label, press, { kind = null, level } = {}) {
+  const why = refusal(level);
+  return h("button", { type: "button", class: kind, onclick: press, disabled: why !== null, title: why }, label);
 }

@@ -26,6 +26,16 @@ export const post = (path, body) => ask("POST", path, {}, body);
 export const patch = (path, body) => ask("PATCH", path, {}, body);
 export const remove = (path) => ask("DELETE", path);
 
+/** Return what became of the latest one of something, a backup say; null when there was none. */
+export async function latest(path) {
+  try {
+    return await get(path);
+  } catch (problem) {
+    if (problem.status === 409) return null;
+    throw problem;
+  }
+}
+
 /** The path of a queue, or of something below it. */
 export function queuePath(name, below = "") {
   return `queues/${encodeURIComponent(name)}${below}`;

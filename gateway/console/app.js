@@ -7,13 +7,17 @@ import { h, setText } from "./elements.js";
 import { listen, moveRow, showKeys, takeKeys } from "./keys.js";
 import * as actors from "./pages/actors.js";
 import * as clients from "./pages/clients.js";
+import * as point from "./pages/delivery-point.js";
+import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
 import * as explain from "./pages/explain.js";
 import * as messages from "./pages/messages.js";
 import * as overview from "./pages/overview.js";
 import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
+import * as spool from "./pages/spool.js";
 import * as templates from "./pages/templates.js";
+import * as users from "./pages/users.js";
 
 const LOOK_MS = 2_000;
 
@@ -24,6 +28,9 @@ const PAGES = [
   { path: "actors", title: "Actors", page: actors, ofNode: true },
   { path: "explain", title: "Explain", page: explain },
   { path: "events", title: "Events", page: events, ofNode: true },
+  { path: "users", title: "Users", page: users },
+  { path: points.POINTS, title: "Delivery points", page: points },
+  { path: "spool", title: "Spool", page: spool, ofNode: true },
 ];
 
 const place = document.getElementById("page");
@@ -39,6 +46,7 @@ function target() {
   if (parts[0] === "queues" && parts.length === 2) return { page: queue, parts, name: "queues" };
   if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
   if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
+  if (parts[0] === points.POINTS && parts.length === 2) return { page: point, parts, name: points.POINTS };
   const known = PAGES.find((each) => each.path === (parts[0] ?? "")) ?? PAGES[0];
   return { page: known.page, parts, name: known.path };
 }
@@ -157,7 +165,8 @@ window.addEventListener("hashchange", turn);
 document.addEventListener("visibilitychange", () => document.hidden || paused || look());
 vpnChoice.addEventListener("change", () => {
   chooseVpn(vpnChoice.value);
-  if (target().parts.length > 1) history.replaceState(null, "", "#/queues");
+  const { parts, name } = target();
+  if (parts.length > 1) history.replaceState(null, "", `#/${name}`);
   begin();
 });
 begin();

@@ -1,4 +1,4 @@
-// Attributes of queues and templates in forms, which are made from the gateway's own description of them.
+// Attributes of queues, users and the like in forms, which are made from the gateway's own description of them.
 
 import { get } from "./admin.js";
 import { linesOf } from "./elements.js";
@@ -12,15 +12,15 @@ async function attributes(schema) {
 
 /**
  * Return fields for a dialog. `now` are the values that there are; an attribute that it lacks is not set, and an empty
- * field leaves it so.
+ * field leaves it so. Lists have a line for each entry; one of several attributes is a JSON object.
  */
 export async function attributeFields(schema, now) {
   return (await attributes(schema)).map(([name, of]) => {
     const unset = now[name] === undefined;
-    const given = { name, label: name, value: unset ? "" : asText(now[name], of), hint: of.description ?? "one a line" };
+    const given = { name, label: name, value: unset ? "" : asText(now[name], of), hint: of.description ?? "", secret: of.format === "password" };
     const words = of.type === "boolean" ? ["true", "false"] : of.enum;
     if (words) return { ...given, choices: unset || mayGo(schema) ? ["", ...words] : words };
-    if (of.type === "array") return { ...given, lines: true };
+    if (of.type === "array") return { ...given, lines: true, hint: holdsObjects(of) ? "a JSON object a line" : "one a line" };
     return { ...given, placeholder: of.default === undefined ? null : String(of.default) };
   });
 }
@@ -28,26 +28,41 @@ export async function attributeFields(schema, now) {
 /** Templates say nothing about attributes that they do not set; queues have them all. */
 const mayGo = (schema) => schema.startsWith("QueueTemplate");
 
-/** Return what differs from `now`, typed as the gateway wants it; null for an attribute that is taken out. */
+/** Return what a form has that differs from `now`, typed as the gateway wants it; null for an attribute that is taken out. */
 export async function changedAttributes(schema, now, values) {
   const changes = {};
   for (const [name, of] of await attributes(schema)) {
     const before = now[name] === undefined ? "" : asText(now[name], of);
-    const text = values[name];
+    const text = values[name] ?? before;
     if (text === before) continue;
     changes[name] = text === "" && mayGo(schema) ? null : typed(text, of);
   }
   return changes;
 }
 
+/** Whether a list is one of definitions, not of texts. */
+const holdsObjects = (of) => of.items.$ref !== undefined;
+
 function asText(value, of) {
-  return of.type === "array" ? value.join("\n") : String(value);
+  if (of.type !== "array") return String(value);
+  return (holdsObjects(of) ? value.map((each) => JSON.stringify(each, givenOnly)) : value).join("\n");
 }
+
+/** Leave out what is not given, for it would be most of an object. */
+const givenOnly = (_, value) => value ?? undefined;
 
 /** What is no number stays a text: the gateway says what is wrong with it. */
 function typed(text, of) {
   if (of.type === "integer") return /^\d+$/.test(text) ? Number(text) : text;
   if (of.type === "boolean") return text === "true";
-  if (of.type === "array") return linesOf(text);
+  if (of.type === "array") return holdsObjects(of) ? linesOf(text).map(objectOf) : linesOf(text);
   return text;
+}
+
+function objectOf(line) {
+  try {
+    return JSON.parse(line);
+  } catch (error) {
+    throw new Error(`this is no JSON: ${line} (${error.message})`);
+  }
 }

@@ -1,20 +1,23 @@
 // Questions to the operator, and notices of what became of them.
 
-import { mayChange, refusal } from "./access.js";
+import { refusal } from "./access.js";
 import { h, setText } from "./elements.js";
 
 const NOTICE_MS = 8_000;
 const FIELDS_IN_A_COLUMN = 6; // more of them stand in columns
+const LINE_CHARS = 50; // about so many fit into a line of a text of several,
+const LINES_MAX = 10; // of which so many are shown at once
 
 /**
  * Ask, and do it, unless who asks may only look: `deed` gets the fields' values by name. What goes wrong stands in the dialog, which stays open with
  * all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
- * `choices` that are all there is, or `lines: true` for a text of several; without any field it is a question of yes
- * or no. Return whether it was done.
+ * `choices` that are all there is, `lines: true` for a text of several, or `secret: true` for what nobody may read on
+ * the screen; without any field it is a question of yes or no. Return whether it was done.
  */
 export function ask({ title, text, fields = [], confirm, dangerous = false, deed }) {
-  if (!mayChange()) {
-    notice(refusal(), { wrong: true });
+  const why = refusal();
+  if (why) {
+    notice(why, { wrong: true });
     return Promise.resolve(false);
   }
   return new Promise((resolve) => {
@@ -52,12 +55,13 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, deed
   });
 }
 
-function field({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false }) {
+function field({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false, secret = false }) {
   const list = options.length ? h("datalist", { id: `options-${name}` }, options.map((each) => h("option", { value: each }))) : null;
   const attributes = { name, value, required, placeholder };
   let input;
   if (choices) input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, each || "–")));
-  else if (lines) input = h("textarea", { ...attributes, rows: 2 });
+  else if (lines) input = h("textarea", { ...attributes, rows: Math.min(2 + Math.floor(value.length / LINE_CHARS), LINES_MAX) });
+  else if (secret) input = h("input", { ...attributes, type: "password", autocomplete: "new-password" });
   else input = h("input", { ...attributes, list: list ? list.id : null, autocomplete: "off" });
   return { name, input, row: h("label", { class: "field" }, label, input, hint ? h("small", {}, hint) : null, list) };
 }

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-import sluicegate
-from browser_page import PHONE, WAIT_MS, browser_page, chromium
+from browser_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
+from console_traffic import client_of, publish
 from gateway_process import GatewayProcess, gateway, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
-expect.set_options(timeout=WAIT_MS)
+PATHS = (
+    *("", "queues", "queues/wide-queue", "queues/wide-queue/messages", "templates", "clients", "actors", "events"),
+    *("explain", "users", "rest-delivery-points", "spool"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -20,61 +23,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield process
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def page(browser: Browser, running: GatewayProcess) -> Iterator[Page]:
-    with browser_page(browser, f"{running.admin_url}/console") as opened:
-        yield opened
-
-
-def client_of(running: GatewayProcess, name: str) -> sluicegate.BlockingClient:
-    options = sluicegate.ClientOptions(client_name=name)
-    return sluicegate.BlockingClient(f"flow://127.0.0.1:{running.ports['flow']}", options)
-
-
-def publish(running: GatewayProcess, queue: str, *payloads: bytes) -> None:
-    with client_of(running, "feeder") as client, client.publisher() as publisher:
-        publisher.send_all([sluicegate.Message(each, queue=queue, key="customer-7") for each in payloads])
-        publisher.flush()
-
-
-def go(page: Page, path: str) -> None:
-    """Open a page of the console by its address."""
-    page.evaluate("path => { location.hash = path }", f"#/{path}")
-
-
-def row(page: Page, text: str, *, table: str = "") -> Locator:
-    """Return the rows of the page, or of one of its tables, that hold a text."""
-    place = page.get_by_role("table", name=table) if table else page.locator("#page")
-    return place.locator("tbody tr").filter(has_text=text)
-
-
 def message(page: Page, message_id: str) -> Locator:
     """Return the row of a message."""
     return page.locator(f'tr[data-key="{message_id}"]')
-
-
-def answer(page: Page, button: str, **fields: str) -> None:
-    """Fill in the dialog that is open, and do with a button what it asks about: then it closes."""
-    fill_in(page, button, **fields)
-    expect(page.locator("dialog[open]")).to_have_count(0)
-
-
-def fill_in(page: Page, button: str, **fields: str) -> None:
-    """Fill in the dialog that is open, and press a button of it."""
-    dialog = page.locator("dialog[open]")
-    for name, value in fields.items():
-        place = dialog.locator(f"[name={name}]")
-        if place.evaluate("place => place.tagName") == "SELECT":
-            place.select_option(value)
-        else:
-            place.fill(value)
-    dialog.get_by_role("button", name=button).click()
 
 
 def test_the_overview_shows_queues_and_connections_as_they_change(page: Page, running: GatewayProcess) -> None:
@@ -277,7 +228,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     assert running.held_count("key-b") == 0
 
 
-@pytest.mark.parametrize("path", ["", "queues", "queues/wide-queue", "clients", "actors", "events", "explain"])
+@pytest.mark.parametrize("path", PATHS)
 def test_pages_are_no_wider_than_a_phone(browser: Browser, running: GatewayProcess, path: str) -> None:
     with browser_page(browser, f"{running.admin_url}/console/#/{path}", size=PHONE, scheme="dark") as page:
         expect(page.locator("#state")).to_have_text("live")

@@ -7,11 +7,10 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
 
-from browser_page import WAIT_MS, browser_page, chromium
+from browser_page import WAIT_MS, browser_page
 from gateway_process import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
-expect.set_options(timeout=WAIT_MS)
 
 LEVELS = {
     "reader": "global_access_level: read-only",
@@ -33,12 +32,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield process
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
 def opened(browser: Browser, running: GatewayProcess, name: str, path: str) -> AbstractContextManager[Page]:
     """Open a page of the console under an account."""
     account: HttpCredentials = {"username": name, "password": f"{name}-word"}
@@ -54,6 +47,8 @@ def test_who_may_only_look_sees_so_and_changes_nothing(browser: Browser, running
 
         page.keyboard.press("P")
         expect(page.locator(".notice.wrong")).to_contain_text("access level read-write, and reader has read-only")
+        page.keyboard.press("9")
+        expect(page.get_by_role("button", name="New backup")).to_be_disabled()
         page.keyboard.press("4")
         expect(page.get_by_role("table", name="Actors")).to_contain_text("spool")
 
@@ -64,6 +59,8 @@ def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProce
         page.locator("dialog[open] [name=name]").fill("made-by-writer")
         page.locator("dialog[open]").get_by_role("button", name="Create").click()
         expect(page.locator("h1")).to_have_text("made-by-writer")
+        page.keyboard.press("9")
+        expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
 
 
 def test_who_has_a_message_vpn_only_sees_its_queues(browser: Browser, running: GatewayProcess) -> None:

@@ -1,6 +1,6 @@
 // What lies in a queue: browsed, opened, deleted, moved and copied.
 
-import { deedButton, mayChange } from "../access.js";
+import { deedButton, refusal } from "../access.js";
 import { get, post, queuePath } from "../admin.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h, setText } from "../elements.js";
@@ -31,7 +31,7 @@ export function open(place, [name]) {
   const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
   const chosenText = h("span", { class: "quiet" });
   const button = (label, press) => h("button", { type: "button", onclick: press }, label);
-  const deeds = ["Move", "Copy", "Delete"].map((deed) => deedButton(deed, () => take(deed), deed === "Delete" ? "danger" : null));
+  const deeds = ["Move", "Copy", "Delete"].map((deed) => deedButton(deed, () => take(deed), { kind: deed === "Delete" ? "danger" : null }));
   const first = button("First page", () => go(0));
   const next = button("Next page", () => go(shown.at(-1)?.sequence ?? 0));
   place.append(
@@ -94,7 +94,7 @@ export function open(place, [name]) {
 
   function tellChosen() {
     setText(chosenText, chosen.size ? `${count(chosen.size)} chosen` : "none chosen");
-    for (const each of deeds) each.disabled = chosen.size === 0 || !mayChange();
+    for (const each of deeds) each.disabled = chosen.size === 0 || refusal() !== null;
   }
 
   function openMessage(id) {

@@ -1,9 +1,10 @@
 // One queue: its rates and backlog, partitions, flows, and definition.
 
-import { deedButton, mayChange } from "../access.js";
-import { get, patch, post, queuePath, remove } from "../admin.js";
+import { deedButton, refusal } from "../access.js";
+import { get, latest, patch, post, queuePath, remove } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { bar } from "../charts.js";
+import { Cursors } from "../cursors.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
@@ -42,6 +43,7 @@ export function open(place, [name]) {
   const tiles = { in: new Tile("In /s"), settled: new Tile("Settled /s"), ready: new Tile("Ready"), unacked: new Tile("Unacked") };
   const partitions = new LiveTable({ label: "Partitions", columns: PARTITION_COLUMNS, key: (each) => String(each.number), sort: { column: 0, descending: false } });
   const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: (each) => each.id, sort: { column: 0, descending: false }, empty: "No consumer is bound." });
+  const cursors = new Cursors(name);
   const about = h("p", { class: "quiet" });
   const spooled = h("div", { class: "gauges" });
   const redrive = h("p", { class: "health", hidden: true });
@@ -70,14 +72,15 @@ export function open(place, [name]) {
       deedButton("Edit", deeds.edit),
       deedButton("Re-drive", deeds.redrive),
       replay,
-      deedButton("Purge", deeds.purge, "danger"),
-      deedButton("Delete queue", deeds.delete, "danger"),
+      deedButton("Purge", deeds.purge, { kind: "danger" }),
+      deedButton("Delete queue", deeds.delete, { kind: "danger" }),
     ),
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
     spooled,
     h("section", {}, h("h2", {}, "Partitions"), partitions.element),
     h("section", {}, h("h2", {}, "Flows"), flows.element),
+    h("section", {}, h("h2", {}, "Durable cursors"), cursors.element),
     h("section", {}, h("h2", {}, "Since the start"), losses),
     h("section", {}, h("h2", {}, "Definition"), definition),
   );
@@ -85,7 +88,8 @@ export function open(place, [name]) {
   let asksOfRedrive = true; // until the gateway says that there was none
 
   async function refresh() {
-    const [view, driven] = await Promise.all([get(queuePath(name)), asksOfRedrive ? latestRedrive(name) : null]);
+    const asked = [get(queuePath(name)), asksOfRedrive ? latest(queuePath(name, "/redrive")) : null, cursors.refresh()];
+    const [view, driven] = await Promise.all(asked);
     asksOfRedrive = driven !== null;
     const { config } = view;
     setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
@@ -96,7 +100,7 @@ export function open(place, [name]) {
     rates.note("unacked", view.unacked_count);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in all`, rates.series("in"));
     tiles.settled.show(rate(went), `${count(view.settled_total)} in all`, rates.series("settled"));
-    if (mayChange()) {
+    if (refusal() === null) {
       replay.disabled = view.kept_bytes === 0;
       replay.title = replay.disabled ? "it keeps no settled messages" : "";
     }
@@ -131,15 +135,6 @@ function defined(view) {
   const { name, ...attributes } = view.config;
   const lines = Object.entries(attributes).map(([attribute, value]) => [attribute, value === "" ? "–" : String(value)]);
   return [["subscriptions", view.subscriptions.join("  ") || "–"], ...lines];
-}
-
-async function latestRedrive(name) {
-  try {
-    return await get(queuePath(name, "/redrive"));
-  } catch (problem) {
-    if (problem.status === 409) return null; // there was none
-    throw problem;
-  }
 }
 
 function showRedrive(line, name, driven) {

@@ -1,0 +1,61 @@
+// The durable cursors of a queue: who reads it in bulk, and how far they are.
+
+import { deedButton } from "./access.js";
+import { get, queuePath, remove } from "./admin.js";
+import { bar } from "./charts.js";
+import { ask, attempt, notice } from "./dialogs.js";
+import { h } from "./elements.js";
+import { LiveTable } from "./table.js";
+import { count, size } from "./words.js";
+
+export class Cursors {
+  #queue;
+  #table;
+
+  constructor(queue) {
+    this.#queue = queue;
+    this.#table = new LiveTable({
+      label: "Durable cursors",
+      columns: [
+        { title: "Cursor", value: (each) => each.name },
+        { title: "State", value: (each) => each.state, cell: (each) => state(each) },
+        { title: "Mode", value: (each) => each.mode, wide: true },
+        { title: "Instance", value: (each) => each.instance || "–", wide: true },
+        { title: "Behind", value: (each) => each.lag_count, cell: (each) => count(each.lag_count), numeric: true },
+        { title: "Bytes behind", value: (each) => each.lag_bytes, cell: (each) => lag(each), wide: true },
+        { title: "Last batch", value: (each) => each.batch_ref || "–", wide: true },
+        { title: "", value: () => null, numeric: true, cell: (each) => deedButton("Delete", () => this.#drop(each.name)) },
+      ],
+      key: (each) => each.name,
+      sort: { column: 0, descending: false },
+      empty: "Nobody reads it by a cursor.",
+    });
+    this.element = this.#table.element;
+  }
+
+  async refresh() {
+    this.#table.show((await get(queuePath(this.#queue, "/cursors"))).cursors);
+  }
+
+  async #drop(name) {
+    const gone = await ask({
+      title: `Delete cursor ${name}?`,
+      text: "Its position goes, and what the queue keeps for it.",
+      confirm: "Delete",
+      dangerous: true,
+      deed: () => remove(queuePath(this.#queue, `/cursors/${encodeURIComponent(name)}`)),
+    });
+    if (!gone) return;
+    notice(`${name} was deleted`);
+    await attempt(() => this.refresh());
+  }
+}
+
+/** One that lagged too far was let go: messages may go unread. */
+function state({ state: word }) {
+  return word === "exceeded" ? h("span", { class: "wrong" }, word) : word;
+}
+
+function lag(each) {
+  return bar(each.lag_bytes, each.lag_bytes_max, `${size(each.lag_bytes)} of ${size(each.lag_bytes_max)}`);
+}

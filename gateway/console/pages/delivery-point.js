@@ -1,0 +1,89 @@
+// One REST delivery point: what its queues and web servers do, and its definition.
+
+import { deedButton, refusal } from "../access.js";
+import { get, patch, remove } from "../admin.js";
+import { attributeFields, changedAttributes } from "../attributes.js";
+import { bar } from "../charts.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { h, setText } from "../elements.js";
+import { queueAddress } from "../figures.js";
+import { LiveTable } from "../table.js";
+import { count, words } from "../words.js";
+import { POINTS, pointWords, upWords } from "./delivery-points.js";
+
+const BINDING_COLUMNS = [
+  { title: "Queue", value: (each) => each.queue, cell: (each) => h("a", { href: queueAddress(each.queue), tabindex: -1 }, each.queue) },
+  { title: "State", value: upWords, long: true },
+  { title: "Request target", value: (each) => each.post_request_target, wide: true },
+  { title: "Messages", value: (each) => counts(each.messages) },
+];
+
+const CONSUMER_COLUMNS = [
+  { title: "REST consumer", value: (each) => each.name },
+  { title: "State", value: upWords, long: true },
+  { title: "URL", value: (each) => each.url, wide: true },
+  { title: "Connections", value: (each) => each.connections_in_use, cell: connections, wide: true },
+  { title: "Requests", value: (each) => counts(each.requests) },
+];
+
+export function open(place, [name]) {
+  const path = `${POINTS}/${encodeURIComponent(name)}`;
+  const bindings = new LiveTable({ label: "Queue bindings", columns: BINDING_COLUMNS, key: (each) => each.queue, empty: "None." });
+  const consumers = new LiveTable({ label: "REST consumers", columns: CONSUMER_COLUMNS, key: (each) => each.name, empty: "None." });
+  const about = h("p", { class: "quiet" });
+  const edits = deedButton("Edit", () => attempt(edit));
+  const deletes = deedButton("Delete delivery point", drop, { kind: "danger" });
+  place.append(
+    h("p", { class: "trail" }, h("a", { href: `#/${POINTS}` }, "REST delivery points"), " /"),
+    h("h1", {}, name),
+    about,
+    h("div", { class: "bar-of-tools" }, edits, deletes),
+    h("section", {}, h("h2", {}, "Queue bindings"), bindings.element),
+    h("section", {}, h("h2", {}, "REST consumers"), consumers.element),
+  );
+
+  async function refresh() {
+    const view = await get(path);
+    const fixed = view.origin === "configuration";
+    setText(about, `${pointWords(view)}, ${fixed ? "of the configuration, and changed there" : "made here"}`);
+    for (const button of [edits, deletes]) button.disabled = fixed || refusal() !== null;
+    bindings.show(view.queue_bindings);
+    consumers.show(view.rest_consumers);
+  }
+
+  async function edit() {
+    const { definition } = await get(path);
+    const changed = await ask({
+      title: `Edit ${name}`,
+      text: "It begins anew; what is on its way is sent again.",
+      confirm: "Change",
+      fields: (await attributeFields("RestDeliveryPointChanges", definition)).filter((each) => each.name !== "name"),
+      deed: async (values) => patch(path, await changedAttributes("RestDeliveryPointChanges", definition, values)),
+    });
+    if (changed) await refresh();
+  }
+
+  function drop() {
+    return ask({
+      title: `Delete ${name}?`,
+      text: "What it holds goes back to its queues.",
+      confirm: "Delete",
+      dangerous: true,
+      deed: async () => {
+        await remove(path);
+        notice(`${name} was deleted`);
+        location.hash = `#/${POINTS}`;
+      },
+    });
+  }
+
+  return { refresh, keys: [{ key: "e", meaning: "edit the definition", press: () => attempt(edit) }] };
+}
+
+function counts(totals) {
+  return Object.entries(totals).map(([what, total]) => `${words(what)} ${count(total)}`).join(", ") || "–";
+}
+
+function connections(each) {
+  return bar(each.connections_in_use, each.connections_max, `${each.connections_in_use} of ${each.connections_max}`);
+}

@@ -1,0 +1,83 @@
+// REST delivery points: the queues that are pushed to web servers.
+
+import { deedButton } from "../access.js";
+import { get, post } from "../admin.js";
+import { ask, attempt } from "../dialogs.js";
+import { h } from "../elements.js";
+import { LiveTable } from "../table.js";
+import { count } from "../words.js";
+import { queueNames } from "./queues.js";
+
+export const POINTS = "rest-delivery-points";
+
+export function pointAddress(name) {
+  return `#/${POINTS}/${encodeURIComponent(name)}`;
+}
+
+/** Return whether something is up, in words; why not, where that is known. */
+export function upWords({ enabled = true, up, reason }) {
+  if (up) return "up";
+  return enabled ? (reason ? `down: ${reason}` : "down") : "shut down";
+}
+
+/** Return the state of a delivery point; of one that is down, what is wrong with the first of its parts. */
+export function pointWords(point) {
+  const parts = [...point.queue_bindings, ...point.rest_consumers];
+  return upWords({ ...point, reason: point.reason || parts.find((each) => !each.up)?.reason });
+}
+
+export function open(place) {
+  const table = new LiveTable({
+    label: "REST delivery points",
+    columns: [
+      { title: "Name", value: (each) => each.name },
+      { title: "State", value: pointWords, long: true },
+      { title: "Queues", value: (each) => each.definition.queue_bindings.map((binding) => binding.queue).join(", ") || "–", wide: true },
+      { title: "REST consumers", value: (each) => each.definition.rest_consumers.map((consumer) => consumer.name).join(", ") || "–", wide: true },
+      { title: "Accepted", value: accepted, cell: (each) => count(accepted(each)), numeric: true },
+      { title: "Origin", value: (each) => each.origin, wide: true },
+    ],
+    key: (each) => each.name,
+    open: (each) => (location.hash = pointAddress(each.name)),
+    sort: { column: 0, descending: false },
+    empty: "No delivery point yet: queues are consumed by clients.",
+  });
+  const tools = h("div", { class: "bar-of-tools" }, deedButton("New delivery point", () => attempt(create)));
+  place.append(h("h1", {}, "REST delivery points"), tools, table.element);
+
+  async function refresh() {
+    table.show((await get(POINTS))[POINTS.replaceAll("-", "_")]);
+  }
+
+  return { refresh, keys: [{ key: "n", meaning: "new delivery point", press: () => attempt(create) }] };
+}
+
+/** How many messages web servers took since the point began. */
+function accepted(point) {
+  return point.queue_bindings.reduce((sum, each) => sum + (each.messages.accepted ?? 0), 0);
+}
+
+async function create() {
+  const queues = await queueNames();
+  return ask({
+    title: "New delivery point",
+    text: "It begins with one queue and one web server. More of them, and all that can be set, come with Edit.",
+    confirm: "Create",
+    fields: [
+      { name: "name", label: "Name", required: true },
+      { name: "queue", label: "Queue", required: true, options: queues },
+      { name: "target", label: "Path on the web server", required: true, value: "/" },
+      { name: "host", label: "Host", required: true },
+      { name: "port", label: "Port", required: true, value: "8080" },
+      { name: "tls", label: "TLS", choices: ["false", "true"] },
+    ],
+    deed: async ({ name, queue, target, host, port, tls }) => {
+      await post(POINTS, {
+        name,
+        queue_bindings: [{ queue, post_request_target: target }],
+        rest_consumers: [{ name: "server", remote_host: host, remote_port: Number(port), tls_enabled: tls === "true" }],
+      });
+      location.hash = pointAddress(name);
+    },
+  });
+}

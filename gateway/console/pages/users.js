@@ -1,0 +1,88 @@
+// Users: the accounts of clients in the message VPN. Those of the configuration are changed there.
+
+import { deedButton } from "../access.js";
+import { get, patch, post, remove } from "../admin.js";
+import { attributeFields, changedAttributes } from "../attributes.js";
+import { ask, attempt, notice } from "../dialogs.js";
+import { h } from "../elements.js";
+import { LiveTable } from "../table.js";
+import { count } from "../words.js";
+
+const MADE_HERE = "operator"; // the origin of those that can be changed here
+const NEW = { enabled: true, client_profile: "default", acl_profile: "default" };
+
+const path = (name) => `users/${encodeURIComponent(name)}`;
+
+export function open(place) {
+  const table = new LiveTable({
+    label: "Users",
+    columns: [
+      { title: "Name", value: (each) => each.name },
+      { title: "State", value: stateWords },
+      { title: "Client profile", value: (each) => each.client_profile, wide: true },
+      { title: "ACL profile", value: (each) => each.acl_profile, wide: true },
+      { title: "Connections", value: (each) => each.connected_count, cell: (each) => count(each.connected_count), numeric: true },
+      { title: "Origin", value: (each) => each.origin, wide: true },
+      { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === MADE_HERE ? deedButton("Delete", () => drop(each.name)) : null) },
+    ],
+    key: (each) => each.name,
+    open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} stands in the configuration, and is changed there`)),
+    sort: { column: 0, descending: false },
+    empty: "No user yet.",
+  });
+  place.append(h("h1", {}, "Users"), h("div", { class: "bar-of-tools" }, deedButton("New user", () => attempt(create))), table.element);
+
+  async function refresh() {
+    table.show((await get("users")).users);
+  }
+
+  async function create() {
+    const made = await ask({
+      title: "New user",
+      confirm: "Create",
+      fields: (await fieldsOf("User", NEW)).map((each) => (each.name === "name" ? { ...each, required: true } : each)),
+      deed: async (values) => post("users", await changedAttributes("User", NEW, values)),
+    });
+    if (made) await refresh();
+  }
+
+  async function change(user) {
+    const made = await ask({
+      title: user.name,
+      text: "One that is not enabled is sent away. Without a password it keeps the one it has.",
+      confirm: "Change",
+      fields: (await fieldsOf("UserChanges", user)).filter((each) => each.name !== "name"),
+      deed: async (values) => patch(path(user.name), await changedAttributes("UserChanges", user, values)),
+    });
+    if (made) await refresh();
+  }
+
+  async function drop(name) {
+    const gone = await ask({
+      title: `Delete user ${name}?`,
+      text: "Its clients are sent away. Their sessions and queues stay.",
+      confirm: "Delete",
+      dangerous: true,
+      deed: () => remove(path(name)),
+    });
+    if (!gone) return;
+    notice(`${name} was deleted`);
+    await attempt(refresh);
+  }
+
+  return { refresh, keys: [{ key: "n", meaning: "new user", press: () => attempt(create) }] };
+}
+
+function stateWords({ enabled, reason }) {
+  if (!enabled) return "shut down";
+  return reason ? `shut down: ${reason}` : "enabled";
+}
+
+/** Return the fields of a user, with the profiles that there are to choose from. */
+async function fieldsOf(schema, now) {
+  const [fields, profiles] = await Promise.all([attributeFields(schema, now), get("profiles")]);
+  return fields.map((field) => {
+    const known = profiles[`${field.name}s`];
+    return known ? { ...field, choices: known.map((each) => each.name) } : field;
+  });
+}

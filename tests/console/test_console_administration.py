@@ -1,0 +1,111 @@
+"""What the console administers beside queues: users, delivery points, durable cursors and backups."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser_page import answer, fill_in, go, row
+from console_traffic import client_of, publish
+from gateway_process import GatewayProcess, free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+# Beside what is made here; and whoever has no account comes in.
+CONFIGURATION = """
+authentication:
+  allow_anonymous: true
+  users: [{{name: fixed, password_file: {password}}}]
+rest_delivery_points: [{{name: fixed-point}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    folder: Path = tmp_path_factory.mktemp("administered")
+    password, file = folder / "password", folder / "sluicegate.yaml"
+    password.write_text("fixed-word\n")
+    file.write_text(CONFIGURATION.format(password=password))
+    with GatewayProcess(folder, config_file=file) as process:
+        yield process
+
+
+def test_users_are_made_shut_down_and_deleted(page: Page, running: GatewayProcess) -> None:
+    go(page, "users")
+    page.get_by_role("button", name="New user").click()
+    expect(page.locator("dialog[open] [name=password]")).to_have_attribute("type", "password")
+    fill_in(page, "Create", name="ada")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("password")
+    answer(page, "Create", password="engine-7")
+    expect(row(page, "ada")).to_contain_text("enabled")
+
+    row(page, "ada").click()
+    answer(page, "Change", enabled="false")
+    expect(row(page, "ada")).to_contain_text("shut down")
+
+    row(page, "ada").get_by_role("button", name="Delete").click()
+    answer(page, "Delete")
+    expect(row(page, "ada")).to_have_count(0)
+
+
+def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running: GatewayProcess) -> None:
+    """docs/decisions/0180-users-of-two-origins.md."""
+    go(page, "users")
+    expect(row(page, "fixed").get_by_role("button")).to_have_count(0)
+    row(page, "fixed").click()
+    expect(page.locator("#notices")).to_contain_text("stands in the configuration")
+    go(page, "rest-delivery-points/fixed-point")
+    expect(page.locator("#page")).to_contain_text("of the configuration")
+    for deed in ("Edit", "Delete delivery point"):
+        expect(page.get_by_role("button", name=deed)).to_be_disabled()
+
+
+def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("pushed")
+    nobody = str(free_port())
+    go(page, "rest-delivery-points")
+    page.get_by_role("button", name="New delivery point").click()
+    answer(page, "Create", name="billing", queue="pushed", target="/orders", host="127.0.0.1", port=nobody)
+
+    expect(page.locator("h1")).to_have_text("billing")
+    expect(row(page, "/orders", table="Queue bindings")).to_contain_text("pushed")
+    expect(row(page, "server", table="REST consumers")).to_contain_text("down: ")
+
+    page.get_by_role("button", name="Edit").click()
+    fill_in(page, "Change", queue_bindings="no JSON")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("no JSON")
+    lines = ['{"queue": "pushed", "post_request_target": "/a"}', '{"queue": "also", "post_request_target": "/b"}']
+    answer(page, "Change", queue_bindings="\n".join(lines), enabled="false")
+    expect(page.locator("#page")).to_contain_text("shut down, made here")
+
+    page.get_by_role("button", name="Delete delivery point").click()
+    answer(page, "Delete")
+    expect(row(page, "fixed-point")).to_be_visible()
+    expect(row(page, "billing")).to_have_count(0)
+
+
+def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, running: GatewayProcess) -> None:
+    running.create_queue("read-in-bulk")
+    publish(running, "read-in-bulk", b"1", b"2")
+    go(page, "queues/read-in-bulk")
+    with client_of(running, "reader") as client:
+        client.bulk.bind_cursor("read-in-bulk", "nightly", instance="job-7", start="earliest")
+        cursor = row(page, "nightly", table="Durable cursors")
+        for told in ("bound", "job-7", "2"):
+            expect(cursor).to_contain_text(told)
+
+    cursor.get_by_role("button", name="Delete").click()
+    answer(page, "Delete")
+    expect(cursor).to_have_count(0)
+
+
+def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess) -> None:
+    go(page, "spool")
+    expect(page.locator("#page")).to_contain_text("None since the node began.")
+    page.get_by_role("button", name="New backup").click()
+    answer(page, "Begin", name="before-the-move")
+
+    expect(page.locator("#page")).to_contain_text("statedone")
+    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+    assert (running.backups / "before-the-move" / "backup.json").is_file()
