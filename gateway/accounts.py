@@ -9,6 +9,7 @@ from actors.events import Events
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
 from gateway.config import Authentication, Listeners
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.message_vpns import MessageVpn
 from gateway.proofs import Proofs
 from gateway.stored_users import StoredUser
@@ -79,25 +80,27 @@ class Accounts:
         )
 
 
-def make_roster(
-    vpn: str, settings: MessageVpn, usernames: Iterable[ClientUsername], space: TopicSpace, events: Events
-) -> ClientRoster:
-    """Return the roster of a message VPN. What it denies becomes events."""
+def make_roster(vpn: str, space: TopicSpace, events: Events) -> ClientRoster:
+    """Return the roster of a message VPN, which is yet to be configured. What it denies becomes events."""
     roster = ClientRoster(vpn, VpnQuota(space))
-    configure_roster(roster, settings, usernames)
     tell_denials(roster, events)
     return roster
 
 
-def configure_roster(roster: ClientRoster, settings: MessageVpn, usernames: Iterable[ClientUsername]) -> None:
-    """Have the roster go by a configuration and by these accounts, for those who are connected as well."""
-    authentication = settings.authentication
+def configure_roster(
+    roster: ClientRoster,
+    settings: MessageVpn,
+    usernames: Iterable[ClientUsername],
+    client_profiles: Iterable[ClientProfileSettings],
+    acl_profiles: Iterable[AclProfileSettings],
+) -> None:
+    """Have the roster go by a configuration, these accounts and profiles, for those who are connected as well."""
     roster.is_up = settings.enabled
     roster.quota.connection_count_max = settings.max_connection_count
     roster.quota.endpoint_count_max = settings.max_endpoint_count
     roster.quota.subscription_count_max = settings.max_subscription_count
     roster.configure(
         list(usernames),
-        [each.profile() for each in authentication.client_profiles],
-        [each.profile() for each in authentication.acl_profiles],
+        [each.profile() for each in client_profiles],
+        [each.profile() for each in acl_profiles],
     )

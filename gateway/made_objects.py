@@ -10,8 +10,12 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+import orjson
+
 from actors.catalog import WriteRow
 from actors.queue_directory import StoreRefused
+from gateway.config.section import NamedSection
+from gateway.described import described
 from gateway.origins import CONFIGURATION, OPERATOR
 from gateway.ports import AlreadyExists, NotFound, Refused
 from storage.interface import Table, TableWrite
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from gateway.vpn import MessageVpn
 
 T = TypeVar("T")
+N = TypeVar("N", bound=NamedSection)
 
 log: Final = logging.getLogger("sluicegate.node")
 
@@ -34,6 +39,20 @@ class MadeKind(Generic[T]):
     read: Callable[[bytes], T]  # raises ValueError, whose text has no secret
     not_found: type[NotFound]
     already_exists: type[AlreadyExists]
+
+
+def kind_of_sections(
+    model: type[N], *, row_key: bytes, count_max: int, not_found: type[NotFound], already_exists: type[AlreadyExists]
+) -> MadeKind[N]:
+    """Return a kind of objects that are sections of a configuration, and have no secrets."""
+    return MadeKind(
+        row_key=row_key,
+        count_max=count_max,
+        written=lambda section: orjson.dumps(section.to_dict()),
+        read=lambda row: described(model, orjson.loads(row)),
+        not_found=not_found,
+        already_exists=already_exists,
+    )
 
 
 class MadeObjects(Generic[T]):

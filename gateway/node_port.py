@@ -25,6 +25,7 @@ from actors.messages import DescribeQueue, PurgeQueue, QueueOverview
 from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
+from gateway.account_port import AccountsView
 from gateway.backups import cancel_backup, show_backup, start_backup
 from gateway.browse_pages import browse_page
 from gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
@@ -48,7 +49,6 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
-from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from gateway.replay_start import ReplayStart
@@ -57,7 +57,6 @@ from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
 from gateway.specimen import Specimen
-from gateway.user_views import UserView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from gateway.vpn_views import MessageVpnsView, vpns_view
@@ -72,12 +71,12 @@ if TYPE_CHECKING:
     from gateway.vpn import MessageVpn
 
 
-class NodeView(NodePort):
+class NodeView(AccountsView, NodePort):
     """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
 
     def __init__(self, node: "Node", vpn: str = DEFAULT_VPN) -> None:
+        super().__init__(node.vpns[vpn])
         self._node = node
-        self._vpn = node.vpns[vpn]
         self._deeds = MessageDeeds(node, self._vpn)
         self._changing = asyncio.Lock()  # a change of a queue is made from its definition as it is
         self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
@@ -352,31 +351,6 @@ class NodeView(NodePort):
     async def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a delivery point."""
         await self._vpn.rest.delete(name)
-
-    async def list_users(self) -> Sequence[UserView]:
-        """Return every user by name."""
-        return self._vpn.users.views()
-
-    async def show_user(self, name: str) -> UserView:
-        """Return one user."""
-        return self._vpn.users.view(name)
-
-    async def create_user(self, asked: Mapping[str, object]) -> UserView:
-        """Make a user."""
-        return self._vpn.users.view(await self._vpn.users.create(asked))
-
-    async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
-        """Change a user."""
-        await self._vpn.users.update(name, changes)
-        return self._vpn.users.view(name)
-
-    async def delete_user(self, name: str) -> None:
-        """Delete a user."""
-        await self._vpn.users.delete(name)
-
-    async def list_profiles(self) -> ProfilesView:
-        """Return the profiles that users may have."""
-        return profiles_view(self._vpn.config.authentication)
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""

@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol
 from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion
-from gateway.profile_views import ProfilesView
+from gateway.profile_views import ProfileKind, ProfilesView, ProfileView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
@@ -45,6 +45,9 @@ __all__ = [
     "VpnNotFound",
     "template_of",
 ]
+
+
+AclException = Mapping[str, object] | str  # topic and syntax; or a network
 
 
 class NotFound(LookupError):
@@ -127,6 +130,24 @@ class UserNotFound(NotFound):
     kind = "user"
 
 
+class ClientProfileNotFound(NotFound):
+    """No client profile has that name."""
+
+    kind = "client profile"
+
+
+class AclProfileNotFound(NotFound):
+    """No ACL profile has that name."""
+
+    kind = "ACL profile"
+
+
+class AclExceptionNotFound(NotFound):
+    """The ACL profile has no such exception."""
+
+    kind = "exception"
+
+
 class QueueAlreadyExists(AlreadyExists):
     """A queue of that name is there already."""
 
@@ -155,6 +176,24 @@ class UserAlreadyExists(AlreadyExists):
     """A user of that name is there already."""
 
     kind = "user"
+
+
+class ClientProfileAlreadyExists(AlreadyExists):
+    """A client profile of that name is there already."""
+
+    kind = "client profile"
+
+
+class AclProfileAlreadyExists(AlreadyExists):
+    """An ACL profile of that name is there already."""
+
+    kind = "ACL profile"
+
+
+class AclExceptionAlreadyExists(AlreadyExists):
+    """The ACL profile has that exception already."""
+
+    kind = "exception"
 
 
 class Refused(RuntimeError):
@@ -339,6 +378,24 @@ class NodePort(Protocol):
 
     async def list_profiles(self) -> ProfilesView:
         """Return the client and ACL profiles that users may have, by name."""
+
+    async def show_profile(self, kind: ProfileKind, name: str) -> ProfileView:
+        """Return one profile. Raises NotFound."""
+
+    async def create_profile(self, kind: ProfileKind, asked: Mapping[str, object]) -> ProfileView:
+        """Make a profile. Raises AlreadyExists, QueueInvalid, Refused."""
+
+    async def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> ProfileView:
+        """Change a profile that was made so, for connected clients as well. Raises NotFound, QueueInvalid, Refused."""
+
+    async def delete_profile(self, kind: ProfileKind, name: str) -> None:
+        """Delete a profile that was made so, and that no user has. Raises NotFound, Refused."""
+
+    async def add_acl_exception(self, profile: str, field: str, exception: AclException) -> None:
+        """Add to a list of an ACL profile. Raises NotFound, AclExceptionAlreadyExists, QueueInvalid, Refused."""
+
+    async def remove_acl_exception(self, profile: str, field: str, key: str) -> None:
+        """Take a topic, a share name or a network from a list of an ACL profile. Raises NotFound, Refused."""
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

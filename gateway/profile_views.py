@@ -1,12 +1,22 @@
-"""The client and ACL profiles of a message VPN as operators see them. A configuration makes them, and a reload."""
+"""The client and ACL profiles of a message VPN as operators see them, and those that there are always."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from enum import StrEnum
+from typing import Final, Self
 
-from gateway.config import Authentication
+from pydantic import Field
+
 from gateway.config.client_profiles import ALLOW, AclProfileSettings, ClientProfileSettings
 from messaging.client_roster import DEFAULT
+
+
+class ProfileKind(StrEnum):
+    """The kinds of profiles, each called by the field that names a user's."""
+
+    CLIENT = "client_profile"
+    ACL = "acl_profile"
+
 
 # What there is always, unless the configuration has one of that name.
 CLIENT_DEFAULT: Final = ClientProfileSettings(name=DEFAULT)
@@ -15,19 +25,34 @@ ACL_DEFAULT: Final = AclProfileSettings(
 )
 
 
+class ClientProfileView(ClientProfileSettings):
+    """A client profile, and where it comes from."""
+
+    origin: str = Field(description="configuration, or operator")
+
+    @classmethod
+    def of(cls, profile: ClientProfileSettings, origin: str) -> Self:
+        """Return what is to be seen of a profile."""
+        return cls.model_construct(**dict(profile), origin=origin)
+
+
+class AclProfileView(AclProfileSettings):
+    """An ACL profile, and where it comes from."""
+
+    origin: str = Field(description="configuration, or operator")
+
+    @classmethod
+    def of(cls, profile: AclProfileSettings, origin: str) -> Self:
+        """Return what is to be seen of a profile."""
+        return cls.model_construct(**dict(profile), origin=origin)
+
+
+ProfileView = ClientProfileView | AclProfileView
+
+
 @dataclass(frozen=True, slots=True)
 class ProfilesView:
     """All there are, by name."""
 
-    client_profiles: Sequence[ClientProfileSettings]
-    acl_profiles: Sequence[AclProfileSettings]
-
-
-def profiles_view(authentication: Authentication) -> ProfilesView:
-    """Return the profiles that users may have."""
-    clients = {each.name: each for each in (CLIENT_DEFAULT, *authentication.client_profiles)}
-    acls = {each.name: each for each in (ACL_DEFAULT, *authentication.acl_profiles)}
-    return ProfilesView(
-        [clients[name] for name in sorted(clients)],
-        [acls[name] for name in sorted(acls)],
-    )
+    client_profiles: Sequence[ClientProfileView]
+    acl_profiles: Sequence[AclProfileView]

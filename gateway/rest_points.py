@@ -15,10 +15,12 @@ from gateway.config.rest_delivery_points import (
     RestDeliveryPoint,
     status_codes,
 )
+from gateway.described import changed, described
 from gateway.made_objects import MadeObjects
+from gateway.origins import CONFIGURATION, OPERATOR
 from gateway.ports import Refused, RestDeliveryPointNotFound
 from gateway.rest_views import RestDeliveryPointView, point_view
-from gateway.stored_rest_points import POINTS, changed_point, point_from_dict
+from gateway.stored_rest_points import POINTS
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
@@ -66,7 +68,7 @@ class RestPoints:
 
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
-        point = point_from_dict(asked)
+        point = described(RestDeliveryPoint, asked)
         await self._made.change(self._create(point))
         return point.name
 
@@ -83,7 +85,7 @@ class RestPoints:
         await self._keep(point)
 
     async def _update(self, name: str, changes: Mapping[str, object]) -> None:
-        await self._keep(changed_point(self._made.changeable(name), changes))
+        await self._keep(changed(self._made.changeable(name), changes))
 
     async def _delete(self, name: str) -> None:
         self._made.changeable(name)
@@ -100,7 +102,7 @@ class RestPoints:
         return point_view(
             definition,
             self.running.get(name),
-            origin=self._made.origin(name),
+            origin=OPERATOR if definition is self._made.objects.get(name) else CONFIGURATION,
             reason=self._reasons.get(name, ""),
         )
 

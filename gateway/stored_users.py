@@ -11,8 +11,8 @@ import orjson
 from argon2 import PasswordHasher
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
-from gateway.config.findings import finding_of
-from gateway.config.section import Section
+from gateway.config.section import NamedSection
+from gateway.described import described
 from gateway.made_objects import MadeKind
 from gateway.ports import UserAlreadyExists, UserNotFound
 from messaging.client_roster import DEFAULT, ClientUsername
@@ -22,7 +22,7 @@ from protocols import scram
 PASSWORD_CHARS_MAX: Final = 1024
 
 
-class AskedUser(Section):
+class AskedUser(NamedSection):
     """A user as a body describes it."""
 
     name: str = Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -30,8 +30,8 @@ class AskedUser(Section):
         default=None, min_length=1, max_length=PASSWORD_CHARS_MAX, description="in plain; it is never shown"
     )
     enabled: bool = Field(default=True, description="whether its clients may connect")
-    client_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
-    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one of the configuration's")
+    client_profile: str = Field(default=DEFAULT, max_length=32, description="one that there is")
+    acl_profile: str = Field(default=DEFAULT, max_length=32, description="one that there is")
 
     def settings(self) -> dict[str, object]:
         """Return all that a body may say of it, but for the password."""
@@ -59,11 +59,7 @@ _STORED: Final = TypeAdapter(StoredUser)
 
 def asked_user(values: Mapping[str, object]) -> AskedUser:
     """Return the user that a body describes. Raises QueueInvalid."""
-    try:
-        return AskedUser.model_validate(dict(values))
-    except ValidationError as error:
-        found = finding_of(AskedUser, error.errors(include_url=False)[0])
-        raise QueueInvalid(found.field, found.reason, found.allowed) from None
+    return described(AskedUser, values)
 
 
 def asked_changes(user: StoredUser, changes: Mapping[str, object]) -> AskedUser:

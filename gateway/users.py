@@ -4,12 +4,13 @@ What connecting clients prove is held against `gateway.accounts`.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.config import Authentication
 from gateway.made_objects import MadeObjects
+from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.profile_views import ProfileKind
 from gateway.stored_users import USERS, AskedUser, StoredUser, asked_changes, asked_user, stored_user
 from gateway.user_views import UserView
 from messaging.client_roster import DEFAULT, ClientUsername
@@ -19,6 +20,8 @@ from storage.stored_state import StoredVpn
 if TYPE_CHECKING:
     from gateway.node import Node
     from gateway.vpn import MessageVpn
+
+ProfileNames = Mapping[ProfileKind, Collection[str]]  # of those that there are
 
 
 class Users:
@@ -34,19 +37,24 @@ class Users:
 
     def usernames(self) -> list[ClientUsername]:
         """Return all accounts, without their secrets, as clients are let in by them."""
-        authentication = self._vpn.config.authentication
-        made = {name: _let_in(user.username(), authentication) for name, user in self.made.objects.items()}
+        profiles = self._profiles()
+        made = {name: _let_in(user.username(), profiles) for name, user in self.made.objects.items()}
         return list((made | self._configured()).values())
 
     def views(self) -> list[UserView]:
         """Return what is to be seen of every user, by name."""
-        configured = self._configured()
-        return [self._view(name, configured) for name in sorted(configured.keys() | self.made.objects.keys())]
+        configured, profiles = self._configured(), self._profiles()
+        names = configured.keys() | self.made.objects.keys()
+        return [self._view(name, configured, profiles) for name in sorted(names)]
 
     def view(self, name: str) -> UserView:
         """Return what is to be seen of a user. Raises UserNotFound."""
         self.made.origin(name)
-        return self._view(name, self._configured())
+        return self._view(name, self._configured(), self._profiles())
+
+    def with_profile(self, field: ProfileKind, name: str) -> list[str]:
+        """Return the users that have a profile that operators made, by name."""
+        return sorted(user.name for user in self.made.objects.values() if getattr(user, field) == name)
 
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
@@ -79,21 +87,20 @@ class Users:
         return {user.name: user.username() for user in self._vpn.config.authentication.users}
 
     async def _keep(self, asked: AskedUser, before: StoredUser | None) -> None:
-        for field, name, names in _profiles(asked.client_profile, asked.acl_profile, self._vpn.config.authentication):
+        for field, names in self._profiles().items():
+            name = getattr(asked, field)
             if name not in names:
                 raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
         user = await asyncio.to_thread(stored_user, asked, before, self._node.runtime.rng.randbytes)
         await self.made.put(user.name, user)
         self._node.users_changed(self._vpn)
 
-    def _view(self, name: str, configured: Mapping[str, ClientUsername]) -> UserView:
-        authentication = self._vpn.config.authentication
+    def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:
         user = configured.get(name) or self.made.objects[name].username()
-        profiles = _profiles(user.client_profile, user.acl_profile, authentication)
-        missing = [each for _, each, names in profiles if each not in names]
+        missing = _missing(user, profiles)
         return UserView(
             name=name,
-            origin=self.made.origin(name),
+            origin=CONFIGURATION if name in configured else OPERATOR,
             enabled=user.enabled,
             reason=f"there is no such profile as {missing[0]!r}" if missing and user.enabled else "",
             client_profile=user.client_profile,
@@ -101,19 +108,17 @@ class Users:
             connected_count=self._vpn.clients.connected_count(name),
         )
 
+    def _profiles(self) -> ProfileNames:
+        return {kind: self._vpn.profiles(kind).all().keys() for kind in ProfileKind}
 
-def _let_in(user: ClientUsername, authentication: Authentication) -> ClientUsername:
+
+def _let_in(user: ClientUsername, profiles: ProfileNames) -> ClientUsername:
     """Return a user as it is let in; one without its profiles is shut down, and has those that there are always."""
-    if all(name in names for _, name, names in _profiles(user.client_profile, user.acl_profile, authentication)):
-        return user
-    return replace(user, enabled=False, client_profile=DEFAULT, acl_profile=DEFAULT)
+    if _missing(user, profiles):
+        return replace(user, enabled=False, client_profile=DEFAULT, acl_profile=DEFAULT)
+    return user
 
 
-def _profiles(client: str, acl: str, authentication: Authentication) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each kind of profile: its field, the one that is named, and those that there are."""
-    yield "client_profile", client, _names([each.name for each in authentication.client_profiles])
-    yield "acl_profile", acl, _names([each.name for each in authentication.acl_profiles])
-
-
-def _names(configured: list[str]) -> list[str]:
-    return list(dict.fromkeys([DEFAULT, *configured]))
+def _missing(user: ClientUsername, profiles: ProfileNames) -> list[str]:
+    """Return what a user names, and is not there."""
+    return [getattr(user, kind) for kind, names in profiles.items() if getattr(user, kind) not in names]

@@ -25,7 +25,10 @@ from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
 from gateway.accounts import Accounts, configure_roster, make_roster
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.declared_queues import declare_queues
+from gateway.profile_views import AclProfileView, ClientProfileView, ProfileKind
+from gateway.profiles import ACL, CLIENT, Profiles
 from gateway.proofs import Proofs
 from gateway.queue_kinds import group_queue
 from gateway.queue_rates import SAMPLE_MS, QueueRates
@@ -72,8 +75,11 @@ class MessageVpn:
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
         watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
+        self.client_profiles = Profiles(CLIENT, node, self, stored)
+        self.acl_profiles = Profiles(ACL, node, self, stored)
         self.users = Users(node, self, stored)
-        self.clients = make_roster(name, self.config, self.users.usernames(), self.space, self.events)
+        self.clients = make_roster(name, self.space, self.events)
+        self._configure_roster()
         self.accounts = Accounts(
             self.config.authentication,
             proofs,
@@ -137,8 +143,18 @@ class MessageVpn:
 
     def _renew_roster(self) -> frozenset[str]:
         before = self.clients.let_in()
-        configure_roster(self.clients, self.config, self.users.usernames())
+        self._configure_roster()
         return before - self.clients.let_in()
+
+    def _configure_roster(self) -> None:
+        clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()
+        configure_roster(self.clients, self.config, self.users.usernames(), clients, acls)
+
+    def profiles(
+        self, kind: ProfileKind
+    ) -> Profiles[ClientProfileSettings, ClientProfileView] | Profiles[AclProfileSettings, AclProfileView]:
+        """Return the profiles of a kind."""
+        return self.client_profiles if kind is ProfileKind.CLIENT else self.acl_profiles
 
     def keep_queues(self) -> None:
         """The node stops: no queue ends any more because nobody consumes it."""

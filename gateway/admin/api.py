@@ -31,6 +31,7 @@ from gateway.admin.operations import (
     TARGET_PARAMETER,
     TOPIC_PARAMETER,
 )
+from gateway.admin.profile_api import ProfileApi
 from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
 from gateway.admin.rest_api import RestApi
 from gateway.admin.user_api import UserApi
@@ -38,7 +39,6 @@ from gateway.client_views import ClientQuestion, ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, template_of
-from gateway.profile_views import ProfilesView
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
@@ -99,11 +99,10 @@ TAKEN: Final = TypeAdapter(TakenView)
 REDRIVE: Final = TypeAdapter(RedriveView)
 SELECTORS: Final = TypeAdapter(_Selectors)
 RELOAD: Final = TypeAdapter(ReloadView)
-PROFILES: Final = TypeAdapter(ProfilesView)
 VPNS: Final = TypeAdapter(MessageVpnsView)
 
 
-class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
+class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
     def __init__(self, *, node: NodePort, exposition: Exposition) -> None:
@@ -189,10 +188,6 @@ class AdminApi(AccountApi, FiguresApi, RestApi, UserApi):
             limit=limit,
         )
         return json_answer(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
-
-    async def list_profiles(self, request: Request) -> Response:
-        """The client and ACL profiles."""
-        return json_answer(PROFILES.dump_json(await self._node.list_profiles()))
 
     async def list_message_vpns(self, request: Request) -> Response:
         """Every message VPN."""

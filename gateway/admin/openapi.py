@@ -11,7 +11,9 @@ from gateway.account_views import AccountView
 from gateway.admin.operation import Answer, Operation, Parameter, TextParameter
 from gateway.admin.operations import OPERATIONS
 from gateway.client_views import ClientsView
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.config.section import NamedSection
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures
 from gateway.profile_views import ProfilesView
@@ -70,6 +72,13 @@ VIEWS: Final = (
     ProfilesView,
     AccountView,
 )
+
+# What bodies describe as a configuration does.
+BODIES: Final[dict[str, type[NamedSection]]] = {
+    "RestDeliveryPoint": RestDeliveryPoint,
+    "ClientProfile": ClientProfileSettings,
+    "AclProfile": AclProfileSettings,
+}
 
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
 _SELECTORS: Final[Schema] = {
@@ -289,7 +298,7 @@ def _schemas() -> Schema:
         schemas.update(schema.pop("$defs", {}))
         if "$ref" not in schema:  # a view that holds itself is among its own definitions
             schemas[view.__name__] = schema
-    return schemas | _delivery_points() | _users()
+    return schemas | _bodies() | _users()
 
 
 def _users() -> Schema:
@@ -301,12 +310,15 @@ def _users() -> Schema:
     return {"User": {**user, "required": ["name", "password"]}, "UserChanges": changes}
 
 
-def _delivery_points() -> Schema:
-    """Return the schemas of bodies that describe a REST delivery point."""
-    point = TypeAdapter(RestDeliveryPoint).json_schema(ref_template="#/components/schemas/{model}")
-    parts: Schema = point.pop("$defs")
-    changes = {key: value for key, value in point.items() if key != "required"}
-    return {**parts, "RestDeliveryPoint": point, "RestDeliveryPointChanges": changes}
+def _bodies() -> Schema:
+    """Return the schemas of bodies that describe an object, and a change of one."""
+    schemas: Schema = {}
+    for name, model in BODIES.items():
+        whole = TypeAdapter(model).json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(whole.pop("$defs", {}))
+        schemas[name] = whole
+        schemas[f"{name}Changes"] = {key: value for key, value in whole.items() if key != "required"}
+    return schemas
 
 
 def _fields(names: tuple[str, ...]) -> Schema:

@@ -16,6 +16,7 @@ from gateway.admin.operation import (
     Parameter,
     TextParameter,
 )
+from gateway.admin.profile_operations import PROFILE_OPERATIONS
 from gateway.admin.rest_operations import REST_OPERATIONS
 from gateway.admin.template_operations import TEMPLATE_OPERATIONS
 from gateway.admin.user_operations import USER_OPERATIONS
@@ -160,6 +161,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     *FIGURES_OPERATIONS,
     *REST_OPERATIONS,
     *USER_OPERATIONS,
+    *PROFILE_OPERATIONS,
     Operation(
         "smrp_subscriptions",
         "GET",
@@ -177,13 +179,6 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
         "/message-vpns",
         "Every message VPN: whether it is up, and what it holds",
         (Answer(200, "By name", "MessageVpnsView"),),
-    ),
-    Operation(
-        "list_profiles",
-        "GET",
-        "/profiles",
-        "Client profiles and ACL profiles: what users may do; the configuration makes them",
-        (Answer(200, "By name", "ProfilesView"),),
     ),
     Operation(
         "list_clients",

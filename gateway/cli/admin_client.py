@@ -18,6 +18,7 @@ from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures
+from gateway.profile_views import ProfileKind, ProfilesView
 from gateway.reader_views import BackupView, CursorView, SpoolView
 from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
@@ -60,6 +61,7 @@ _RELOAD: Final = TypeAdapter(ReloadView)
 _VPNS: Final = TypeAdapter(MessageVpnsView)
 _USER: Final = TypeAdapter(UserView)
 _USERS: Final = TypeAdapter(UsersView)
+_PROFILES: Final = TypeAdapter(ProfilesView)
 _EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
@@ -290,6 +292,22 @@ class AdminClient:
         """Delete a user."""
         self._ask("DELETE", _user_path(name))
 
+    def list_profiles(self) -> ProfilesView:
+        """Return every client profile and every ACL profile."""
+        return _read(_PROFILES, self._ask("GET", "/profiles"))
+
+    def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
+        """Make a profile."""
+        self._ask("POST", _profiles_path(kind), definition)
+
+    def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> None:
+        """Change a profile."""
+        self._ask("PATCH", f"{_profiles_path(kind)}/{quote(name, safe='')}", changes)
+
+    def delete_profile(self, kind: ProfileKind, name: str) -> None:
+        """Delete a profile."""
+        self._ask("DELETE", f"{_profiles_path(kind)}/{quote(name, safe='')}")
+
     def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
         return _read(_VPNS, self._ask("GET", "/message-vpns"))
@@ -359,6 +377,10 @@ def _template_path(name: str) -> str:
 
 def _rest_point_path(name: str) -> str:
     return "/rest-delivery-points/" + quote(name, safe="")
+
+
+def _profiles_path(kind: ProfileKind) -> str:
+    return f"/{kind.replace('_', '-')}s"
 
 
 def _user_path(name: str) -> str:

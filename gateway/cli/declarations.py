@@ -52,7 +52,7 @@ def export(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print queues, templates, users without their passwords, and REST delivery points, as YAML that apply reads."""
+    """Print queues, templates, profiles, users without passwords, REST delivery points, as YAML that apply reads."""
     client = AdminClient(url)
     names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
     document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}

@@ -3,15 +3,19 @@
 What differs `gateway.declarations` says, and in which order it is mended `gateway.cli.declarations`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.cli.admin_client import AdminClient
 from gateway.cli.failures import CommandFailed
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.config.section import NamedSection
 from gateway.declarations import Fields, Objects
+from gateway.described import described
 from gateway.origins import OPERATOR
-from gateway.stored_rest_points import point_from_dict, point_to_dict
+from gateway.profile_views import ProfileKind, ProfileView
 from gateway.stored_users import asked_user
 from messaging.queue_attributes import ATTRIBUTES
 from messaging.queue_config import definition_from_dict, is_named
@@ -92,15 +96,42 @@ def _password(given: Fields) -> Fields:
 
 
 def _point(given: Fields) -> Fields:
-    return point_to_dict(point_from_dict(given))
+    return described(RestDeliveryPoint, given).to_dict()
 
 
 def _points(client: AdminClient) -> Objects:
     return {
-        each.name: point_to_dict(each.definition)
+        each.name: each.definition.to_dict()
         for each in client.rest_delivery_points().rest_delivery_points
         if each.origin == OPERATOR
     }
+
+
+def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> DeclaredKind:
+    """Return the kind of declared objects that profiles of a kind are."""
+
+    def complete(given: Fields) -> Fields:
+        return described(model, given).to_dict()
+
+    def present(client: AdminClient) -> Objects:
+        view = client.list_profiles()
+        found: Sequence[ProfileView] = view.client_profiles if kind is ProfileKind.CLIENT else view.acl_profiles
+        return {
+            each.name: each.model_dump(mode="json", exclude={"origin"}) for each in found if each.origin == OPERATOR
+        }
+
+    def add(client: AdminClient, fields: Fields) -> None:
+        client.create_profile(kind, fields)
+
+    def change(client: AdminClient, name: str, fields: Fields) -> None:
+        client.update_profile(kind, name, fields)
+
+    def remove(client: AdminClient, name: str) -> None:
+        client.delete_profile(kind, name)
+
+    return DeclaredKind(
+        kind=f"{kind}s", label=label, complete=complete, present=present, add=add, change=change, remove=remove
+    )
 
 
 # In the order in which objects are made, for some need others.
@@ -124,6 +155,8 @@ DECLARED: Final = (
         change=AdminClient.update_queue,
         remove=AdminClient.delete_queue,
     ),
+    _profiles(ProfileKind.CLIENT, "client profile", ClientProfileSettings),
+    _profiles(ProfileKind.ACL, "ACL profile", AclProfileSettings),
     DeclaredKind(
         kind="users",
         label="user",

@@ -18,7 +18,6 @@ from gateway.config.load import text_of
 from gateway.config.sources import apply_settings
 from gateway.config.yaml_document import Document, read_yaml
 from gateway.rest_views import RestDeliveryPointView
-from gateway.stored_rest_points import point_to_dict
 from messaging.message_vpn import DEFAULT_VPN
 
 app = typer.Typer(help="REST delivery points: queues that are pushed to web servers.", no_args_is_help=True)
@@ -62,7 +61,7 @@ def show(
         return
     state = "up" if view.up else f"down{f': {view.reason}' if view.reason else ''}"
     rows: list[tuple[str, object]] = [("origin", view.origin), ("state", state)]
-    for key, value in point_to_dict(view.definition).items():
+    for key, value in view.definition.to_dict().items():
         rows.append((key, orjson.dumps(value).decode() if isinstance(value, list) else value))
     print_table(("field", "value"), rows)
 
@@ -79,7 +78,7 @@ def change(
     """Change a delivery point that was made so; it begins anew."""
     client = AdminClient(url, vpn)
     document = _document(file)
-    known = Document(point_to_dict(client.show_rest_delivery_point(name).definition) | document.root)
+    known = Document(client.show_rest_delivery_point(name).definition.to_dict() | document.root)
     view = client.update_rest_delivery_point(name, _with_values(known, values or ()))
     _done(view, f"changed REST delivery point {name}", as_json)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.section import Section
+from gateway.config.section import NamedSection, Section
 from messaging.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception
 from messaging.client_profile import COUNT_MAX, UNLIMITED, ClientProfile
 from messaging.deliver_to_one import priority_of
@@ -27,7 +27,7 @@ def _network(text: str) -> str:
     return text
 
 
-class ClientProfileSettings(Section):
+class ClientProfileSettings(NamedSection):
     """One client profile. What is not set is permitted, and has no limit."""
 
     name: ProfileName
@@ -68,7 +68,7 @@ class TopicException(Section):
 TopicExceptions = Annotated[tuple[TopicException, ...], Field(max_length=EXCEPTIONS_MAX)]
 
 
-class AclProfileSettings(Section):
+class AclProfileSettings(NamedSection):
     """One ACL profile."""
 
     name: ProfileName

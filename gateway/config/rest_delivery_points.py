@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.config.section import Section
+from gateway.config.section import NamedSection, Section
 from protocols.rest.targets import Target, TargetInvalid, parse_target
 
 SECRET_BYTES_MAX: Final = 64 * 1024  # of a file with a password, or with the value of a header
@@ -96,7 +96,7 @@ class RestConsumer(Section):
         return self
 
 
-class RestDeliveryPoint(Section):
+class RestDeliveryPoint(NamedSection):
     """Queues and the web servers that their messages go to."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")

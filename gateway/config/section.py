@@ -8,3 +8,13 @@ class Section(BaseModel):
 
     # Defaults are validated too, so a default can never be a value that a file could not hold.
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class NamedSection(Section):
+    """One of a list of sections, which are told apart by their names."""
+
+    name: str
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as a file or a body describes it, with its defaults."""
+        return self.model_dump(mode="json")

@@ -1,7 +1,7 @@
 """Changing objects of SEMP: which of them can be made, changed and deleted, by which operations of the node.
 
 A body's attributes become fields of the admin API, and what that says of a field is said of the attribute. What has no
-verbs here is a configuration's: message VPNs, client profiles and ACL profiles.
+verbs here is a configuration's: message VPNs.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,14 +12,27 @@ from typing import Any, Final, Literal
 from starlette.requests import Request
 
 from gateway.admin.requests import json_object, path_name
-from gateway.ports import NodePort, QueueInvalid, QueueNotFound, UserNotFound, template_of
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from gateway.config.section import NamedSection
+from gateway.described import described
+from gateway.ports import NodePort, NotFound, QueueInvalid, QueueNotFound, UserNotFound, template_of
+from gateway.profile_views import ProfileKind
 from gateway.semp.attributes import SempObject
+from gateway.semp.client_objects import EXCEPTIONS
 from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter
 from gateway.semp.openapi import object_schema
 from gateway.semp.operation import SempOperation
 from gateway.semp.reading import Names, Resource, answer_with, query_of_one
-from gateway.semp.resources import QUEUES, SUBSCRIPTIONS, TEMPLATES, USERNAMES
+from gateway.semp.resources import (
+    ACL_EXCEPTIONS,
+    ACL_PROFILES,
+    CLIENT_PROFILES,
+    QUEUES,
+    SUBSCRIPTIONS,
+    TEMPLATES,
+    USERNAMES,
+)
 from gateway.stored_users import asked_user
 from messaging.queue_config import config_from_dict
 from messaging.queue_template import changed_template, template_from_dict
@@ -103,6 +116,39 @@ async def _delete_user(node: NodePort, names: Names) -> None:
     await node.in_vpn(names[0]).delete_user(names[1])
 
 
+def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
+    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+        await node.in_vpn(names[0]).create_profile(kind, fields)
+
+    async def change(node: NodePort, names: Names, fields: Fields) -> None:
+        await node.in_vpn(names[0]).update_profile(kind, names[1], fields)
+
+    async def replace(node: NodePort, names: Names, fields: Fields) -> None:
+        """Exceptions stay: they are objects of their own."""
+        defaults = described(model, {"name": names[1]}).to_dict()
+        single = {field: value for field, value in defaults.items() if not isinstance(value, list)}
+        try:
+            await change(node, names, {**single, **fields})
+        except NotFound:
+            await create(node, names, fields)
+
+    async def delete(node: NodePort, names: Names) -> None:
+        await node.in_vpn(names[0]).delete_profile(kind, names[1])
+
+    return Verbs(create=create, delete=delete, change=change, replace=replace)
+
+
+def _exceptions(kind: str, field: str) -> Verbs:
+    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+        exception = str(fields[kind]) if kind in fields else fields  # a network is called by itself
+        await node.in_vpn(names[0]).add_acl_exception(names[1], field, exception)
+
+    async def delete(node: NodePort, names: Names) -> None:
+        await node.in_vpn(names[0]).remove_acl_exception(names[1], field, names[2])
+
+    return Verbs(create=create, delete=delete)
+
+
 CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
     (
         QUEUES,
@@ -114,6 +160,9 @@ CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
         Verbs(create=_create_template, delete=_delete_template, change=_change_template, replace=_replace_template),
     ),
     (USERNAMES, Verbs(create=_create_user, delete=_delete_user, change=_change_user, replace=_replace_user)),
+    (CLIENT_PROFILES, _profiles(ProfileKind.CLIENT, ClientProfileSettings)),
+    (ACL_PROFILES, _profiles(ProfileKind.ACL, AclProfileSettings)),
+    *((ACL_EXCEPTIONS[kind], _exceptions(kind, field)) for kind, (field, _) in EXCEPTIONS.items()),
 )
 
 

@@ -1,7 +1,4 @@
-"""SEMP's objects around clients: message VPNs, users, connections, client profiles and ACL profiles.
-
-Profiles are a configuration's: none of their attributes can be set here.
-"""
+"""SEMP's objects around clients: message VPNs, users, connections, client profiles and ACL profiles."""
 
 from collections.abc import Callable
 from typing import Any, Final

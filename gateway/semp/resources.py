@@ -132,6 +132,11 @@ QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _some_queues
 SUBSCRIPTIONS: Final = Resource(f"{QUEUES.object_path}/subscriptions", SUBSCRIPTION, _OF_QUEUE, _subscriptions)
 TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates)
 ACL_PROFILES: Final = Resource(f"{_VPN}/aclProfiles", ACL_PROFILE, _OF_VPN, _acl_profiles)
+CLIENT_PROFILES: Final = Resource(f"{_VPN}/clientProfiles", CLIENT_PROFILE, _OF_VPN, _client_profiles)
+ACL_EXCEPTIONS: Final = {
+    kind: Resource(f"{ACL_PROFILES.object_path}/{kind}s", exception_kind(kind), _OF_ACL, _exceptions(field))
+    for kind, (field, _) in EXCEPTIONS.items()
+}
 USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames, _some_usernames)
 CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients, _some_clients, _client_names)
 
@@ -142,12 +147,9 @@ CONFIGURED: Final = (
     SUBSCRIPTIONS,
     TEMPLATES,
     USERNAMES,
-    Resource(f"{_VPN}/clientProfiles", CLIENT_PROFILE, _OF_VPN, _client_profiles),
+    CLIENT_PROFILES,
     ACL_PROFILES,
-    *(
-        Resource(f"{ACL_PROFILES.object_path}/{kind}s", exception_kind(kind), _OF_ACL, _exceptions(field))
-        for kind, (field, _) in EXCEPTIONS.items()
-    ),
+    *ACL_EXCEPTIONS.values(),
 )
 
 MONITORED: Final = (

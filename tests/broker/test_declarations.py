@@ -22,8 +22,12 @@ message_vpns:
       - {name: orders/eu, access_type: non-exclusive, partition_count: 4, subscriptions: [orders/eu/>, back/*]}
       - {name: orders/us, event_bind_count_threshold: 30/20}
       - {name: "#DEAD_MSG_QUEUE"}
+    client_profiles:
+      - {name: small, max_connection_count: 3}
+    acl_profiles:
+      - {name: devices, publish_topic_exceptions: [{topic: up/>}], client_connect_exceptions: [10.0.0.0/8]}
     users:
-      - {name: ada, password: grace}
+      - {name: ada, password: grace, client_profile: small, acl_profile: devices}
     rest_delivery_points:
       - name: mail
         enabled: false
@@ -52,6 +56,8 @@ async def test_what_was_applied_is_as_it_is_wanted_also_after_a_start(broker: Ru
         "+ default: queue #DEAD_MSG_QUEUE",
         "+ default: queue orders/eu",
         "+ default: queue orders/us",
+        "+ default: client profile small",
+        "+ default: ACL profile devices",
         "+ default: user ada",
         "+ default: REST delivery point mail",
     ]

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
-from gateway.config import Authentication
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
 from gateway.name_patterns import name_pattern
@@ -23,7 +22,6 @@ from gateway.ports import (
     VpnNotFound,
 )
 from gateway.process_figures import ProcessFigures
-from gateway.profile_views import ProfilesView, profiles_view
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
@@ -51,12 +49,13 @@ from messaging.queue_config import QueueDefinition, changed, definition_from_dic
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
 from messaging.standing import WaitReason
+from unit.gateway.memory_profiles import MemoryProfiles
 from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers
 
 
 @dataclass
-class MemoryNode(MemoryRestPoints, MemoryUsers):
+class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
     """Queues and messages in memory, of `default` alone; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()
@@ -80,7 +79,6 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
     clients: Sequence[ClientView] = ()
-    authentication: Authentication = field(default_factory=Authentication)
     at_ms: int = 1000  # by its clock
 
     def publish(self, name: str, payload: bytes, *, key: str | None = None, delivery_count: int = 0) -> None:
@@ -418,9 +416,6 @@ class MemoryNode(MemoryRestPoints, MemoryUsers):
                 ),
             )
         )
-
-    async def list_profiles(self) -> ProfilesView:
-        return profiles_view(self.authentication)
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

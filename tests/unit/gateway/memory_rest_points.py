@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gateway.config.rest_delivery_points import RestDeliveryPoint
+from gateway.described import changed, described
 from gateway.ports import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
-from gateway.stored_rest_points import changed_point, point_from_dict
 
-BILLING = point_from_dict(
+BILLING = described(
+    RestDeliveryPoint,
     {
         "name": "billing",
         "queue_bindings": [{"queue": "orders", "post_request_target": "/in"}],
         "rest_consumers": [{"name": "erp", "remote_host": "erp"}],
-    }
+    },
 )
 
 
@@ -46,7 +47,7 @@ class MemoryRestPoints:
         raise RestDeliveryPointNotFound(name)
 
     async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
-        point = point_from_dict(asked)
+        point = described(RestDeliveryPoint, asked)
         if point.name in self.points:
             raise RestDeliveryPointAlreadyExists(point.name)
         self.points[point.name] = point
@@ -54,7 +55,7 @@ class MemoryRestPoints:
 
     async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
         await self.show_rest_delivery_point(name)
-        self.points[name] = changed_point(self.points[name], changes)
+        self.points[name] = changed(self.points[name], changes)
         return await self.show_rest_delivery_point(name)
 
     async def delete_rest_delivery_point(self, name: str) -> None:

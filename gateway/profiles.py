@@ -1,0 +1,173 @@
+"""The client profiles and the ACL profiles of a message VPN: of its configuration, made by operators, and `default`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
+
+from gateway.config import Authentication
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
+from gateway.config.section import NamedSection
+from gateway.described import changed, described
+from gateway.made_objects import MadeKind, MadeObjects, kind_of_sections
+from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.ports import (
+    AclException,
+    AclExceptionAlreadyExists,
+    AclExceptionNotFound,
+    AclProfileAlreadyExists,
+    AclProfileNotFound,
+    ClientProfileAlreadyExists,
+    ClientProfileNotFound,
+    Refused,
+)
+from gateway.profile_views import ACL_DEFAULT, CLIENT_DEFAULT, AclProfileView, ClientProfileView, ProfileKind
+from storage.stored_state import StoredVpn
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+    from gateway.vpn import MessageVpn
+
+PROFILES_MAX: Final = 1000  # of each kind, that are made: each change goes through all of them
+TOLD_MAX: Final = 5  # names of users, where there may be thousands
+
+P = TypeVar("P", bound=NamedSection)
+V = TypeVar("V", bound=NamedSection)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[P, V]):
+    """What the profiles of a kind have in common."""
+
+    field: ProfileKind
+    model: type[P]
+    default: P
+    configured: Callable[[Authentication], Sequence[P]]
+    view: Callable[[P, str], V]
+    made: MadeKind[P]
+
+
+CLIENT: Final = Kind(
+    field=ProfileKind.CLIENT,
+    model=ClientProfileSettings,
+    default=CLIENT_DEFAULT,
+    configured=lambda authentication: authentication.client_profiles,
+    view=ClientProfileView.of,
+    made=kind_of_sections(
+        ClientProfileSettings,
+        row_key=b"client-profile/",
+        count_max=PROFILES_MAX,
+        not_found=ClientProfileNotFound,
+        already_exists=ClientProfileAlreadyExists,
+    ),
+)
+ACL: Final = Kind(
+    field=ProfileKind.ACL,
+    model=AclProfileSettings,
+    default=ACL_DEFAULT,
+    configured=lambda authentication: authentication.acl_profiles,
+    view=AclProfileView.of,
+    made=kind_of_sections(
+        AclProfileSettings,
+        row_key=b"acl-profile/",
+        count_max=PROFILES_MAX,
+        not_found=AclProfileNotFound,
+        already_exists=AclProfileAlreadyExists,
+    ),
+)
+
+
+class Profiles(Generic[P, V]):
+    """The profiles of one kind. What is changed holds for those who are connected, too."""
+
+    def __init__(self, kind: Kind[P, V], node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
+        self._kind = kind
+        self._node = node
+        self._vpn = vpn
+        self._made = MadeObjects(kind.made, vpn, stored.catalog, self._configured)
+
+    def all(self) -> dict[str, P]:
+        """Return all that users may have, by name."""
+        return self._made.objects | self._configured()
+
+    def views(self) -> list[V]:
+        """Return what is to be seen of each, by name."""
+        configured = self._configured()
+        return [
+            self._kind.view(profile, CONFIGURATION if name in configured else OPERATOR)
+            for name, profile in sorted((self._made.objects | configured).items())
+        ]
+
+    def view(self, name: str) -> V:
+        """Return what is to be seen of a profile. Raises NotFound."""
+        origin = self._made.origin(name)
+        return self._kind.view(self.all()[name], origin)
+
+    async def create(self, asked: Mapping[str, object]) -> V:
+        """Make a profile. Raises AlreadyExists, QueueInvalid and Refused."""
+        profile = described(self._kind.model, asked)
+        await self._made.change(self._create(profile))
+        return self.view(profile.name)
+
+    async def update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> V:
+        """Change what `change` says of the profile as it is. Raises NotFound, QueueInvalid and Refused."""
+        await self._made.change(self._update(name, change))
+        return self.view(name)
+
+    async def delete(self, name: str) -> None:
+        """Delete a profile that no user has. Raises NotFound and Refused."""
+        await self._made.change(self._delete(name))
+
+    async def _create(self, profile: P) -> None:
+        self._made.check_new(profile.name)
+        await self._put(profile.name, profile)
+
+    async def _update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> None:
+        profile = self._made.changeable(name)
+        await self._put(name, changed(profile, change(profile)))
+
+    async def _delete(self, name: str) -> None:
+        self._made.changeable(name)
+        users = self._vpn.users.with_profile(self._kind.field, name)
+        if users:
+            told = ", ".join(repr(user) for user in users[:TOLD_MAX])
+            more = f" and {len(users) - TOLD_MAX} others" if len(users) > TOLD_MAX else ""
+            raise Refused(f"users have it: {told}{more}; give them another one first")
+        await self._put(name, None)
+
+    async def _put(self, name: str, profile: P | None) -> None:
+        await self._made.put(name, profile)
+        self._node.users_changed(self._vpn)
+
+    def _configured(self) -> dict[str, P]:
+        configured = self._kind.configured(self._vpn.config.authentication)
+        return {each.name: each for each in (self._kind.default, *configured)}
+
+
+def with_exception(profile: AclProfileSettings, field: str, exception: AclException) -> dict[str, object]:
+    """Return what a profile is changed by when it gets one more. Raises AclExceptionAlreadyExists and QueueInvalid."""
+    if not isinstance(exception, str):
+        exception = described(TopicException, exception).model_dump()
+    before = _exceptions(profile, field)
+    if _key_of(exception) in [_key_of(each) for each in before]:
+        raise AclExceptionAlreadyExists(_key_of(exception))
+    return {field: [*before, exception]}
+
+
+def without_exception(profile: AclProfileSettings, field: str, key: str) -> dict[str, object]:
+    """Return what a profile is changed by when one goes. Raises AclExceptionNotFound."""
+    before = _exceptions(profile, field)
+    left = [each for each in before if _key_of(each) != key]
+    if len(left) == len(before):
+        raise AclExceptionNotFound(key)
+    return {field: left}
+
+
+def _exceptions(profile: AclProfileSettings, field: str) -> list[AclException]:
+    found = profile.to_dict()[field]
+    assert isinstance(found, list), "the caller names a list of exceptions"
+    return found
+
+
+def _key_of(exception: AclException) -> str:
+    """Return what tells an exception from others: its topic, or itself where it is a network."""
+    return exception if isinstance(exception, str) else str(exception["topic"])
