@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from actors.messages import ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED
 from gateway.semp.attributes import (
     BOOLEAN,
     INTEGER,
@@ -25,6 +26,8 @@ from gateway.views import FlowView, MessageView, QueueView, attribute_schema
 from messaging.queue_attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue
 from messaging.queue_template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate
 from messaging.thresholds import ThresholdPair
+
+NAMED_BIND_FAILURES: Final = (ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED)  # the others have no attribute of their own
 
 PAIRS: Final = (("setPercent", "clearPercent", "%"), ("setValue", "clearValue", ""))
 PAIR: Final[Schema] = {
@@ -76,6 +79,14 @@ def _of_template(attribute: Attribute) -> Callable[[QueueTemplate], AttributeVal
 
 def _discards(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]:
     return SempAttribute(name, INTEGER, meaning, lambda queue: queue.discards.get(counted, 0))
+
+
+def _bind_failures(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]:
+    return SempAttribute(name, INTEGER, meaning, lambda queue: queue.bind_refusals.get(counted, 0))
+
+
+def _other_bind_failures(queue: QueueView) -> int:
+    return sum(count for reason, count in queue.bind_refusals.items() if reason not in NAMED_BIND_FAILURES)
 
 
 QUEUE: Final[SempObject[QueueView]] = SempObject(
@@ -139,6 +150,11 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
             "delivered too often, and not taken by the dead message queue",
             "max_redelivery_exceeded_to_dmq_failed",
         ),
+        _bind_failures("disabledBindFailureCount", "might not bind: egress was shut down", ENDPOINT_DISABLED),
+        _bind_failures(
+            "maxBindCountExceededBindFailureCount", "might not bind: maxBindCount were bound", MAX_BIND_COUNT_EXCEEDED
+        ),
+        SempAttribute("otherBindFailureCount", INTEGER, "might not bind, for another reason", _other_bind_failures),
     ),
     (
         SempCollection("msgs", lambda queue: queue.spooled_count),

@@ -4,6 +4,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from actors.directory_messages import DeleteQueue, FindQueue, PermissionDenied, QueueHandle, UpdateQueue
+from gateway.semp.queue_objects import QUEUE
 from messaging.queue_config import changed
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
@@ -57,6 +58,12 @@ async def test_refusals_are_counted_by_reason(broker: RunningBroker) -> None:
     assert await (await broker.connect(level=5)).subscribe("$queue/q", qos=1) == [0x97]
     view = await shown(broker)
     assert view.bind_refusals == {"permission_denied": 1, "max_bind_count_exceeded": 1}
+    failures = [each for each in QUEUE.attributes if each.name.endswith("BindFailureCount")]
+    assert {each.name: each.read(view) for each in failures if each.read is not None} == {
+        "disabledBindFailureCount": 0,
+        "maxBindCountExceededBindFailureCount": 1,
+        "otherBindFailureCount": 1,
+    }
 
 
 @pytest.mark.accounts(alice="a", bob="b")
