@@ -20,14 +20,12 @@ def next_ends(
     """
     waiting = {each: end - firsts[each] for each, end in ends.items() if end > firsts[each]}
     if rows_max != ALL:
-        shares = {each: (0, rows) for each, rows in share_rows(waiting, rows_max).items()}
+        rows = share_rows(waiting, rows_max)
+        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in rows}, rows=rows)
     elif bytes_max != ALL:
         total = sum(waiting.values())
-        shares = {each: (max(1, bytes_max * count // total), 0) for each, count in waiting.items()}
+        payload_bytes = {each: max(1, bytes_max * count // total) for each, count in waiting.items()}
+        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in waiting}, payload_bytes=payload_bytes)
     else:
         return {each: ends[each] for each in waiting}
-    cuts = {
-        each: bulk.cut_range(queue, partition=each, first=firsts[each], payload_bytes=payload_bytes, rows=rows)
-        for each, (payload_bytes, rows) in shares.items()
-    }
     return {each: ends[each] if cut == firsts[each] else min(cut, ends[each]) for each, cut in cuts.items()}

@@ -4,7 +4,16 @@ from collections.abc import Mapping
 
 from messaging.cursors import TAP
 from protocols.flow.client.blocking_owner import BlockingIterator
-from protocols.flow.client.bulk import AHEAD_DEFAULT, COLUMNS_DEFAULT, END_MAX, Bulk, Column, Cursor, RangeReader
+from protocols.flow.client.bulk import (
+    AHEAD_DEFAULT,
+    COLUMNS_DEFAULT,
+    END_MAX,
+    NO_BOUNDS,
+    Bulk,
+    Column,
+    Cursor,
+    RangeReader,
+)
 from protocols.flow.client.loop_thread import LoopThread
 from protocols.flow.columns import ColumnWriter
 from protocols.flow.cursor_frames import Position, Positions
@@ -105,11 +114,16 @@ class BlockingBulk:
         """As `Bulk.queue_status`."""
         return self._thread.run(self._bulk.queue_status(queue))
 
-    def cut_range(self, queue: str, *, partition: int = 0, first: int, payload_bytes: int = 0, rows: int = 0) -> int:
-        """As `Bulk.cut_range`."""
-        return self._thread.run(
-            self._bulk.cut_range(queue, partition=partition, first=first, payload_bytes=payload_bytes, rows=rows)
-        )
+    def cut_ranges(
+        self,
+        queue: str,
+        firsts: Mapping[int, int],
+        *,
+        payload_bytes: Mapping[int, int] = NO_BOUNDS,
+        rows: Mapping[int, int] = NO_BOUNDS,
+    ) -> dict[int, int]:
+        """As `Bulk.cut_ranges`."""
+        return self._thread.run(self._bulk.cut_ranges(queue, firsts, payload_bytes=payload_bytes, rows=rows))
 
     def bind_cursor(
         self,

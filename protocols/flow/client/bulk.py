@@ -4,8 +4,10 @@ What the gateway offers and promises is in `docs/bulk.md`. Rows travel in column
 them, so that a program wraps their buffers and touches no row; Arrow itself is not needed here.
 """
 
+import asyncio
 from collections.abc import Mapping
 from enum import IntFlag
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from messaging.cursors import TAP
@@ -28,6 +30,7 @@ A = TypeVar("A", Positions, RangeCut, StagingAnswer)
 AHEAD_DEFAULT: Final = 2  # chunks: one that is worked on, and one on its way
 AHEAD_MAX: Final = 64
 END_MAX: Final = (1 << 63) - 1
+NO_BOUNDS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Column(IntFlag):
@@ -172,18 +175,29 @@ class Bulk:
         """Return where each partition of a queue stands, and the spool's incarnation."""
         return await self._ask(Positions, Request(lambda request_id: QueueStatus(request_id, queue).encode()))
 
-    async def cut_range(
-        self, queue: str, *, partition: int = 0, first: int, payload_bytes: int = 0, rows: int = 0
-    ) -> int:
-        """Return the end of a range from `first` that has about so much payload, and so many rows. 0: no such bound.
+    async def cut_ranges(
+        self,
+        queue: str,
+        firsts: Mapping[int, int],
+        *,
+        payload_bytes: Mapping[int, int] = NO_BOUNDS,
+        rows: Mapping[int, int] = NO_BOUNDS,
+    ) -> dict[int, int]:
+        """Return the ends of ranges from `firsts`, by partition, that have about so much payload, and so many rows.
 
-        Sequences that were never used are no rows. Where nothing comes from `first` on, it is the end, too.
+        A partition that a bound does not name has none. Sequences that were never used are no rows. Where nothing comes
+        from the first on, it is the end, too. All partitions are asked at the same time.
         """
-        answer = await self._ask(
-            RangeCut,
-            Request(lambda request_id: CutRange(request_id, queue, partition, first, payload_bytes, rows).encode()),
-        )
-        return answer.end
+
+        async def cut(partition: int, first: int) -> int:
+            bounds = payload_bytes.get(partition, 0), rows.get(partition, 0)
+            answer = await self._ask(
+                RangeCut, Request(lambda request_id: CutRange(request_id, queue, partition, first, *bounds).encode())
+            )
+            return answer.end
+
+        ends = await asyncio.gather(*(cut(partition, first) for partition, first in firsts.items()))
+        return dict(zip(firsts, ends, strict=True))
 
     # --- cursors ---
 
