@@ -48,7 +48,8 @@ class Attempt:
         listeners: list[StreamingQueryListener] = [Acknowledger(connect)]
         if self.config.admin_url is not None:
             user, ref = self.config.admin_user, self.config.admin_credential_ref
-            listeners.append(BatchFigures(self.name, self.config.admin_url, user=user, credential_ref=ref))
+            told = BatchFigures(self.name, self.config.admin_url, vpn=connect.vpn, user=user, credential_ref=ref)
+            listeners.append(told)
         listeners.append(lines)
         for each in listeners:
             self.spark.streams.addListener(each)

@@ -9,7 +9,7 @@ import logging
 from base64 import b64encode
 from http.client import HTTPException
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 from pyspark.sql.streaming.listener import (
@@ -34,9 +34,10 @@ _log: Final = logging.getLogger("pipeline")
 class BatchFigures(StreamingQueryListener):
     """Tells of each batch that had rows."""
 
-    def __init__(self, job: str, admin_url: str, *, user: str = "", credential_ref: str = "") -> None:
+    def __init__(self, job: str, admin_url: str, *, vpn: str = "", user: str = "", credential_ref: str = "") -> None:
         self._job = job
         self._admin_url = admin_url.rstrip("/")
+        self._query = "?" + urlencode({"vpn": vpn}) if vpn else ""  # without: the message VPN `default`
         self._user = user
         self._credential_ref = credential_ref  # looked up each time: secrets change
 
@@ -66,7 +67,7 @@ class BatchFigures(StreamingQueryListener):
         """The last batch was told of."""
 
     def _put(self, offset: Offset, figures: dict[str, object]) -> None:
-        path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch"
+        path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch{self._query}"
         body = json.dumps(figures).encode()
         try:
             headers = {"Content-Type": "application/json", **self._authorization()}

@@ -91,6 +91,7 @@ class ConnectOptions:
     """Where the gateway is, and who we are."""
 
     url: str  # flow://HOST[:PORT], or flows:// for TLS
+    vpn: str  # the message VPN to be in; empty: that of the user name or the listener
     user: str
     credential_ref: str  # env:NAME or file:PATH, of the user's password; of a token when there is no user
     allow_plain_without_tls: bool
@@ -107,6 +108,7 @@ class ConnectOptions:
             raise OptionError(f"user is {user!r}, but no credentialRef says where the password is")
         return cls(
             url=given.required("url"),
+            vpn=given.text("vpn"),
             user=user,
             credential_ref=ref,
             allow_plain_without_tls=given.flag("allowPlainWithoutTls", False),
@@ -121,6 +123,7 @@ class ConnectOptions:
             password=secret if self.user else "",
             token="" if self.user else secret,
             allow_plain_without_tls=self.allow_plain_without_tls,
+            vpn=self.vpn,
             reconnect_delay_max_s=1.0,
             give_up_after_s=self.retry_ms / 1000,
         )

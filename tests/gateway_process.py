@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from messaging.message_vpn import DEFAULT_VPN
 from processes import running
 
 START_S: Final = 45  # a cold start with a large spool, on a busy machine
@@ -213,10 +214,11 @@ class GatewayProcess:
         """Run a command that goes on, with its output in a pipe, for the length of a `with` block."""
         return running([*PYTHON, *arguments, *self._address_for(arguments)])
 
-    def create_queue(self, name: str, **attributes: object) -> None:
+    def create_queue(self, name: str, *, vpn: str = DEFAULT_VPN, **attributes: object) -> None:
         """Create a queue over the admin port."""
         body = {"name": name, **attributes}
-        httpx.post(f"{self.admin_url}/queues", json=body, timeout=REQUEST_S).raise_for_status()
+        url = f"{self.admin_url}/queues"
+        httpx.post(url, params={"vpn": vpn}, json=body, timeout=REQUEST_S).raise_for_status()
 
     def queue(self, name: str) -> dict[str, object]:
         """Return what the admin port says of a queue."""

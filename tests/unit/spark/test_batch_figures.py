@@ -40,18 +40,26 @@ def batch_of(queue: str, cursor: str) -> QueryProgressEvent:
 
 
 @pytest.mark.parametrize(
-    ("user", "secret", "counted"),
-    [("jobs", PASSWORD, 1), ("jobs", "guess", 0), ("", "a.b.c", 0), ("", "a.b\nc", 0), ("", "a.b\u2019c", 0)],
+    ("user", "secret", "vpn", "counted"),
+    [
+        ("jobs", PASSWORD, "", 1),
+        ("jobs", PASSWORD, "default", 1),
+        ("jobs", PASSWORD, "another", 0),
+        ("jobs", "guess", "", 0),
+        ("", "a.b.c", "", 0),
+        ("", "a.b\nc", "", 0),
+        ("", "a.b\u2019c", "", 0),
+    ],
 )
 def test_a_job_tells_of_its_batches_as_its_account(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, user: str, secret: str, counted: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, user: str, secret: str, vpn: str, counted: int
 ) -> None:
-    """A batch of which the gateway does not hear is logged, and no reason for the job to end."""
+    """In its message VPN. A batch of which the gateway does not hear is logged, and no reason for the job to end."""
     node = MemoryNode(cursors=[cursor_view_of("c")], definitions={"q": definition_from_dict({"name": "q"})})
     file = tmp_path / "secret"
     file.write_text(secret)
     with running_admin(node, admin=ACCOUNTS) as admin, caplog.at_level(logging.WARNING, "pipeline"):
-        figures = BatchFigures("job", admin.url, user=user, credential_ref=f"file:{file}")
+        figures = BatchFigures("job", admin.url, vpn=vpn, user=user, credential_ref=f"file:{file}")
         figures.onQueryProgress(batch_of("q", "c"))
     assert len(node.batches) == counted
     assert ("was not told of batch" in caplog.text) == (not counted)
