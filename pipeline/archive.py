@@ -19,7 +19,7 @@ from pyspark_sluicegate.checkpoint import query_id
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:
     """Start the query: `PATH/queue=Q/dt=DAY/batch=LINEAGE_N/*.parquet`, with the day in UTC of `received`.
 
-    Raises SchemaError, and TableMismatch where a table is there that is another one.
+    Raises SchemaError; of a Delta table TableFailed, and TableMismatch where one is there that is another one.
     """
     rows = with_day(spark.readStream.format("sluicegate").options(**config.source_options).load())
     decoder = decoder_for(config.decode)

@@ -20,7 +20,7 @@ class Archived(ArchiveTable):
     where: Annotated[str, Field(min_length=1)] = "true"
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows, with the columns of the source and `dt`. Raises JobFailed, else what Spark and Delta do."""
+        """Return the rows, with the columns of the source and `dt`. Raises JobFailed, else what Spark does."""
         check_format(self)
         if self.format == DELTA:
             from pipeline.delta import rows_of

@@ -3,25 +3,31 @@
 Tasks write the files; the driver enters those of a batch as one commit, together with the query's id and the batch's
 number (Delta's transaction identifiers). A batch that is entered is not written again, so readers of the table find
 each message once, and a batch whole or not at all. The table is a folder that the driver and all tasks see.
+
+Everything that is asked of the library `deltalake` is asked here: its errors have many lines, and name no table.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline.configuration import ConfigError
-from pipeline.directories import DAY, PARTITIONED_BY, BatchFile, files_of
+from pipeline.directories import BATCH, DAY, PARTITIONED_BY, BatchFile, files_of
+from pipeline.failures import JobFailed
 
 APPEND: Final = "append"
 
@@ -30,11 +36,30 @@ class TableMismatch(ConfigError):
     """A Delta table whose columns are not those of the job."""
 
 
+class TableFailed(JobFailed):
+    """A Delta table that cannot be read or written."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CompactedTable:
+    """What became of a table's days."""
+
+    day_count: int
+    files_before_count: int
+    files_after_count: int
+    removed_count: int  # files that no version names any more
+
+
 def ensure_table(path: str, schema: StructType) -> None:
-    """Make the table unless it is there. Raises TableMismatch when it is, with other columns or partitions."""
+    """Make the table unless it is there. Raises TableMismatch when it is, with other columns or partitions.
+
+    Raises TableFailed, as everything here does.
+    """
     wanted = Schema.from_arrow(_arrow(schema))
-    table = DeltaTable.create(path, wanted, mode="ignore", partition_by=list(PARTITIONED_BY))
-    found, partitions = table.schema(), table.metadata().partition_columns
+    with _told(path, "made"):
+        table = DeltaTable.create(path, wanted, mode="ignore", partition_by=list(PARTITIONED_BY))
+        found, partitions = table.schema(), table.metadata().partition_columns
     if _columns(found) != _columns(wanted) or tuple(partitions) != PARTITIONED_BY:
         raise TableMismatch(
             f"the Delta table {path} has the columns {', '.join(sorted(_columns(found)))}, by {', '.join(partitions)};"
@@ -44,7 +69,8 @@ def ensure_table(path: str, schema: StructType) -> None:
 
 def has_batch(path: str, query_id: str, batch: int) -> bool:
     """Return whether the table has a batch already."""
-    entered = DeltaTable(path).transaction_version(query_id)
+    with _told(path, "read"):
+        entered = DeltaTable(path).transaction_version(query_id)
     return entered is not None and entered >= batch
 
 
@@ -53,34 +79,62 @@ def enter_batch(path: str, name: str, schema: StructType, query_id: str, batch: 
     actions: list[AddAction | RemoveAction] = list(_actions(Path(path), files_of(Path(path), name)))
     if not actions:
         return
-    DeltaTable(path).create_write_transaction(
-        actions,
-        APPEND,
-        _arrow(schema),
-        list(PARTITIONED_BY),
-        commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch)]),
-    )
+    with _told(path, "written"):
+        DeltaTable(path).create_write_transaction(
+            actions,
+            APPEND,
+            _arrow(schema),
+            list(PARTITIONED_BY),
+            commit_properties=CommitProperties(app_transactions=[Transaction(query_id, batch)]),
+        )
 
 
 def rows_of(spark: SparkSession, path: str) -> DataFrame:
-    """Return the rows of a table as it is now. Raises what Delta does where there is none.
+    """Return the rows of a table as it is now.
 
-    What its files lack, and their directories may write in two ways (those that `compact` made have no batch), are the
-    values of the columns that the table is partitioned by: they come from the log.
+    Spark itself finds queue and day in the directories, and opens those only that a condition leaves. It wants all
+    files of a read equally deep, so those that batches wrote are one read, and those that `compact_table` made another.
     """
-    table = DeltaTable(path)
-    columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta writes schemas as Spark does
-    partitioned_by = table.metadata().partition_columns
-    in_files = StructType([each for each in columns.fields if each.name not in partitioned_by])
-    parts: dict[tuple[object, ...], list[str]] = {}
-    for file in pa.table(table.get_add_actions(flatten=True)).to_pylist():
-        values = tuple(file[f"partition.{name}"] for name in partitioned_by)
-        parts.setdefault(values, []).append(str(Path(path) / unquote(file["path"])))
+    with _told(path, "read"):
+        table = DeltaTable(path)
+        columns = StructType.fromJson(json.loads(table.schema().to_json()))  # Delta writes schemas as Spark does
+        actions = pa.table(table.get_add_actions(flatten=True))
+    files = [unquote(name) for name in actions["path"].to_pylist()]
+    of_batches = [each for each in files if f"/{BATCH}=" in each]
+    compacted = [each for each in files if f"/{BATCH}=" not in each]
     rows = spark.createDataFrame([], columns)
-    for values, files in parts.items():
-        named = {name: fn.lit(value) for name, value in zip(partitioned_by, values, strict=True)}
-        rows = rows.unionByName(spark.read.schema(in_files).parquet(*files).withColumns(named))
+    for found, more in ((of_batches, [StructField(BATCH, StringType())]), (compacted, [])):
+        if found:
+            read = spark.read.schema(StructType([*columns.fields, *more])).option("basePath", path)
+            rows = rows.unionByName(read.parquet(*(str(Path(path) / each) for each in found)).select(columns.names))
     return rows
+
+
+def compact_table(path: str, before: date, *, file_bytes: int, replaced_kept_h: int) -> CompactedTable:
+    """Make the days before one few files of about a size, and remove what no version of the table names for so long."""
+    with _told(path, "compacted"):
+        table = DeltaTable(path)
+        found = table.optimize.compact(partition_filters=[(DAY, "<", before.isoformat())], target_size=file_bytes)
+        # A batch that `archive` is writing is younger than that.
+        removed = table.vacuum(replaced_kept_h, dry_run=False, enforce_retention_duration=False)
+    return CompactedTable(
+        day_count=found["partitionsOptimized"],
+        files_before_count=found["numFilesRemoved"],
+        files_after_count=found["numFilesAdded"],
+        removed_count=len(removed),
+    )
+
+
+@contextmanager
+def _told(path: str, done: str) -> Iterator[None]:
+    """Raise TableFailed for what the library raises: one line, which names the table."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        said = str(error).partition("\n")[0]
+        if isinstance(error, TableNotFoundError):
+            said += ". Wanted is a folder with a whole log, as `archive` makes it"
+        raise TableFailed(f"the Delta table {path} could not be {done}: {said}") from None
 
 
 def _actions(root: Path, files: Iterable[BatchFile]) -> Iterable[AddAction]:

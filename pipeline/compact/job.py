@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 from pipeline.archived import check_format
 from pipeline.compact.days import alone_in, carry_on, closed_days, compact_day
 from pipeline.configuration import DELTA, ArchiveTable, JobFile
-from pipeline.directories import DAY
 from pipeline.failures import JobFailed
 
 MIB: Final = 1024 * 1024
@@ -67,7 +66,7 @@ class CompactResult:
 
 
 def compact(spark: SparkSession, config: CompactJob) -> CompactResult:
-    """Compact the days that are over. Raises JobFailed, else what Spark and Delta do."""
+    """Compact the days that are over. Raises JobFailed, else what Spark does."""
     table, now = config.compact, datetime.now(UTC)
     if not Path(table.path).is_dir():
         raise JobFailed(f"compact.path: there is no folder {table.path}")
@@ -96,17 +95,14 @@ def _compact_directories(spark: SparkSession, table: CompactTable, now: datetime
 
 
 def _compact_delta(table: CompactTable, now: datetime) -> CompactResult:
-    from deltalake import DeltaTable
+    from pipeline.delta import compact_table
 
     before = (now - timedelta(hours=table.closed_after_h)).date()
-    delta = DeltaTable(table.path)
-    found = delta.optimize.compact(partition_filters=[(DAY, "<", before.isoformat())], target_size=table.file_mb * MIB)
-    # What no version of the table names is removed too; a batch that `archive` is writing is younger than that.
-    removed = delta.vacuum(table.replaced_kept_h, dry_run=False, enforce_retention_duration=False)
+    found = compact_table(table.path, before, file_bytes=table.file_mb * MIB, replaced_kept_h=table.replaced_kept_h)
     return CompactResult(
-        day_count=found["partitionsOptimized"],
-        files_before_count=found["numFilesRemoved"],
-        files_after_count=found["numFilesAdded"],
+        day_count=found.day_count,
+        files_before_count=found.files_before_count,
+        files_after_count=found.files_after_count,
         repeats_count=0,
-        removed_count=len(removed),
+        removed_count=found.removed_count,
     )
