@@ -56,6 +56,7 @@ columns = "at timestamp, value double, unit string"
 [aggregate]
 path = "{folder}/weekly"
 report = "{folder}/weekly.html"
+report_days = 2200
 state_partitions = 2
 [aggregate.windows]
 event_time = "value.at"

@@ -4,7 +4,8 @@ A batch is written under its query's name and its own, and published as a transa
 again after a crash writes and publishes nothing twice.
 """
 
-from typing import Annotated, Final, Self, final
+from datetime import timedelta
+from typing import Annotated, Any, Final, Self, final
 
 from pydantic import Field, field_validator, model_validator
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,7 @@ from pyspark_sluicegate.options import OptionError
 
 PUBLISHED: Final = ("payload", "partition_key", "timestamp", "content_type")
 STATE_PARTITIONS_MAX: Final = 1_000
+REPORT_DAYS_MAX: Final = 3_660
 
 
 @final
@@ -33,6 +35,7 @@ class AggregateTable(Section):
     windows: WindowsTable
     path: Annotated[str, Field(min_length=1)] | None = None  # Parquet: PATH/dt=DAY/batch=NAME
     report: Annotated[str, Field(min_length=1)] | None = None  # a page of what is at path
+    report_days: Annotated[int, Field(ge=1, le=REPORT_DAYS_MAX)] = 90  # of it, up to the newest
     target: dict[str, bool | int | str] | None = None  # options of the sink, with queue or topic
     state_partitions: Annotated[int, Field(ge=1, le=STATE_PARTITIONS_MAX)] = 8  # for good, from the first start on
 
@@ -95,8 +98,15 @@ def _keep(found: DataFrame, table: AggregateTable, name: str) -> None:
     if table.path is not None:
         write_batch(with_day(found, START).coalesce(1), table.path, name, by=(DAY,))
     if table.report is not None and table.path is not None:
-        kept = found.sparkSession.read.parquet(table.path)
+        kept = _latest_days(found, table.path, table.report_days)
         write_report(page(kept, table.windows, table.path), table.report)
+
+
+def _latest_days(found: DataFrame, path: str, count: int) -> DataFrame:
+    """Return what is kept of so many days up to the newest that a batch found. No older ones are looked at."""
+    newest: Any = found.agg(fn.max(fn.to_date(START)).alias("day")).first()
+    days = ",".join(str(newest.day - timedelta(days=each)) for each in range(count))
+    return found.sparkSession.read.option("basePath", path).parquet(f"{path}/{DAY}={{{days}}}")
 
 
 def _messages(found: DataFrame, by: list[str]) -> DataFrame:

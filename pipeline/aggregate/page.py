@@ -1,5 +1,6 @@
 """Aggregates as people read them: a plot for each measure, with lines for the groups that have the most windows."""
 
+import json
 from collections import defaultdict
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,12 +14,16 @@ from pipeline.report import Fact, Plot, Report, Table, count
 
 WINDOWS_SHOWN: Final = 500  # of each group, the latest
 ROWS_SHOWN: Final = 20
-_GROUP: Final = "group_name"
+
+# Columns beside those that users name, who begin names with a letter.
+_GROUP: Final = "_group"  # JSON of what a group is, so that two that read alike are two
+_RANK: Final = "_rank"
+_START_MS: Final = "_start_ms"
 
 
 def page(kept: DataFrame, table: WindowsTable, path: str) -> Report:
     """Return the page on the windows that were kept. There is one at least."""
-    named = kept.withColumn(_GROUP, fn.concat_ws(" / ", *table.by) if table.by else fn.lit("all"))
+    named = kept.withColumn(_GROUP, fn.to_json(fn.struct(*table.by)) if table.by else fn.lit("{}"))
     totals: Any = named.agg(
         fn.count("*").alias("windows"),
         fn.count_distinct(_GROUP).alias("groups"),
@@ -30,10 +35,10 @@ def page(kept: DataFrame, table: WindowsTable, path: str) -> Report:
     measures = [fn.col(each).cast("double").alias(each) for each in table.measures]
     shown = (
         named.join(most.select(_GROUP), _GROUP)
-        .withColumn("rank", fn.row_number().over(order))
-        .where(fn.col("rank") <= WINDOWS_SHOWN)
-        .select(_GROUP, fn.unix_millis(START).alias("start_ms"), *measures)
-        .orderBy("start_ms")
+        .withColumn(_RANK, fn.row_number().over(order))
+        .where(fn.col(_RANK) <= WINDOWS_SHOWN)
+        .select(_GROUP, fn.unix_millis(START).alias(_START_MS), *measures)
+        .orderBy(_START_MS)
         .collect()
     )
     return Report(
@@ -46,33 +51,44 @@ def page(kept: DataFrame, table: WindowsTable, path: str) -> Report:
             ("from", f"{_time(totals.first_ms)} to {_time(totals.last_ms)}"),
         ),
         facts=(Fact("windows", count(totals.windows)), Fact("groups", count(totals.groups))),
-        parts=(*(_plot(name, sql, shown) for name, sql in table.measures.items()), _table(shown, list(table.measures))),
+        parts=(*(_plot(name, table, shown) for name in table.measures), _table(table, shown)),
     )
 
 
-def _plot(name: str, sql: str, shown: list[Row]) -> Plot:
+def _plot(name: str, table: WindowsTable, shown: list[Row]) -> Plot:
     by_group: defaultdict[str, list[Row]] = defaultdict(list)
     for row in shown:
         if row[name] is not None:
             by_group[row[_GROUP]].append(row)
     lines = [
-        Line(group, [_moment(row.start_ms) for row in rows], [row[name] for row in rows])
+        Line(_read(group, table), [_moment(row[_START_MS]) for row in rows], [row[name] for row in rows])
         for group, rows in sorted(by_group.items())
     ]
-    return Plot(name, f"{sql}, by the beginning of the window.", lines_over_time(lines, says=name))
+    return Plot(name, f"{table.measures[name]}, by the beginning of the window.", lines_over_time(lines, says=name))
 
 
-def _table(shown: list[Row], measures: list[str]) -> Table:
+def _table(table: WindowsTable, shown: list[Row]) -> Table:
+    measures = list(table.measures)
     return Table(
         title="The latest windows",
         says="Of the groups above.",
         headings=("begins", "group", *measures),
         rows=[
-            (_time(row.start_ms), row[_GROUP], *("" if row[each] is None else f"{row[each]:,.6g}" for each in measures))
+            (
+                _time(row[_START_MS]),
+                _read(row[_GROUP], table),
+                *("" if row[each] is None else f"{row[each]:,.6g}" for each in measures),
+            )
             for row in shown[-ROWS_SHOWN:][::-1]
         ],
         numeric=frozenset(range(2, 2 + len(measures))),
     )
+
+
+def _read(group: str, table: WindowsTable) -> str:
+    """Return a group as people read it."""
+    values = json.loads(group)
+    return " / ".join(str(values.get(each, "none")) for each in table.by) or "all"
 
 
 def _moment(millis: int) -> datetime:

@@ -20,6 +20,8 @@ END: Final = "window_end"
 EVENT_TIME: Final = "event_time"
 OURS: Final = (START, END, EVENT_TIME, DAY, BATCH)  # columns of the rows, and of the files that they are written to
 
+_WINDOW: Final = "_window"  # no name of a user's begins so
+
 Sql = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 
@@ -54,11 +56,10 @@ def aggregated(rows: DataFrame, table: WindowsTable) -> DataFrame:
     counted = timed.observe(UNTIMED, fn.count_if(fn.col(EVENT_TIME).isNull()).alias(UNTIMED))
     groups = [fn.expr(sql).alias(name) for name, sql in table.by.items()]
     measures = [fn.expr(sql).alias(name) for name, sql in table.measures.items()]
-    window = _window(table).alias("window")
+    window = _window(table).alias(_WINDOW)
     found = counted.withWatermark(EVENT_TIME, table.watermark).groupBy(window, *groups).agg(*measures)
-    return found.select(
-        fn.col("window.start").alias(START), fn.col("window.end").alias(END), *table.by, *table.measures
-    )
+    times = (fn.col(f"{_WINDOW}.start").alias(START), fn.col(f"{_WINDOW}.end").alias(END))
+    return found.select(*times, *table.by, *table.measures)
 
 
 def _window(table: WindowsTable) -> Column:
