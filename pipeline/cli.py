@@ -121,7 +121,7 @@ def _errors_told() -> Iterator[None]:
     except ConfigError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(USAGE) from None
-    except (JobFailed, CheckpointError, OffsetError, OptionError, FlowClientError) as error:
+    except (JobFailed, CheckpointError, OffsetError, OptionError, FlowClientError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(FATAL) from None
 

@@ -4,6 +4,9 @@ A batch has directories of its own, and writing it again replaces them; so each 
 the files, whatever crashed. Spark's own file sink keeps that promise to Spark alone, through a log beside the files.
 """
 
+import logging
+import shutil
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +20,11 @@ PLACING_COLUMNS: Final = ("queue", "received")  # directories are made of them
 DAY: Final = "dt"
 BATCH: Final = "batch"
 PARTITIONED_BY: Final = ("queue", DAY)
+STAGING: Final = ".spark-staging-"  # how Spark calls folders in which it writes, before it moves files in place
+STAGING_LEFT_AFTER_S: Final = 86_400  # no batch takes so long between two of its files
 LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries that ever write to one place
+
+_log: Final = logging.getLogger("pipeline")
 
 
 def batch_name(query_id: str, batch: int) -> str:
@@ -35,6 +42,7 @@ def with_day(rows: DataFrame, of: str = "received") -> DataFrame:
 
 def write_batch(rows: DataFrame, path: str, name: str, by: Sequence[str] = PARTITIONED_BY) -> None:
     """Write rows that have their day, in place of what the batch wrote before; `by` names the directories around it."""
+    _remove_staging_left(path)
     (
         rows.withColumn(BATCH, fn.lit(name))
         .write.mode("overwrite")
@@ -42,6 +50,22 @@ def write_batch(rows: DataFrame, path: str, name: str, by: Sequence[str] = PARTI
         .partitionBy(*by, BATCH)
         .parquet(path)
     )
+
+
+def _remove_staging_left(path: str) -> None:
+    """Remove what jobs that were killed had begun to write, from a folder of this host.
+
+    Spark draws a name for each, so nothing but their age says that nobody will go on.
+    """
+    before_s = time.time() - STAGING_LEFT_AFTER_S
+    for each in Path(path).glob(f"{STAGING}*"):
+        try:
+            youngest_s = max(inside.stat().st_mtime for inside in (each, *each.rglob("*")))
+        except FileNotFoundError:
+            continue  # somebody moves files away, so it is used
+        if youngest_s < before_s:
+            shutil.rmtree(each, ignore_errors=True)
+            _log.info("removed %s, which a job that was killed had left", each)
 
 
 @final

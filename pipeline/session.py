@@ -1,22 +1,20 @@
 """The Spark session of a job: made from its configuration, ended with it."""
 
 import os
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
-import pyspark
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pipeline.configuration import SessionSettings
+from pipeline.failures import JobFailed
+from pipeline.spark_environment import SUBMITTED, spark_environment
+from pipeline.working_folder import working_folder
 
-INSTALLED: Final = Path(pyspark.__file__).parent  # which has Spark itself, when pip installed it
-SPARK_HOME: Final = "SPARK_HOME"
 HERE: Final = "local[*,4]"  # 4: tries of a task, of which local[*] has only one
-SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # set where spark-submit started this program, and knows where Spark runs
 
 
 @contextmanager
@@ -24,14 +22,13 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
     """Give a session for as long as the block runs. What else it shall have comes from `spark-defaults.conf`.
 
     Its warehouse is a folder that is removed: jobs make no tables, and Spark would leave one where it was started.
+    Raises JobFailed where Spark does not begin, as with a master that it does not know.
     """
-    # Workers run what `python3` means on the PATH, if nobody says otherwise; that may lack Arrow and this package.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"sluicegate {job}")
     if settings.master is not None or SUBMITTED not in os.environ:
         builder = builder.master(settings.master or HERE)
-    with tempfile.TemporaryDirectory(prefix="sluicegate-pipeline-") as folder, spark_home(Path(folder) / "home"):
-        session = (
+    with working_folder() as folder, spark_environment(folder):
+        session = _begun(
             builder.config("spark.driver.memory", settings.memory)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
@@ -39,7 +36,6 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
             .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
             # Spark's default, INT96, is what other readers of Parquet gave up.
             .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-            .getOrCreate()
         )
         try:
             yield session
@@ -47,22 +43,9 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
             session.stop()
 
 
-@contextmanager
-def spark_home(folder: Path) -> Iterator[None]:
-    """Have Spark's processes of Python import PySpark from where it is installed; a SPARK_HOME that is set stands.
-
-    From the home that it finds by itself they import it from a zip, where no bytecode is kept: each of them, and a
-    query starts several, compiles all of it again: 1.4 s of a processor, not 0.4, of the ten that Spark waits.
-    """
-    if SPARK_HOME in os.environ or not (INSTALLED / "jars").is_dir():
-        yield
-        return
-    folder.mkdir()
-    for each in INSTALLED.iterdir():
-        if each.name != "python":  # where the zips are
-            (folder / each.name).symlink_to(each)
-    os.environ[SPARK_HOME] = str(folder)
+def _begun(builder: SparkSession.Builder) -> SparkSession:
     try:
-        yield
-    finally:
-        del os.environ[SPARK_HOME]
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        said = str(error.java_exception if isinstance(error, Py4JJavaError) else error)
+        raise JobFailed("Spark did not begin: " + said.partition("\n")[0]) from None
