@@ -106,8 +106,9 @@ def test_the_commands_are_those_of_the_program(tmp_path: Path) -> None:
 
 
 def test_image_and_cluster_are_of_one_release_of_spark() -> None:
-    version = ON_A_CLUSTER["sparkVersion"]
-    assert f"ARG SPARK_VERSION={version}\n" in CONTAINERFILE.read_text(encoding="utf-8")
+    version, recipe = ON_A_CLUSTER["sparkVersion"], CONTAINERFILE.read_text(encoding="utf-8")
+    assert f"ARG SPARK_VERSION={version}\n" in recipe
+    assert '"/source[jobs]"' in recipe, "what jobs import, but for Spark: tests/house/test_dependencies.py"
     assert ON_A_CLUSTER["image"] == pod_of_the_cronjob()["spec"]["containers"][0]["image"]
     assert ON_A_CLUSTER["mainApplicationFile"] == "local:///opt/pipeline/__main__.py"
 
