@@ -4,16 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 BEGAN: Final = datetime(2026, 3, 4, 23, 59, 58, tzinfo=UTC)  # a midnight comes in between
 EVERY: Final = timedelta(milliseconds=3)
-SCHEMA: Final = (
-    "queue string, partition int, sequence long, topic string, received timestamp, partition_key string,"
-    " correlation_id binary, payload binary, user_properties map<string, string>"
+SCHEMA: Final = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("partition", pa.int32()),
+        ("sequence", pa.int64()),
+        ("topic", pa.string()),
+        ("received", pa.timestamp("us", tz="UTC")),
+        ("partition_key", pa.string()),
+        ("correlation_id", pa.binary()),
+        ("payload", pa.binary()),
+        ("user_properties", pa.map_(pa.string(), pa.string())),
+    ]
 )
 
 
@@ -28,7 +37,7 @@ class ArchivedRow(NamedTuple):
     partition_key: str | None
     correlation_id: bytes | None
     payload: bytes
-    user_properties: dict[str, str]
+    user_properties: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -55,18 +64,24 @@ class Archive:
                 partition_key=key,
                 correlation_id=name,
                 payload=name or b"",
-                user_properties={"number": str(number)},
+                user_properties=[("number", str(number))],
             )
             made.append(row)
             next_sequence[partition] += 1
         return made
 
+    def table(self) -> Any:
+        """Return the rows as Arrow has them."""
+        return pa.Table.from_pylist([row._asdict() for row in self.rows()], SCHEMA)
 
-def write_archives(spark: SparkSession, folder: Path, *archives: Archive) -> str:
+
+def write_archives(folder: Path, *archives: Archive) -> str:
     """Write them under one path, and return it."""
-    rows = [row for each in archives for row in each.rows()]
-    placed = spark.createDataFrame(rows, SCHEMA).withColumns({"dt": fn.to_date("received"), "batch": fn.lit("0_0")})
-    placed.coalesce(1).write.partitionBy("queue", "dt", "batch").parquet(str(folder / "archive"))
+    table = pa.concat_tables(each.table() for each in archives)
+    days = [at.date().isoformat() for at in table["received"].to_pylist()]
+    placed = table.append_column("dt", pa.array(days, pa.string()))
+    placed = placed.append_column("batch", pa.array(["0_0"] * len(days), pa.string()))
+    pq.write_to_dataset(placed, str(folder / "archive"), partition_cols=["queue", "dt", "batch"])
     return str(folder / "archive")
 
 

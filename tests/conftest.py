@@ -24,11 +24,12 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Tests of a file have one worker for themselves, for they share what they start; and all that need Spark have one.
+# Folders whose tests share a session of Spark, or start one after the other: each is a JVM, and there is room for two.
+TOGETHER = ("tests/spark", "tests/spark/programs")
 
-    A session of Spark is a JVM, and there is room for one.
-    """
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
+    """Tests of a file have one worker for themselves, for they share what they start; so have those of some folders."""
 
     def _split_scope(self, nodeid: str) -> str:
         return kept_together(nodeid)
@@ -37,7 +38,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 def kept_together(nodeid: str) -> str:
     """Name the tests that one worker runs, among them this one."""
     file = nodeid.partition("::")[0]
-    return "tests/spark" if file.startswith("tests/spark/") else file
+    folder = file.rpartition("/")[0]
+    return folder if folder in TOGETHER else file
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist nobody asks

@@ -16,7 +16,7 @@ from gateway_process import free_port, wait_until
 from pipeline.configuration import PARQUET
 from unit.storage.spool_file import same_imports
 
-COPY: Final = Path(__file__).parent / "spark" / "copy_until_killed.py"
+COPY: Final = Path(__file__).parent / "spark" / "programs" / "copy_until_killed.py"
 STARTS_S: Final = 120  # a JVM, on a busy machine
 ENDS_S: Final = 600  # a program that copies a thousand rows in batches, there
 LOG_TAIL_CHARACTERS: Final = 6_000

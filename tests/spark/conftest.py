@@ -1,33 +1,38 @@
-"""One Spark session for all tests of this folder, and a gateway for each of its files.
+"""One Spark session and one gateway for all tests of this folder.
 
-A session is a JVM of half a gigabyte that takes seconds to start, so there is one; the xdist group in
-`tests/conftest.py` keeps these tests in one process.
+A session is a JVM of half a gigabyte that takes seconds to start, and is slow until it is warm, so there is one;
+`tests/conftest.py` keeps these tests in one process. What has to have a JVM of its own is in `programs`, and what needs
+none in `without_java`.
 """
 
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess, gateway
-from pipeline.session import spark_home
+from gateway_process import GatewayProcess, free_port, gateway
+from pipeline.spark_environment import spark_environment
 from spark_processes import SMALL_JVM
 
 
 @pytest.fixture(scope="session", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Of Spark, for all sessions and for programs of tests."""
-    with spark_home(tmp_path_factory.mktemp("spark") / "home"):
+    with spark_environment(tmp_path_factory.mktemp("spark")):
         yield
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def connect_url() -> str:
+    """Where the session answers programs that have none themselves."""
+    return f"sc://127.0.0.1:{free_port()}"
+
+
+@pytest.fixture(scope="session")
+def spark(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the default is whatever python3 the PATH has
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     session = (
         SparkSession.builder.master("local[2,2]")
@@ -42,6 +47,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+        .config("spark.connect.grpc.binding.port", connect_url.rpartition(":")[2])
         .config(
             "spark.driver.extraJavaOptions",
             f"{SMALL_JVM} -Dderby.system.home={folder}",
@@ -52,9 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with gateway(tmp_path_factory.mktemp("gateway")) as process:
+    with gateway(tmp_path_factory.mktemp("gateway"), vpns__sales__enabled=True) as process:
         yield process
 
 

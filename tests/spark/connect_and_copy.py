@@ -1,4 +1,6 @@
-"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream. It takes URL and folder.
+"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream.
+
+It takes the URLs of the server and of the gateway, and a folder.
 
 It tries again itself what jobs try again, for on a busy machine Spark may give up a Python that starts too slowly.
 """
@@ -14,14 +16,14 @@ ENDS_S = 240
 
 
 def copy(spark: SparkSession, url: str, folder: str) -> int:
-    """Copy the queue `from` to `batch`, and then to `stream`; return how many rows the batch has."""
-    given = {"url": url, "queue": "from", "columns": "payload,partition_key"}
+    """Copy the first queue to the second, and then to the third; return how many rows the batch has."""
+    given = {"url": url, "queue": "connect-from", "columns": "payload,partition_key"}
     rows = spark.read.format("sluicegate").options(**given).load()
-    rows.write.format("sluicegate").mode("append").options(url=url, queue="batch", txn="connect/1").save()
+    rows.write.format("sluicegate").mode("append").options(url=url, queue="connect-batch", txn="connect/1").save()
     changes = spark.readStream.format("sluicegate").options(**given).load()
     query = (
         changes.writeStream.format("sluicegate")
-        .options(url=url, queue="stream", checkpointLocation=folder)
+        .options(url=url, queue="connect-stream", checkpointLocation=folder)
         .trigger(availableNow=True)
         .start()
     )
@@ -29,12 +31,12 @@ def copy(spark: SparkSession, url: str, folder: str) -> int:
     return rows.count()
 
 
-def main(url: str, folder: str) -> None:
+def main(server: str, url: str, folder: str) -> None:
     """Copy, and print the count."""
-    spark = SparkSession.builder.remote("local[2,4]").getOrCreate()  # which starts a server, and connects to it
+    spark = SparkSession.builder.remote(server).getOrCreate()
     print("rows", supervise(lambda: copy(spark, url, folder), lambda: 0, Event()), flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1], sys.argv[2], sys.argv[3])

@@ -11,8 +11,10 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess
 from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
+from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import WindowsTable
 from pipeline.configuration import SchemaTable
+from pipeline.report import Table
 from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
@@ -64,10 +66,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
                 watermark="10 minutes",
                 window="1 hour",
                 by={"device": "partition_key"},
-                measures={
-                    "mean": "avg(value.value)",
-                    "readings": "count(*)",
-                },
+                measures={"mean": "avg(value.value)", "count": "count(*)", "window": "max(value.value)"},
             ),
             path=str(tmp_path / "hourly"),
             report=str(tmp_path / "hourly.html"),
@@ -75,6 +74,9 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
             state_partitions=2,
         ),
     )
+    long_ago = tmp_path / "hourly" / "dt=2020-01-01" / "batch=x_0" / "damaged.parquet"
+    long_ago.parent.mkdir(parents=True)
+    long_ago.write_bytes(b"no Parquet: it is older than what the report shows")
     publish(broker, [b"no JSON", b"{}"])
     measure(broker, range(75))  # the first hour is over for a watermark of 8:64, the second is not
     first = run(spark, config)
@@ -82,15 +84,48 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     measure(broker, range(30, 33))
     lines = run(spark, config)
     assert sum(line["late"] for line in lines) == 2, "rows of a window and group are late as one"
-    rows = spark.read.parquet(str(tmp_path / "hourly")).orderBy("device").collect()
-    assert [(row.device, row.mean, row.readings) for row in rows] == [("a", 29.5, 60), ("b", 29.5, 60)]
+    rows = spark.read.parquet(str(tmp_path / "hourly" / "dt=2026-03-04")).orderBy("device").collect()
+    assert [(row.device, row.mean, row["count"], row.window) for row in rows] == [
+        ("a", 29.5, 60, 59),
+        ("b", 29.5, 60, 59),
+    ]
     given = {"url": broker.flow_url, "queue": "hourly"}
     published = spark.read.format("sluicegate").options(**given).load().orderBy("partition_key").collect()
     assert [(row.partition_key, row.content_type) for row in published] == [
         ("a", "application/json"), ("b", "application/json"),
     ]  # fmt: skip
     told = json.loads(bytes(published[0].payload))
-    assert (told["device"], told["mean"], told["readings"]) == ("a", 29.5, 60)
-    page = (tmp_path / "hourly.html").read_text()
-    assert "2 windows of 2 groups" in page
-    assert page.count("<svg") == 2
+    assert (told["device"], told["mean"], told["count"]) == ("a", 29.5, 60)
+    report = (tmp_path / "hourly.html").read_text()
+    assert "2 windows of 2 groups" in report
+    assert report.count("<svg") == 3
+
+
+def test_groups_that_read_alike_are_two_lines_and_names_of_users_are_not_those_of_the_page(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = WindowsTable(
+        event_time="received",
+        watermark="1 hour",
+        window="1 hour",
+        by={"plant": "p", "unit": "u"},
+        measures={"rank": "count(*)", "start_ms": "sum(1)", "group_name": "avg(1)"},
+    )
+    found = [
+        (BEGAN, BEGAN + timedelta(hours=1), plant, unit, 1, 2, value)
+        for plant, unit, value in (("a / b", "c", 3.0), ("a", "b / c", 4.0), (None, "a", 5.0), ("a", None, 6.0))
+    ]
+    schema = (
+        "window_start timestamp, window_end timestamp, plant string, unit string, rank long, start_ms long,"
+        " group_name double"
+    )
+    shown = page(spark.createDataFrame(found, schema), table, str(tmp_path))
+    assert shown.verdict == "4 windows of 4 groups"
+    (latest,) = [each for each in shown.parts if isinstance(each, Table)]
+    at = "2026-03-04 08:00:00"
+    assert sorted(tuple(each) for each in latest.rows) == [
+        (at, "a / b / c", "1", "2", "3"),
+        (at, "a / b / c", "1", "2", "4"),
+        (at, "a / none", "1", "2", "6"),
+        (at, "none / a", "1", "2", "5"),
+    ]

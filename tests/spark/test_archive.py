@@ -1,9 +1,7 @@
 """The job `archive`, over a real gateway: in this session, and as the program that operators run."""
 
 import json
-import signal
-import subprocess
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event
@@ -12,15 +10,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from gateway_process import GatewayProcess, wait_until
+from gateway_process import GatewayProcess
 from pipeline.archive import archive
 from pipeline.configuration import ArchiveJob, ArchiveTable
 from pipeline.failures import JobFailed
 from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
 from sluicegate import BlockingClient, Message
-from spark_processes import ENDS_S, small_spark_environment
 from unfinished_batch import forget_the_last_commit
+
+pytestmark = pytest.mark.slow
 
 
 def fill(broker: GatewayProcess, queue: str, first: int, end: int) -> None:
@@ -71,7 +70,13 @@ def test_everything_is_archived_acknowledged_and_told_in_a_line_for_each_batch(
 def test_a_batch_that_is_written_again_after_a_crash_is_there_once(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
-    """The crash is between the files and Spark's commit."""
+    """The crash is between the files and Spark's commit. What an earlier one left half written is removed in time."""
+    left, begun = (tmp_path / "archive" / f".spark-staging-{name}" / "part" for name in ("left", "begun"))
+    for each in (left, begun):
+        each.parent.mkdir(parents=True)
+        each.touch()
+    for each in (left, left.parent):
+        os.utime(each, (0, 0))
     broker.create_queue("again")
     fill(broker, "again", 0, 300)
     config = job(broker, "again", tmp_path, maxRowsPerTrigger=100)
@@ -80,6 +85,7 @@ def test_a_batch_that_is_written_again_after_a_crash_is_there_once(
     fill(broker, "again", 300, 350)
     run(spark, config)
     assert archived(spark, tmp_path) == list(range(350))
+    assert (left.parent.exists(), begun.exists()) == (False, True)
 
 
 def test_a_job_whose_queue_is_not_there_fails_in_one_line(
@@ -88,45 +94,3 @@ def test_a_job_whose_queue_is_not_there_fails_in_one_line(
     config = job(broker, "no-such-queue", tmp_path)
     with pytest.raises(JobFailed, match=r"^RequestRefused: .*no-such-queue"):
         run(spark, config)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_program_archives_what_comes_until_it_is_ended(broker: GatewayProcess, tmp_path: Path) -> None:
-    broker.create_queue("ended")
-    fill(broker, "ended", 0, 200)
-    file = tmp_path / "job.toml"
-    file.write_text(
-        f'checkpoint = "{tmp_path}/checkpoint"\n'
-        f'[source]\nurl = "{broker.flow_url}"\nqueue = "ended"\nmode = "consume"\n'
-        f'[archive]\npath = "{tmp_path}/archive"\n[session]\nmaster = "local[2,4]"\nmemory = "512m"\n'
-    )
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "gateway",
-        "pipeline",
-        "run",
-        "archive",
-        "--config",
-        str(file),
-        "--every",
-        "1s",
-    ]
-    log = tmp_path / "stderr.log"
-    with log.open("wb") as stderr:
-        program = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, env=small_spark_environment()
-        )
-    try:
-        wait_until(lambda: broker.held_count("ended") == 0, within_s=ENDS_S, what="the first messages are through")
-        fill(broker, "ended", 200, 250)
-        wait_until(lambda: broker.held_count("ended") == 0, within_s=ENDS_S, what="the others are through")
-        program.send_signal(signal.SIGTERM)
-        told, _ = program.communicate(timeout=ENDS_S)
-    finally:
-        program.kill()
-        program.wait()
-    assert program.returncode == 0, log.read_text()
-    assert sum(json.loads(line)["rows"] for line in told.splitlines()) == 250

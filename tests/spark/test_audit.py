@@ -1,9 +1,6 @@
 """The job `audit`: over archives with planted mistakes, against a plain model, and as the program for operators."""
 
-import json
 import random
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from datetime import timedelta
 from pathlib import Path
@@ -11,15 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from archives import BEGAN, SCHEMA, Archive, numbered, write_archives
+from archives import BEGAN, Archive, numbered, write_archives
 from pipeline.archived import Archived
 from pipeline.audit.comparison import findings, paired
 from pipeline.audit.findings import WRONGS, AuditResult
 from pipeline.audit.job import AuditJob, AuditTable, audit
-from pipeline.batch_job import FOUND
 from pipeline.configuration import DELTA
 from pipeline.failures import JobFailed
-from spark_processes import ENDS_S, small_spark_environment
 
 IN, OUT = "007", "done"  # a name that looks like a number stays a name
 
@@ -38,7 +33,7 @@ def config(path: str, folder: Path, **more: str) -> AuditJob:
 
 def test_what_arrived_once_and_in_order_is_clean(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(400)
-    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
+    path = write_archives(tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
     found = audit(spark, config(path, tmp_path))
     assert found.is_clean
     assert (found.sent_count, found.arrived_count, found.key_count) == (400, 400, 5)
@@ -57,7 +52,7 @@ def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: 
     late = done.pop(done.index(("m100", "k")))
     done.insert(done.index(("m120", "k")) + 1, late)  # m105, m110, m115, m120 came out before
     done.append((None, "k"))
-    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, done))
+    path = write_archives(tmp_path, Archive(IN, sent), Archive(OUT, done))
     found = audit(spark, config(path, tmp_path, key="partition_key"))
     assert dict(found.wrong_counts) == {
         "lost": 2, "duplicated": 1, "foreign": 1, "out_of_order": 1, "unidentified": 1,
@@ -76,14 +71,14 @@ def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: 
 
 def test_what_is_too_young_is_not_judged(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(300)
-    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
+    path = write_archives(tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
     judge = f"received < timestamp '{(BEGAN + timedelta(milliseconds=600)).isoformat()}'"
     found = audit(spark, config(path, tmp_path, judge=judge))
     assert (found.is_clean, found.sent_count) == (True, 200)
 
 
 def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_archives(spark, tmp_path, Archive(OUT, numbered(10)))
+    path = write_archives(tmp_path, Archive(OUT, numbered(10)))
     with pytest.raises(JobFailed, match=r"^audit.ingress: no message in .* where queue = '007'"):
         audit(spark, config(path, tmp_path))
     assert not (tmp_path / "reports").exists()
@@ -91,7 +86,7 @@ def test_an_audit_of_nothing_is_a_mistake_and_no_success(spark: SparkSession, tm
 
 def test_an_archive_that_is_not_what_its_format_says_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Files that were replaced lie in the folder of a Delta table, too."""
-    path = write_archives(spark, tmp_path, Archive(IN, numbered(10)))
+    path = write_archives(tmp_path, Archive(IN, numbered(10)))
     with pytest.raises(JobFailed, match=r"archive is no Delta table, and format is delta$"):
         Archived(path=path, format=DELTA).rows(spark)
     (tmp_path / "archive" / "_delta_log").mkdir()
@@ -144,30 +139,10 @@ def spoilt(seed: int) -> tuple[Archive, Archive]:
 def test_an_audit_agrees_with_the_plain_model(spark: SparkSession, seed: int) -> None:
     """Goal: counts are exact whatever goes wrong together. Method: the same archives to both, compared."""
     sent, arrived = spoilt(seed)
-    ingress, egress = (spark.createDataFrame(each.rows(), SCHEMA) for each in (sent, arrived))
+    ingress, egress = (spark.createDataFrame(each.table()) for each in (sent, arrived))
     pairs = paired(ingress, egress, identity="correlation_id", key="partition_key").persist()
     found: AuditResult = findings(pairs, samples=1_000)
     pairs.unpersist()
     assert dict(found.wrong_counts) == plain(sent, arrived)
     assert {each.wrong for each in found.samples} == {name for name in WRONGS if found.wrong_counts[name]}
     assert sum(each.sent_count for each in found.moments) == len(sent.messages)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_program_tells_a_dirty_archive_by_its_exit_code(spark: SparkSession, tmp_path: Path) -> None:
-    sent = numbered(50)
-    path = write_archives(spark, tmp_path, Archive(IN, sent), Archive(OUT, sent[:-1]))
-    file = tmp_path / "audit.toml"
-    file.write_text(
-        f'[audit]\nreport = "{tmp_path}/audit.html"\nidentity = "correlation_id"\n'
-        f'[audit.ingress]\npath = "{path}"\nwhere = "queue = \'{IN}\'"\n'
-        f'[audit.egress]\npath = "{path}"\nwhere = "queue = \'{OUT}\'"\n'
-        '[session]\nmaster = "local[2]"\nmemory = "512m"\n'
-    )
-    command = [sys.executable, "-P", "-m", "gateway", "pipeline", "run", "audit", "--config", str(file)]
-    ended = subprocess.run(command, env=small_spark_environment(), capture_output=True, text=True, timeout=ENDS_S)
-    assert ended.returncode == FOUND, ended.stderr
-    told = json.loads(ended.stdout)
-    assert (told["job"], told["sent"], told["lost"], told["is_clean"]) == ("audit", 50, 1, False)
-    assert "1 lost" in (tmp_path / "audit.html").read_text()

@@ -18,6 +18,8 @@ from pipeline.delta import ensure_table, enter_batch
 from pipeline.directories import with_day, write_batch
 from pipeline.failures import JobFailed
 
+pytestmark = pytest.mark.slow
+
 DAY = datetime(2026, 3, 4, 5, tzinfo=UTC)
 QUEUE = "plant/007"
 SCHEMA = "queue string, partition int, sequence long, received timestamp, payload binary"
@@ -128,7 +130,9 @@ def test_an_archive_whose_messages_cannot_be_told_apart_is_left_alone(spark: Spa
         compacted(spark, tmp_path)
 
 
-def test_a_delta_table_is_compacted_in_its_log(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_delta_table_is_compacted_in_its_log(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = str(tmp_path)
     batches = [(rows(spark, range(0, 20)), "a_0"), (rows(spark, range(20, 40)), "a_1")]
     batches += [(rows(spark, [100 + n], datetime.now(UTC)), f"a_{2 + n}") for n in range(2)]
@@ -144,6 +148,10 @@ def test_a_delta_table_is_compacted_in_its_log(spark: SparkSession, tmp_path: Pa
     assert table.transaction_version("query") == 3
     read_again = Archived(path=path, format=DELTA, where="dt < current_date()").rows(spark)
     assert read_again.columns == batches[0][0].columns
+    read_again.explain()
+    scans = [each for each in capsys.readouterr().out.splitlines() if "FileScan" in each]
+    assert len(scans) == 2, "of batches, and of what was compacted, however many days there are"
+    assert all("PartitionFilters: [isnotnull(dt" in each for each in scans), "other days are not opened"
     assert sorted((row.queue, row.sequence) for row in read_again.collect()) == [(QUEUE, n) for n in range(40)]
     with pytest.raises(JobFailed, match="is a Delta table, and format is parquet"):
         compacted(spark, tmp_path)

@@ -3,28 +3,28 @@
 import sys
 from pathlib import Path
 
-import pytest
+from pyspark.sql import SparkSession
 
-from gateway_process import gateway
+from gateway_process import GatewayProcess
 from processes import running
 from sluicegate import BlockingClient, Message
-from spark_processes import ENDS_S, small_spark_environment
+from spark_processes import ENDS_S, spark_environment
 
 PROGRAM = Path(__file__).with_name("connect_and_copy.py")
+QUEUES = ("connect-from", "connect-batch", "connect-stream")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_queue_is_read_and_written_over_connect(tmp_path: Path) -> None:
-    with gateway(tmp_path / "gateway") as broker:
-        url = broker.flow_url
-        for name in ("from", "batch", "stream"):
-            broker.create_queue(name)
-        with BlockingClient(url) as client, client.publisher() as publisher:
-            publisher.send_all(Message(str(n).encode(), queue="from") for n in range(300))
-        command: list[str | Path] = [sys.executable, "-P", PROGRAM, url, str(tmp_path / "checkpoint")]
-        with running(command, environment=small_spark_environment()) as program:
-            out, err = program.communicate(timeout=ENDS_S)
-            assert program.returncode == 0, err[-6000:]
-        assert out.splitlines() == ["rows 300"]
-        assert [broker.held_count(name) for name in ("from", "batch", "stream")] == [300, 300, 300]
+def test_a_queue_is_read_and_written_over_connect(
+    spark: SparkSession, broker: GatewayProcess, connect_url: str, checkpoint: str
+) -> None:
+    """The server is the session of all tests."""
+    for name in QUEUES:
+        broker.create_queue(name)
+    with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
+        publisher.send_all(Message(str(n).encode(), queue="connect-from") for n in range(300))
+    command: list[str | Path] = [sys.executable, "-P", PROGRAM, connect_url, broker.flow_url, checkpoint]
+    with running(command, environment=spark_environment()) as program:
+        out, err = program.communicate(timeout=ENDS_S)
+        assert program.returncode == 0, err[-6000:]
+    assert out.splitlines() == ["rows 300"]
+    assert [broker.held_count(name) for name in QUEUES] == [300, 300, 300]

@@ -14,7 +14,7 @@ from pipeline.replay import REPLAY_OF, ReplayJob, ReplayTable, replay
 
 
 def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:
-    target = {"url": broker.flow_url, "queue": "again"}
+    target = {"url": broker.flow_url, "queue": "replayed"}
     archive = Archived(path=path, where=str(more.pop("where", "true")))
     table = {"id": "one", "archive": archive, "target": target, "chunk_rows": 40, **more}
     return ReplayJob(replay=ReplayTable.model_validate(table))
@@ -23,15 +23,15 @@ def config(broker: GatewayProcess, path: str, **more: object) -> ReplayJob:
 def test_a_replay_keeps_order_and_publishes_each_message_once_however_often_it_runs(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
-    broker.create_queue("again", access_type="non-exclusive", partition_count=2)
+    broker.create_queue("replayed", access_type="non-exclusive", partition_count=2)
     sent = Archive("orders", numbered(100), partition_count=3)
-    path = write_archives(spark, tmp_path, sent)
+    path = write_archives(tmp_path, sent)
     found = replay(spark, config(broker, path, dry_run=True))
     assert (found.row_count, found.key_count, found.chunk_count, found.is_dry_run) == (100, 5, 4, True)
-    assert broker.held_count("again") == 0, "a dry run counts"
+    assert broker.held_count("replayed") == 0, "a dry run counts"
     for _ in range(2):
         replay(spark, config(broker, path, rows_per_s=1_000))
-    given = {"url": broker.flow_url, "queue": "again"}
+    given = {"url": broker.flow_url, "queue": "replayed"}
     rows = spark.read.format("sluicegate").options(**given).load().orderBy("partition", "sequence").collect()
     arrived = defaultdict(list)
     for row in rows:
@@ -49,13 +49,13 @@ def test_a_part_of_an_archive_goes_to_the_topics_that_it_had(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
     broker.create_queue("by-topic", subscriptions=["t/kk"])
-    path = write_archives(spark, tmp_path, Archive("orders", numbered(100)))
+    path = write_archives(tmp_path, Archive("orders", numbered(100)))
     target = {"url": broker.flow_url}
     replay(spark, config(broker, path, id="two", target=target, where="partition_key = 'kk' and sequence > 10"))
     assert broker.held_count("by-topic") == 15
 
 
 def test_a_replay_of_nothing_is_a_mistake(spark: SparkSession, broker: GatewayProcess, tmp_path: Path) -> None:
-    path = write_archives(spark, tmp_path, Archive("orders", numbered(10)))
+    path = write_archives(tmp_path, Archive("orders", numbered(10)))
     with pytest.raises(JobFailed, match=r"^replay.archive: no message in .* where sequence > 100$"):
         replay(spark, config(broker, path, where="sequence > 100"))

@@ -28,7 +28,7 @@ def config(path: str, folder: Path, where: str = "queue = 'orders'", **more: flo
 def test_the_hot_key_is_found_and_what_more_partitions_would_do(spark: SparkSession, tmp_path: Path) -> None:
     """Goal: shares are those of the gateway's own hash. Method: the same, counted plainly."""
     messages = [*numbered(100, keys=50), *[(f"h{each}", HOT) for each in range(60)], *[("x", None)] * 40]
-    path = write_archives(spark, tmp_path, Archive("orders", messages, partition_count=2))
+    path = write_archives(tmp_path, Archive("orders", messages, partition_count=2))
     found = skew(spark, config(path, tmp_path, consumers=4, alert_above=1.01))
     by_key = Counter(key for _, key in messages)
     assert (found.message_count, found.keyless_count, found.key_count) == (200, 40, 51)
@@ -48,7 +48,7 @@ def test_the_hot_key_is_found_and_what_more_partitions_would_do(spark: SparkSess
 
 
 def test_an_archive_of_several_queues_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    path = write_archives(spark, tmp_path, Archive("orders", numbered(10)), Archive("other", numbered(10)))
+    path = write_archives(tmp_path, Archive("orders", numbered(10)), Archive("other", numbered(10)))
     with pytest.raises(JobFailed, match=r"^skew.archive: messages of 2 queues in "):
         skew(spark, config(path, tmp_path, where="true"))
     with pytest.raises(JobFailed, match=r"^skew.archive: messages of 0 queues in "):

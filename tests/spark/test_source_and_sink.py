@@ -15,6 +15,8 @@ from pyspark_sluicegate.acknowledging import Acknowledger, sweep
 from pyspark_sluicegate.options import SourceOptions
 from sluicegate import BlockingClient, Message
 
+pytestmark = pytest.mark.slow
+
 DONE_S = 90
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from spark_processes import ENDS_S, small_spark_environment
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SENSORS, EACH = 6, 100
 
 

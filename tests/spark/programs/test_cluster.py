@@ -40,13 +40,13 @@ def test_a_job_runs_on_the_cluster_that_spark_submit_names(
     cluster: Cluster, broker: GatewayProcess, tmp_path: Path
 ) -> None:
     """As the Spark operator does it: the job runs where that was told, with what it was told."""
-    broker.create_queue("kept", access_type="non-exclusive", partition_count=2)
+    broker.create_queue("submitted", access_type="non-exclusive", partition_count=2)
     with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
-        publisher.send_all(Message(str(n).encode(), queue="kept", key=f"k{n % 7}") for n in range(400))
+        publisher.send_all(Message(str(n).encode(), queue="submitted", key=f"k{n % 7}") for n in range(400))
     file = tmp_path / "job.toml"
     file.write_text(
         f'checkpoint = "{tmp_path}/checkpoint"\n'
-        f'[source]\nurl = "{broker.flow_url}"\nqueue = "kept"\nmode = "consume"\n'
+        f'[source]\nurl = "{broker.flow_url}"\nqueue = "submitted"\nmode = "consume"\n'
         f'[archive]\npath = "{tmp_path}/archive"\n'
     )
     told = [part for name, value in SUBMITTED_WITH.items() for part in ("--conf", f"{name}={value}")]
@@ -59,7 +59,7 @@ def test_a_job_runs_on_the_cluster_that_spark_submit_names(
         timeout=ENDS_S,
     )
     assert done.returncode == 0, done.stderr[-6000:]
-    assert broker.held_count("kept") == 0
+    assert broker.held_count("submitted") == 0
     assert list(cluster.folder.glob("app-*")), "the worker had executors"
     tables = [pq.read_table(each, columns=["payload"]) for each in (tmp_path / "archive").rglob("*.parquet")]
     assert sorted(int(row) for each in tables for row in each.column("payload").to_pylist()) == list(range(400))
