@@ -12,9 +12,7 @@ COLUMNS = StructType([StructField(name, LongType()) for name in (*PARTITIONED_BY
 
 
 def test_a_folder_that_is_no_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        TableFailed, match=rf"^the Delta table {tmp_path} could not be read: .* Wanted is a folder"
-    ):
+    with pytest.raises(TableFailed, match=rf"^the Delta table {tmp_path} could not be read: .* Wanted is a folder"):
         has_batch(str(tmp_path), "query", 0)
 
 
