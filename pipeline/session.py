@@ -1,6 +1,7 @@
 """The Spark session of a job: made from its configuration, ended with it."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -31,7 +32,7 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
         session = _begun(
             builder.config("spark.driver.memory", settings.memory)
             .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())  # bars, for people
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", f"{folder}/warehouse")
             # Spark's default, INT96, is what other readers of Parquet gave up.
