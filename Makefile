@@ -45,9 +45,6 @@ run: $(STAMPS)/installed-$(MODE) ## install the gateway into .venv and start it 
 demo: $(STAMPS)/demo-needs $(STAMPS)/installed-$(MODE) ## devices, gateway, workers, Spark and an audit, on real data
 	$(BIN)/python -m demo
 
-.PHONY: tools
-tools: $(STAMPS)/test-tools ## what checks and tests need of Python
-
 .PHONY: test
 test: lint $(STAMPS)/installed-$(MODE) $(STAMPS)/test-needs ## all checks, then all tests over the installed package
 	$(BIN)/pytest $(TESTS)
@@ -106,21 +103,22 @@ $(STAMPS)/requirements: $(STAMPS)/venv pyproject.toml
 	$(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
 	touch $@
 
-$(STAMPS)/test-tools: $(STAMPS)/venv pyproject.toml
+$(STAMPS)/test-tools: $(STAMPS)/requirements
 	$(BIN)/python scripts/requirements test > $(STAMPS)/test-tools.txt
 	$(PIP) install --quiet --requirement $(STAMPS)/test-tools.txt
-	touch $@ $(STAMPS)/requirements
+	touch $@
 
-$(STAMPS)/test-needs: scripts/test-needs
+# Not before the environment, which may have something installed by Debian, too.
+$(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
 	scripts/test-needs
 	mkdir -p $(STAMPS)
 	touch $@
 
-$(STAMPS)/demo-needs: $(STAMPS)/venv pyproject.toml scripts/java
+$(STAMPS)/demo-needs: $(STAMPS)/requirements scripts/java
 	scripts/java
 	$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
 	$(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
-	touch $@ $(STAMPS)/requirements
+	touch $@
 
 # Without build isolation: the build's requirements are in .venv already, pip need not fetch them for each build.
 $(STAMPS)/installed-%: $(STAMPS)/requirements $(SOURCES)
