@@ -14,10 +14,10 @@ from messaging.credit import CreditWindow
 
 def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
     """Have partitions go on that wait for this window; there is credit again, or may be."""
-    waiters = window.next_waiters()
-    for waiter in waiters:
+    is_first = window.called_count == 0  # in this turn
+    for waiter in window.next_waiters():
         waiter.post(WAKE)
-    if waiters and window.promised_count > 0:
+    if is_first and window.called_count > 0:
         dispatcher.at_turn_end(_SecondLook(window, dispatcher))
 
 
@@ -31,8 +31,7 @@ class _SecondLook:
 
     def flush(self) -> None:
         """Wake as many more as there is credit for."""
-        waiters = self._window.further_waiters()
-        for waiter in waiters:
+        for waiter in self._window.further_waiters():
             waiter.post(WAKE)
-        if waiters and self._window.promised_count > 0:
+        if self._window.called_count > 0:
             self._dispatcher.at_turn_end(self)

@@ -81,7 +81,8 @@ class CreditWindow(Generic[Waiter]):
         self.pool = pool  # None: nobody counts what all consumers hold together
         self.used = 0
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
-        self.promised_count = 0  # from the head of the line, who are to be called while there is credit
+        self.called_count = 0  # waiters called since the last look, each of whom is left one credit at least
+        self._promised_count = 0  # from the head of the line, who are to be called while there is credit
         self._line: OrderedDict[Waiter, None] | None = None  # most windows never have one
 
     def available(self) -> int:
@@ -124,21 +125,28 @@ class CreditWindow(Generic[Waiter]):
         """
         waiters = [] if self.pool is None else self.pool.next_waiters()
         if self._line:
-            self.promised_count = len(self._line)
-            waiters += self.further_waiters()
+            self._promised_count = len(self._line)
+            self._call(waiters)
         return waiters
 
     def further_waiters(self) -> list[Waiter]:
-        """Return more of those whom credit was promised: as many as there is credit for. They leave the line."""
+        """Return more of those whom credit was promised: who was called has taken what it could use."""
         waiters: list[Waiter] = []
-        line = self._line
-        if line is not None:
-            count = min(self.promised_count, self.available())
-            self.promised_count -= count
-            for _ in range(count):
-                waiter, _ = line.popitem(last=False)
-                waiters.append(waiter)
+        self.called_count = 0
+        self._call(waiters)
         return waiters
+
+    def _call(self, waiters: list[Waiter]) -> None:
+        """Let as many leave the line as there is credit for, beside those that were called."""
+        line = self._line
+        if line is None:
+            return
+        count = max(0, min(self._promised_count, self.available() - self.called_count))
+        self._promised_count -= count
+        self.called_count += count
+        for _ in range(count):
+            waiter, _ = line.popitem(last=False)
+            waiters.append(waiter)
 
     def keeps_waiting(self) -> bool:
         """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""
