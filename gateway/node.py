@@ -191,14 +191,14 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
-        self.watched_files.follow(seen)
-        for vpn in self.vpns.values():
-            await vpn.reload()
-        for name in config.message_vpns():
-            if name not in self.vpns:
-                self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])
-                await self.vpns[name].start(NOTHING_STORED)
+        new = [name for name in config.message_vpns() if name not in self.vpns]
+        for name in new:
+            self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])
+        # Before anything is waited for: files that change meanwhile are read after this, and put in force after this.
         self._go_by(secrets)
+        self.watched_files.follow(seen)
+        for name, vpn in self.vpns.items():
+            await (vpn.start(NOTHING_STORED) if name in new else vpn.reload())
         for front in self.fronts:
             front.reload()
         for vpn in self.vpns.values():

@@ -116,9 +116,8 @@ class MessageVpn:
         self._sample_rates()
 
     async def reload(self) -> None:
-        """Take over what can change while the node runs, but for who is let in: that is `configure_accounts`."""
+        """Take over what can change while the node runs, after `configure_accounts`: that is who is let in."""
         config = self._node.config
-        self.config = config.message_vpn(self.name)
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
         self.queues.inbox.post(SetPressureLimits(config.backpressure.limits()))
@@ -133,6 +132,7 @@ class MessageVpn:
         Both together: who can prove to be somebody whom the roster does not have would be let in with the profiles of
         strangers.
         """
+        self.config = self._node.config.message_vpn(self.name)
         self.accounts.configure(self.config.authentication, proofs)
         return self._renew_roster()
 

@@ -200,6 +200,22 @@ async def test_a_reload_that_fails_leaves_all_users_as_they_are(broker: RunningB
     await ada.leave()
 
 
+@pytest.mark.accounts(ada="engine")
+@ONLY_USERS
+async def test_a_password_that_changes_during_a_reload_is_not_undone_by_it(broker: RunningBroker) -> None:
+    """The reload has read its file before, and waits for what else it takes over, as a new message VPN."""
+    password = Path(broker.config.data.path) / "ada.password"
+    users = f"authentication.users=[{{name: ada, password_file: {password}}}]"
+    config = load(None, settings=(*broker.settings, users, "vpns.sales.enabled=true"))
+    reload = asyncio.ensure_future(broker.node.reload(config))
+    await asyncio.sleep(0)
+    assert not reload.done()
+    password.write_text("builder")
+    broker.node.watched_files.look()
+    await reload
+    assert await comes_in(broker, "mqtt", "ada", "builder") == OK
+
+
 PROFILES: Final = "authentication.client_profiles=[{name: devices, allow_guaranteed_msg_send_enabled: false}]"
 
 
