@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -94,6 +95,7 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
 
     Spark itself finds queue and day in the directories, and opens those only that a condition leaves. It wants all
     files of a read equally deep, so those that batches wrote are one read, and those that `compact_table` made another.
+    In their directories stand the bytes of UTF-8, each of which Spark takes for a character.
     """
     with _told(path, "read"):
         table = DeltaTable(path)
@@ -103,10 +105,14 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
     of_batches = [each for each in files if f"/{BATCH}=" in each]
     compacted = [each for each in files if f"/{BATCH}=" not in each]
     rows = spark.createDataFrame([], columns)
-    for found, more in ((of_batches, [StructField(BATCH, StringType())]), (compacted, [])):
+    for found, more, queue in (
+        (of_batches, [StructField(BATCH, StringType())], fn.col("queue")),
+        (compacted, [], fn.decode(fn.encode("queue", "ISO-8859-1"), "UTF-8")),
+    ):
         if found:
             read = spark.read.schema(StructType([*columns.fields, *more])).option("basePath", path)
-            rows = rows.unionByName(read.parquet(*(str(Path(path) / each) for each in found)).select(columns.names))
+            part = read.parquet(*(str(Path(path) / each) for each in found)).withColumn("queue", queue)
+            rows = rows.unionByName(part.select(columns.names))
     return rows
 
 

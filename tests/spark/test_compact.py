@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.archived import Archived
@@ -155,3 +156,14 @@ def test_a_delta_table_is_compacted_in_its_log(
     assert sorted((row.queue, row.sequence) for row in read_again.collect()) == [(QUEUE, n) for n in range(40)]
     with pytest.raises(JobFailed, match="is a Delta table, and format is parquet"):
         compacted(spark, tmp_path)
+
+
+def test_a_queue_keeps_its_name_in_a_delta_table_that_was_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    """Delta escapes the bytes of UTF-8 in a directory's name, where Spark escapes characters."""
+    name = "Größe/7"
+    day = pa.table({"queue": [name], "dt": [DAY.date()], "sequence": [1]})
+    for _ in range(2):
+        write_deltalake(str(tmp_path), day, partition_by=["queue", "dt"], mode="append")
+    compacted(spark, tmp_path, format=DELTA)
+    read_again = Archived(path=str(tmp_path), format=DELTA, where=f"queue = '{name}'").rows(spark)
+    assert [(row.queue, row.sequence) for row in read_again.collect()] == [(name, 1), (name, 1)]
