@@ -78,11 +78,11 @@ function stateWords({ enabled, reason }) {
   return reason ? `shut down: ${reason}` : "enabled";
 }
 
-/** Return the fields of a user, with the profiles that there are to choose from. */
+/** Return the fields of a user, with the profiles to choose from: its own, though it may be gone, and those that there are. */
 async function fieldsOf(schema, now) {
   const [fields, profiles] = await Promise.all([attributeFields(schema, now), get("profiles")]);
   return fields.map((field) => {
     const known = profiles[`${field.name}s`];
-    return known ? { ...field, choices: known.map((each) => each.name) } : field;
+    return known ? { ...field, choices: [...new Set([field.value, ...known.map((each) => each.name)])] } : field;
   });
 }
