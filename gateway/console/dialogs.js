@@ -38,7 +38,7 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, deed
       event.preventDefault();
       doing.disabled = true;
       try {
-        await deed(Object.fromEntries(inputs.map(({ name, input }) => [name, input.value.trim()])));
+        await deed(Object.fromEntries(inputs.map(({ name, input }) => [name, input.type === "password" ? input.value : input.value.trim()])));
         dialog.close("done");
       } catch (problem) {
         setText(wrong, problem.message);
