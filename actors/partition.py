@@ -172,6 +172,10 @@ class Partition:
         deliveries = ledger.deliver(wall_ms)
         if ledger.effects.taken_back:
             self._note_taken_back()  # before some of it is somebody's again
+        if ledger.effects.starved_flows:  # before a consumer gives credit back for what it is handed
+            for flow in ledger.effects.starved_flows:
+                flow.window.wait(self._address)
+            ledger.effects.starved_flows.clear()
         if deliveries:
             self._post(deliveries)
         if self._log.active or self._log.rules.on() or self._log.holds:
@@ -370,10 +374,6 @@ class Partition:
         effects = self._ledger.effects
         if effects.dead:
             bury(self._errands)
-        if effects.starved_flows:
-            for flow in effects.starved_flows:
-                flow.window.wait(self._address)
-            effects.starved_flows.clear()
         released = effects.released_count > 0
         if released:
             self._gate.release(effects.released_count, effects.released_bytes)
