@@ -47,6 +47,7 @@ class Dispatcher:
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
         self._armed = False
+        self._serves = False  # actors are having their turns
 
     def enqueue(self, actor: Scheduled) -> None:
         """Put an actor in line whose inbox has become non-empty."""
@@ -56,8 +57,8 @@ class Dispatcher:
             self._call_soon(self._turn)
 
     def is_idle(self) -> bool:
-        """Return whether nobody is in line."""
-        return not self._line
+        """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
+        return not (self._line or self._serves)
 
     def at_turn_end(self, flushed: Flushed) -> None:
         """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
@@ -70,11 +71,13 @@ class Dispatcher:
         if self._line:
             now_ns = self._clock.now_ns()
             ends_ns = now_ns + TURN_NS_MAX
+            self._serves = True
             while self._line and now_ns < ends_ns:
                 line = self._line
                 self._line = []
                 for actor in line:
                     now_ns = actor.drain(now_ns)
+            self._serves = False
         flushes = self._flushes
         self._flushes = []
         for flushed in flushes:

@@ -33,6 +33,17 @@ class Recorder(LoopActor):
         self.heard.append("drained")
 
 
+class Sender(LoopActor):
+    """Hands something on when it has its turn."""
+
+    def __init__(self, cell: ActorCell, receiver: ActorCell) -> None:
+        super().__init__(cell)
+        self._receiver = receiver
+
+    def on_receive(self, message: object) -> None:
+        self._receiver.inbox.hand_in_turn("last")
+
+
 @pytest.fixture
 def runtime() -> Iterator[Runtime]:
     loop = asyncio.new_event_loop()
@@ -103,6 +114,17 @@ def test_a_message_that_takes_its_turn_is_handled_at_once_when_nobody_is_in_line
     second.inbox.hand_in_turn("behind")
     turn(runtime)
     assert heard == ["alone", "drained", "before", "drained", "behind", "drained"]
+
+
+def test_a_message_that_takes_its_turn_passes_nobody_who_is_behind_its_sender(runtime: Runtime) -> None:
+    """The sender is served, and so was the line that it stood in: who is left of that waits all the same."""
+    heard: list[object] = []
+    behind, last = spawned(runtime, heard), spawned(runtime, heard)
+    sender = runtime.spawn(lambda cell: Sender(cell, last), kind="test", name="sender", policy=ONE_CONNECTION)
+    sender.inbox.post("begin")
+    behind.inbox.post("behind")
+    turn(runtime)
+    assert heard == ["behind", "drained", "last", "drained"]
 
 
 def test_a_failure_over_what_was_handed_is_the_receivers(runtime: Runtime) -> None:
