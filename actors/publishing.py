@@ -33,14 +33,16 @@ class Publisher:
     """Publishes on behalf of one connection."""
 
     def __init__(
-        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, is_whole: bool = False
+        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, in_transaction: bool = False
     ) -> None:
         self._space = space
         self._spool = spool
         self._address = address
         self._rng = rng
         self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
-        self._is_whole = is_whole  # what it publishes goes to everybody or nobody, whatever definitions say
+        # What it publishes goes to everybody or nobody, whatever definitions say; and nobody handles it before the
+        # caller has put to the publication what belongs into the same commit.
+        self._in_transaction = in_transaction
         self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
@@ -105,7 +107,7 @@ class Publisher:
                 fanned = result.fanned = FannedOut()
             fanned.spared.update(fan.spared)
             # Several rows are taken all or not at all; if not, they are published again one by one.
-            fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._is_whole)
+            fanned.is_partial = fanned.is_partial or (fan.is_partial and published == 1 and not self._in_transaction)
             fanned.is_concurrent = fanned.is_concurrent or fan.is_concurrent
         for name in fan.missing:
             result.refuse(REFUSED_NOT_FOUND, name)
@@ -272,7 +274,11 @@ class Publisher:
             publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
             result.publication = publication
             result.confirmations_pending += 1
-        target.partitions[0].address.hand_in_turn(Append(batch, publication, None))
+        append = Append(batch, publication, None)
+        if self._in_transaction:
+            target.partitions[0].address.post(append)
+        else:
+            target.partitions[0].address.hand_in_turn(append)
         if target.pressure.over:
             self.pressures.append(target.pressure)
 

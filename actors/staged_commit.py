@@ -64,7 +64,7 @@ class StagedCommit:
         self._pages = pages
         self._space = space
         self._spool = spool
-        self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng, is_whole=True)
+        self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng, in_transaction=True)
         self._partition_id = partition_id  # of the hidden partition
         self._published = published  # what a start found published already
         self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> what is reserved for it

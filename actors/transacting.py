@@ -60,7 +60,7 @@ class TransactionCommit(Address):
         self.pressures: list[Pressure] = []  # destinations over their high mark that were published to
         self._space = space
         self._spool = spool
-        self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng, is_whole=True)
+        self._publisher = Publisher(space=space, spool=spool, address=self, rng=rng, in_transaction=True)
         self._stored: LoopFuture[str] = LoopFuture()
         self._prepared: list[Prepared] = []
 
