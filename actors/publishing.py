@@ -177,7 +177,7 @@ class Publisher:
     ) -> None:
         """All rows go the same way."""
         guaranteed = batch.qos != AT_MOST_ONCE
-        if guaranteed and route.only_queue is not None:
+        if guaranteed and route.only_queue is not None and result.refusal == ADMITTED:
             self._spool_to_one(route.only_queue, batch, token, result)
             return
         if route.takers and not guaranteed:

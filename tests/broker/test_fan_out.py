@@ -119,6 +119,17 @@ async def test_a_target_that_was_deleted_refuses_by_its_name(broker: RunningBrok
     assert await depth(broker, "Gone") == 1  # made again, for the definition names it
 
 
+@pytest.mark.settings(
+    "virtual_destinations.composite_topics=[{name: T, forward_to: [{queue: Gone}, {topic: other}]}]",
+)
+async def test_a_target_that_was_deleted_refuses_for_the_one_queue_of_another_target(broker: RunningBroker) -> None:
+    """What is refused would be stored there, and be stored again each time that its publisher tries again."""
+    await create(broker, "Ok2", subscriptions=["other"])
+    await NodeView(broker.node).delete_queue("Gone")
+    assert await publish(broker, "T", b"m") == [0x83]
+    assert await depth(broker, "Ok2") == 0
+
+
 async def test_a_transaction_fills_all_queues_or_none(broker: RunningBroker, amqp: AmqpClients) -> None:
     """VD-31."""
     for name in ("A", "B"):
