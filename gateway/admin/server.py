@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -21,6 +22,7 @@ from protocols.tls import TlsFiles
 REQUESTS_MAX: Final = 128  # operators, probes and scrapers; more are answered with 503
 CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # more are closed at once
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
+HEAD_S: Final = 15.0  # in which a request has to begin: who sends none would keep its place from operators
 SHUTDOWN_S: Final = 3  # for answers under way
 
 
@@ -116,15 +118,33 @@ class _HttpListener(BaseListener):
 
 
 class _HttpProtocol(H11Protocol):
-    """One stream; it says when it is gone."""
+    """One stream. It ends when no whole head of a request comes, which uvicorn waits for without end; and says so."""
 
     def __init__(self, server: uvicorn.Server, on_closed: Callable[[], None]) -> None:
         super().__init__(config=server.config, server_state=server.server_state, app_state={})
         self._on_closed = on_closed
+        self._answered: object = None  # the request before, when it was last looked
+        self._look: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        super().connection_made(transport)
+        self._look_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._look is not None:
+            self._look.cancel()
         super().connection_lost(exc)
         self._on_closed()
+
+    def _look_later(self) -> None:
+        self._look = self.loop.call_later(HEAD_S, self._end_if_silent)
+
+    def _end_if_silent(self) -> None:
+        if self.conn.their_state is h11.IDLE and self.cycle is self._answered:
+            self.timeout_keep_alive_handler()
+            return
+        self._answered = self.cycle
+        self._look_later()
 
 
 class _Guest(uvicorn.Server):
