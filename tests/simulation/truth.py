@@ -165,6 +165,7 @@ class Truth:
         """A queue may offer what was settled again, by ledgers that are made anew."""
         target.flow_cuts += 1
         target.forgot_tick = self.next_tick()
+        target.highest.clear()  # it begins with the oldest, and with what was purged before anybody had it
         for seen in target.seen.values():
             seen.settled_for_good = -1
 
