@@ -1,9 +1,9 @@
 // The durable cursors of a queue: who reads it in bulk, and how far they are.
 
 import { deedButton } from "./access.js";
-import { get, queuePath, remove } from "./admin.js";
+import { get, queuePath } from "./admin.js";
 import { bar } from "./charts.js";
-import { ask, attempt, notice } from "./dialogs.js";
+import { askToDelete } from "./deleting.js";
 import { h } from "./elements.js";
 import { LiveTable } from "./table.js";
 import { count, size } from "./words.js";
@@ -37,17 +37,10 @@ export class Cursors {
     this.#table.show((await get(queuePath(this.#queue, "/cursors"))).cursors);
   }
 
-  async #drop(name) {
-    const gone = await ask({
-      title: `Delete cursor ${name}?`,
-      text: "Its position goes, and what the queue keeps for it.",
-      confirm: "Delete",
-      dangerous: true,
-      deed: () => remove(queuePath(this.#queue, `/cursors/${encodeURIComponent(name)}`)),
-    });
-    if (!gone) return;
-    notice(`${name} was deleted`);
-    await attempt(() => this.refresh());
+  #drop(name) {
+    const path = queuePath(this.#queue, `/cursors/${encodeURIComponent(name)}`);
+    const text = "Its position goes, and what the queue keeps for it.";
+    return askToDelete({ title: `Delete cursor ${name}?`, text, path, name }, () => this.refresh());
   }
 }
 

@@ -1,10 +1,11 @@
 // One REST delivery point: what its queues and web servers do, and its definition.
 
 import { deedButton, refusal } from "../access.js";
-import { get, patch, remove } from "../admin.js";
+import { get, patch } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { bar } from "../charts.js";
-import { ask, attempt, notice } from "../dialogs.js";
+import { askToDelete } from "../deleting.js";
+import { ask, attempt } from "../dialogs.js";
 import { h, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
 import { LiveTable } from "../table.js";
@@ -64,16 +65,9 @@ export function open(place, [name]) {
   }
 
   function drop() {
-    return ask({
-      title: `Delete ${name}?`,
-      text: "What it holds goes back to its queues.",
-      confirm: "Delete",
-      dangerous: true,
-      deed: async () => {
-        await remove(path);
-        notice(`${name} was deleted`);
-        location.hash = `#/${POINTS}`;
-      },
+    const text = "What it holds goes back to its queues.";
+    return askToDelete({ title: `Delete ${name}?`, text, path, name }, () => {
+      location.hash = `#/${POINTS}`;
     });
   }
 

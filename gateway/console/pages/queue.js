@@ -5,6 +5,7 @@ import { get, latest, patch, post, queuePath, remove } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { bar } from "../charts.js";
 import { Cursors } from "../cursors.js";
+import { askToDelete } from "../deleting.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
@@ -204,15 +205,8 @@ function purge(name) {
 }
 
 function deleteQueue(name) {
-  return ask({
-    title: `Delete ${name}?`,
-    text: "The queue goes with all it holds, and its consumers are unbound.",
-    confirm: "Delete",
-    dangerous: true,
-    deed: async () => {
-      await remove(queuePath(name));
-      notice(`${name} was deleted`);
-      location.hash = "#/queues";
-    },
+  const text = "The queue goes with all it holds, and its consumers are unbound.";
+  return askToDelete({ title: `Delete ${name}?`, text, path: queuePath(name), name }, () => {
+    location.hash = "#/queues";
   });
 }

@@ -1,9 +1,10 @@
 // Queue templates: attributes for queues that are yet to be made, by their names.
 
 import { deedButton } from "../access.js";
-import { get, patch, post, remove } from "../admin.js";
+import { get, patch, post } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
-import { ask, attempt, notice } from "../dialogs.js";
+import { askToDelete } from "../deleting.js";
+import { ask, attempt } from "../dialogs.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
 
@@ -57,17 +58,9 @@ export function open(place) {
     if (made) await refresh();
   }
 
-  async function drop(name) {
-    const gone = await ask({
-      title: `Delete template ${name}?`,
-      text: "Queues that were made from it stay as they are.",
-      confirm: "Delete",
-      dangerous: true,
-      deed: () => remove(path(name)),
-    });
-    if (!gone) return;
-    notice(`${name} was deleted`);
-    await attempt(refresh);
+  function drop(name) {
+    const text = "Queues that were made from it stay as they are.";
+    return askToDelete({ title: `Delete template ${name}?`, text, path: path(name), name }, refresh);
   }
 
   return { refresh, keys: [{ key: "n", meaning: "new template", press: () => attempt(create) }] };

@@ -1,8 +1,9 @@
 // Users: the accounts of clients in the message VPN. Those of the configuration are changed there.
 
 import { deedButton } from "../access.js";
-import { get, patch, post, remove } from "../admin.js";
+import { get, patch, post } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
+import { askToDelete } from "../deleting.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
@@ -57,17 +58,9 @@ export function open(place) {
     if (made) await refresh();
   }
 
-  async function drop(name) {
-    const gone = await ask({
-      title: `Delete user ${name}?`,
-      text: "Its clients are sent away. Their sessions and queues stay.",
-      confirm: "Delete",
-      dangerous: true,
-      deed: () => remove(path(name)),
-    });
-    if (!gone) return;
-    notice(`${name} was deleted`);
-    await attempt(refresh);
+  function drop(name) {
+    const text = "Its clients are sent away. Their sessions and queues stay.";
+    return askToDelete({ title: `Delete user ${name}?`, text, path: path(name), name }, refresh);
   }
 
   return { refresh, keys: [{ key: "n", meaning: "new user", press: () => attempt(create) }] };
