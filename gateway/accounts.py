@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from actors.events import Events
 from actors.runtime import Runtime
 from gateway.audit import tell_denials
-from gateway.config import Authentication, Listeners
+from gateway.config.authentication import Authentication
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from gateway.config.listeners import Listeners
 from gateway.config.message_vpns import MessageVpn
 from gateway.proofs import Proofs
 from gateway.stored_users import StoredUser

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actors.messages import FlowOverview, QueueOverview
 from gateway.name_patterns import name_pattern
-from messaging.client_rights import ClientRights
 
 if TYPE_CHECKING:
+    from actors.messages import FlowOverview, QueueOverview
     from gateway.node import Node
     from gateway.protocol_front import ClientConnection
+    from messaging.client_rights import ClientRights
 
 CLIENTS_MAX: Final = 10_000  # of one answer
 CLIENTS_DEFAULT: Final = 1_000
@@ -56,7 +56,7 @@ class FoundClient:
 
     protocol: str
     connection: "ClientConnection"
-    rights: ClientRights
+    rights: "ClientRights"
 
 
 def wanted_clients(node: "Node", vpn: str, question: ClientQuestion) -> list[FoundClient]:
@@ -74,7 +74,7 @@ def wanted_clients(node: "Node", vpn: str, question: ClientQuestion) -> list[Fou
 
 
 def client_views(
-    page: Iterable[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int
+    page: Iterable[FoundClient], queues: "Iterable[QueueOverview]", *, now_ms: int
 ) -> tuple[ClientView, ...]:
     """Return what is to be seen of clients; `queues` are those that they consume, among others."""
     flows = _flows(queues)
@@ -99,7 +99,7 @@ def client_views(
     return tuple(views)
 
 
-def _flows(queues: Iterable[QueueOverview]) -> dict[tuple[str, str], list[FlowOverview]]:
+def _flows(queues: "Iterable[QueueOverview]") -> "dict[tuple[str, str], list[FlowOverview]]":
     """Return all flows by protocol and client."""
     flows: dict[tuple[str, str], list[FlowOverview]] = {}
     for queue in queues:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Config, Queues
 from gateway.config.listeners import Listener, TlsListener, is_loopback
 from gateway.config.message_vpns import vpn_setting
+from gateway.config.model import Config
+from gateway.config.sections import Queues
 from storage.inspection import Finding, Severity
 
 # Files of a node beside its clients' sockets: database, log, listeners, loop.

@@ -6,7 +6,7 @@ from actors.cell import ActorCell
 from actors.directory_messages import CreateQueue, PutTemplate, QueueExists, TemplateExists
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
-from gateway.config import Queues
+from gateway.config.sections import Queues
 
 log = logging.getLogger("sluicegate.node")
 

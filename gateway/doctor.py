@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Config
+from gateway.config.model import Config
 from gateway.config.sizes import rounded_size
 from gateway.config_lint import lint
 from storage.backup import SPARE_BYTES

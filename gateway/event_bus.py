@@ -6,7 +6,7 @@ from actors.cell import ActorCell
 from actors.event_log import EventLog
 from actors.quota_watch import watch_credit, watch_node
 from actors.supervision import RESTARTED
-from gateway.config import Config
+from gateway.config.model import Config
 from gateway.views import EventView
 from messaging.events import CLIENT, MQTT_PREFIX, NOBODY, SMF_PREFIX, SYSTEM, VPN, Event
 from messaging.thresholds import ThresholdPair

@@ -8,19 +8,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from actors.directory_messages import QueueHandle
-from actors.messages import QueueOverview
-from actors.spool import SpoolActor
 from gateway.name_patterns import name_pattern
-from gateway.process_figures import ProcessFigures
 from gateway.version import VERSION
 from messaging.queue_config import MEGABYTE, is_named
 
 if TYPE_CHECKING:
+    from actors.directory_messages import QueueHandle
+    from actors.messages import QueueOverview
     from gateway.node import Node
 
 QUEUES_MAX: Final = 10_000  # of one answer
 QUEUES_DEFAULT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFigures:
+    """The process of a node at one moment."""
+
+    memory_bytes: int  # resident
+    cpu_ms_total: int  # of all its threads, user and system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +96,12 @@ class QueuesQuestion:
 
 def node_figures(node: "Node") -> NodeFigures:
     """Return a node's totals."""
-    spool = node.spool.actor
-    assert isinstance(spool, SpoolActor)
     return NodeFigures(
         name=node.config.node.name,
         version=VERSION,
         at_ms=node.clock.now_ms(),
         wall_ms=node.clock.wall_ms(),
-        spool_commits_total=spool.commits_count,
+        spool_commits_total=node.spool_actor().commits_count,
         process=node.surroundings.process(),
         protocols=tuple(
             ProtocolFigures(
@@ -113,7 +117,7 @@ def node_figures(node: "Node") -> NodeFigures:
     )
 
 
-def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuestion) -> list[QueueHandle]:
+def wanted_queues(handles: "Iterable[QueueHandle]", question: QueuesQuestion) -> "list[QueueHandle]":
     """Return the queues that somebody wants, by name, on this page or not."""
     wanted = name_pattern(question.name)
     found = [each for each in handles if wanted.fullmatch(each.name)]
@@ -122,7 +126,7 @@ def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuestion) -> l
     return sorted(found, key=lambda handle: handle.name)
 
 
-def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
+def queue_figures(handle: "QueueHandle", overview: "QueueOverview") -> QueueFigures:
     """Return the numbers of a queue."""
     partitions = overview.partitions
     return QueueFigures(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
-from gateway.config import Config
+from gateway.config.model import Config
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import session_queue
 from protocols.mqtt.connection import MqttConnection

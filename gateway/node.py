@@ -18,9 +18,10 @@ from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
 from gateway.closing import last_cursors
-from gateway.config import Changes, Config, diff
 from gateway.config.admin import Admin, AdminTls
 from gateway.config.listeners import HTTP_ALPN
+from gateway.config.model import Config
+from gateway.config.reload import Changes, diff
 from gateway.config.sections import Health
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
@@ -240,6 +241,12 @@ class Node:
         """Return who serves the open ports that are not for clients."""
         return [server for server in (self.health, self.admin_tls, self.admin) if server is not None]
 
+    def spool_actor(self) -> SpoolActor:
+        """Return the actor that has the spool."""
+        spool = self.spool.actor
+        assert isinstance(spool, SpoolActor)
+        return spool
+
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
         ports = [(server.listener.name, server.url) for server in self._admin_servers()]
@@ -275,9 +282,7 @@ class Node:
 
     async def _spool_is_idle(self) -> None:
         done = asyncio.get_running_loop().create_future()
-        spool = self.spool.actor
-        assert isinstance(spool, SpoolActor)
-        spool.when_idle(lambda: None if done.done() else done.set_result(None))
+        self.spool_actor().when_idle(lambda: None if done.done() else done.set_result(None))
         try:
             await asyncio.wait_for(done, STOP_S)
         except TimeoutError:

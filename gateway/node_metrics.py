@@ -9,7 +9,6 @@ from actors.cell import ActorOverview
 from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
-from actors.spool import SpoolActor
 from actors.staging_messages import StagingOverview
 from gateway.build import version
 from gateway.metrics import queue_label
@@ -187,8 +186,7 @@ def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
 
 
 def _spool(node: "Node") -> Iterator[Sample]:
-    actor = node.spool.actor
-    assert isinstance(actor, SpoolActor)
+    actor = node.spool_actor()
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
     yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
     for kind, count in actor.commits_failed.items():

@@ -12,7 +12,7 @@ import uvloop
 
 from actors.clock import SystemClock
 from gateway.allocator import keep_freed_memory
-from gateway.config import Config
+from gateway.config.model import Config
 from gateway.logs import set_up_logging
 from gateway.node import Node, open_store
 from gateway.start_errors import CannotStart

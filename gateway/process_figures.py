@@ -1,19 +1,12 @@
 """What the operating system says of this process: memory and processor time, as `/metrics` has them by other names."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client.process_collector import ProcessCollector
 
+from gateway.figures import ProcessFigures
+
 _COLLECTOR: Final = ProcessCollector(registry=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessFigures:
-    """The process at one moment."""
-
-    memory_bytes: int  # resident
-    cpu_ms_total: int  # of all its threads, user and system
 
 
 def process_figures() -> ProcessFigures | None:

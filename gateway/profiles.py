@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from gateway.config import Authentication
+from gateway.config.authentication import Authentication
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
 from gateway.config.section import NamedSection
 from gateway.described import changed, described

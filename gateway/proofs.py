@@ -7,12 +7,15 @@ proof is `gateway.accounts` for clients, and `gateway.admin_accounts` for operat
 import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from gateway.config import Config
 from gateway.config.authentication import Account
+from gateway.config.model import Config
 from gateway.config.oauth import OAuth
-from protocols.bearer_tokens import TokenVerifier, read_keys
 from protocols.listeners import BaseListener
+
+if TYPE_CHECKING:
+    from protocols.bearer_tokens import TokenVerifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Proofs:
     """The proofs of one set of accounts, as they were at one moment."""
 
     secrets: dict[str, str]  # hashes and plain passwords, by the account's name
-    verifier: TokenVerifier | None  # None: tokens are not taken
+    verifier: "TokenVerifier | None"  # None: tokens are not taken
     tokens_as_passwords: bool
 
 
@@ -51,9 +54,11 @@ def read_proofs(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[],
     return Proofs(secrets, _verifier(oauth, wall_ms), oauth.token_as_password)
 
 
-def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> TokenVerifier | None:
+def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":
     if oauth.jwks_file is None:
         return None
+    from protocols.bearer_tokens import TokenVerifier, read_keys  # late: its libraries are a tenth of a start
+
     return TokenVerifier(
         read_keys(oauth.keys_text()),
         issuer=oauth.issuer,

@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from actors.backup_messages import CANCELLED, DONE, FAILED, RUNNING
-from actors.cursor_messages import CursorOverview
-from actors.staging_messages import StagingOverview
 
 if TYPE_CHECKING:
+    from actors.cursor_messages import CursorOverview
+    from actors.staging_messages import StagingOverview
     from gateway.node import Node
 
 
@@ -103,7 +103,7 @@ def incarnation_text(incarnation: int) -> str:
     return f"{incarnation:016x}"
 
 
-def cursor_view(overview: CursorOverview) -> CursorView:
+def cursor_view(overview: "CursorOverview") -> CursorView:
     """Return a cursor as operators see it."""
     state = CursorState.BOUND if overview.bound else CursorState.UNBOUND
     return CursorView(
@@ -131,7 +131,7 @@ def cursor_view(overview: CursorOverview) -> CursorView:
     )
 
 
-def spool_view(node: "Node", staging: Sequence[StagingOverview]) -> SpoolView:
+def spool_view(node: "Node", staging: "Sequence[StagingOverview]") -> SpoolView:
     """Return the spool as operators see it; `staging` is that of every message VPN."""
     usage = node.store.usage()
     return SpoolView(

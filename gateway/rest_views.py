@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
 from gateway.views import Sample
 from messaging.settlement import OUTCOMES
-from protocols.rest.binding import QueueBinding
-from protocols.rest.consumer import RestConsumer
-from protocols.rest.point import RestDeliveryPoint
+
+if TYPE_CHECKING:
+    from protocols.rest.binding import QueueBinding
+    from protocols.rest.consumer import RestConsumer
+    from protocols.rest.point import RestDeliveryPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class RestDeliveryPointsView:
 
 
 def point_view(
-    definition: Definition, running: RestDeliveryPoint | None, *, origin: str, reason: str
+    definition: Definition, running: "RestDeliveryPoint | None", *, origin: str, reason: str
 ) -> RestDeliveryPointView:
     """Return what is to be seen of a point now; one that does not run has no parts."""
     return RestDeliveryPointView(
@@ -72,7 +75,7 @@ def point_view(
     )
 
 
-def _consumer_view(consumer: RestConsumer) -> RestConsumerView:
+def _consumer_view(consumer: "RestConsumer") -> RestConsumerView:
     return RestConsumerView(
         name=consumer.settings.name,
         url=consumer.settings.url(),
@@ -84,7 +87,7 @@ def _consumer_view(consumer: RestConsumer) -> RestConsumerView:
     )
 
 
-def _binding_view(binding: QueueBinding) -> QueueBindingView:
+def _binding_view(binding: "QueueBinding") -> QueueBindingView:
     return QueueBindingView(
         queue=binding.settings.queue,
         post_request_target=binding.settings.post_request_target.text,
@@ -94,7 +97,7 @@ def _binding_view(binding: QueueBinding) -> QueueBindingView:
     )
 
 
-def point_samples(points: Sequence[RestDeliveryPoint]) -> Iterator[Sample]:
+def point_samples(points: "Sequence[RestDeliveryPoint]") -> Iterator[Sample]:
     """Return the samples of all points."""
     for point in points:
         yield Sample("sluicegate_rest_delivery_point_up", int(point.is_up), (point.name,))

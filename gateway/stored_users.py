@@ -9,8 +9,9 @@ from typing import Final
 
 import orjson
 from argon2 import PasswordHasher
-from pydantic import Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 
+from gateway.adapters import adapter
 from gateway.config.section import NamedSection
 from gateway.described import described
 from gateway.made_objects import MadeKind
@@ -54,9 +55,6 @@ class StoredUser:
         return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
 
 
-_STORED: Final = TypeAdapter(StoredUser)
-
-
 def asked_user(values: Mapping[str, object]) -> AskedUser:
     """Return the user that a body describes. Raises QueueInvalid."""
     return described(AskedUser, values)
@@ -91,7 +89,7 @@ def stored_user(asked: AskedUser, before: StoredUser | None, random_bytes: Calla
 
 def _read(row: bytes) -> StoredUser:
     try:
-        return _STORED.validate_json(row)
+        return adapter(StoredUser).validate_json(row)
     except ValidationError as error:
         raise ValueError(", ".join(str(each["loc"]) for each in error.errors(include_input=False))) from None
 

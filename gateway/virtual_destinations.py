@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
 from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
-from gateway.config import ConfigError
+from gateway.config.errors import ConfigError
 from gateway.config.message_vpns import vpn_setting
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.ports import QueueInvalid, QueueNotFound, Refused, SelectorNotFound

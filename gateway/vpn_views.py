@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from messaging.routing import TopicSpace
-
 if TYPE_CHECKING:
     from gateway.node import Node
     from gateway.vpn import MessageVpn
@@ -39,7 +37,7 @@ def vpns_view(node: "Node") -> MessageVpnsView:
 
 
 def _view(vpn: "MessageVpn") -> MessageVpnView:
-    space: TopicSpace = vpn.space
+    space = vpn.space
     return MessageVpnView(
         name=vpn.name,
         enabled=vpn.config.enabled,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, final
 
 from actors.runtime import Runtime, TimerHandle
-from gateway.config import Config
+from gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 

@@ -4,10 +4,12 @@ A client shows a token; why one is refused stays with us. A failure of OAUTHBEAR
 `invalid_token`, the client answers with a single 0x01, and only then is it over.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from protocols.authentication import AuthenticationFailed, Challenge, Principal, Proven
-from protocols.bearer_tokens import TokenVerifier
+
+if TYPE_CHECKING:
+    from protocols.bearer_tokens import TokenVerifier
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"
@@ -22,7 +24,7 @@ class OAuthMechanism:
 
     needs_encryption = True
 
-    def __init__(self, name: str, verifier: TokenVerifier) -> None:
+    def __init__(self, name: str, verifier: "TokenVerifier") -> None:
         self.name = name
         self._verifier = verifier
 
@@ -34,7 +36,7 @@ class OAuthMechanism:
 class OAuthExchange:
     """One client's proof, in one step; in two when it fails."""
 
-    def __init__(self, name: str, verifier: TokenVerifier) -> None:
+    def __init__(self, name: str, verifier: "TokenVerifier") -> None:
         self._name = name
         self._verifier = verifier
         self._failure = ""  # what the log will say, once the client has answered our challenge

@@ -11,8 +11,8 @@ from typing import Self
 
 from actors.clock import Clock, SystemClock
 from actors.directory_messages import ListQueues
-from actors.spool import SpoolActor
-from gateway.config import Config, load
+from gateway.config.load import load
+from gateway.config.model import Config
 from gateway.node import Node, open_store
 from raw_client import DEADLINE_S, Clients
 
@@ -124,9 +124,7 @@ class RunningBroker(Clients):
     async def crash(self) -> None:
         """Start again from what was in the store at this moment; what happens while the node stops is undone."""
         idle = asyncio.get_running_loop().create_future()
-        spool = self.node.spool.actor
-        assert isinstance(spool, SpoolActor)
-        spool.when_idle(lambda: idle.set_result(None))
+        self.node.spool_actor().when_idle(lambda: idle.set_result(None))
         await asyncio.wait_for(idle, DEADLINE_S)
         data: Path = self.config.data.path
         kept = data.with_name("at-the-crash")

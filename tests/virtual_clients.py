@@ -1,7 +1,7 @@
 """Clients of virtual destinations, as most tests have them: MQTT 5 on both sides, messages with properties."""
 
 import mqtt_packets as mqtt
-from gateway.config import load
+from gateway.config.load import load
 from named_queues import shown
 from raw_client import RawClient
 from running_broker import RunningBroker

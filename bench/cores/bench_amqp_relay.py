@@ -15,7 +15,7 @@ from actors.directory_messages import CreateQueue
 from actors.queue_assembly import NAMED
 from bench import amqp_wire as wire
 from bench.cores.bench_unbatched import ListTransport
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node import Node, open_store
 from messaging.queue_config import definition_from_dict
 from protocols.amqp.connection import AmqpConnection

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from actors.clock import SystemClock
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node import Node, open_store
 from protocols.transports import Connection, PeerInfo
 

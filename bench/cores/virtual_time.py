@@ -16,7 +16,7 @@ from actors.clock import Clock
 from actors.messages import ReadPage, ReloadPartition
 from actors.runtime import Runtime
 from actors.spool_io import carry_out, read_back, read_page, store_has_room
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node import Node, open_store
 from gateway.surroundings import Surroundings
 from messaging.address import Address

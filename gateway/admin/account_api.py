@@ -1,16 +1,11 @@
 """What the operation on one's own account does."""
 
-from typing import Final
-
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access_levels import AdminAccount
 from gateway.account_views import AccountView
-from gateway.admin.requests import json_answer
-
-ACCOUNT: Final = TypeAdapter(AccountView)
+from gateway.admin.requests import view_answer
 
 
 class AccountApi:
@@ -24,4 +19,4 @@ class AccountApi:
             global_access_level=account.global_access_level.word,
             msg_vpn_access_level=account.level_in(request.state.vpn).word,
         )
-        return json_answer(ACCOUNT.dump_json(view))
+        return view_answer(view)

@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 from urllib.parse import quote
 
 import orjson
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from actors.take_messages import COPY, DELETE, MOVE
+from gateway.adapters import adapter
 from gateway.admin.account_api import AccountApi
 from gateway.admin.figures_api import FiguresApi
 from gateway.admin.openapi import docs_page, document_json, index_page
@@ -32,22 +31,29 @@ from gateway.admin.operations import (
     TOPIC_PARAMETER,
 )
 from gateway.admin.profile_api import ProfileApi
-from gateway.admin.requests import html_answer, json_answer, json_object, path_name, sequence, text, whole_number
+from gateway.admin.requests import (
+    html_answer,
+    json_answer,
+    json_object,
+    path_name,
+    sequence,
+    text,
+    view_answer,
+    whole_number,
+)
 from gateway.admin.rest_api import RestApi
 from gateway.admin.user_api import UserApi
-from gateway.client_views import ClientQuestion, ClientsView
-from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.client_views import ClientQuestion
 from gateway.metrics import CONTENT_TYPE, Exposition
 from gateway.ports import NodePort, QueueInvalid, template_of
 from gateway.reader_batches import ReaderBatch
-from gateway.reader_views import BackupView, CursorView, SpoolView
+from gateway.reader_views import CursorView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
-from gateway.routing_views import DurableSelectorView, ReloadView
+from gateway.routing_views import DurableSelectorView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
+from gateway.smrp import SmrpQuestion
 from gateway.specimen import Specimen, properties_from_json
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
-from gateway.vpn_views import MessageVpnsView
+from gateway.views import ActorView, EventView, MessageView, QueueView
 from messaging.queue_template import changed_template, template_from_dict
 
 
@@ -81,27 +87,6 @@ class _Selectors:
     selectors: Sequence[DurableSelectorView]
 
 
-QUEUE: Final = TypeAdapter(QueueView)
-QUEUES: Final = TypeAdapter(_Queues)
-MESSAGE: Final = TypeAdapter(MessageView)
-MESSAGES: Final = TypeAdapter(_Messages)
-CURSORS: Final = TypeAdapter(_Cursors)
-CLIENTS: Final = TypeAdapter(ClientsView)
-SPOOL: Final = TypeAdapter(SpoolView)
-BACKUP: Final = TypeAdapter(BackupView)
-ACTORS: Final = TypeAdapter(_Actors)
-EVENTS: Final = TypeAdapter(_Events)
-PUBLISH_EXPLANATION: Final = TypeAdapter(PublishExplanation)
-KEY_EXPLANATION: Final = TypeAdapter(KeyExplanation)
-SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
-HEALTH: Final = TypeAdapter(Health)
-TAKEN: Final = TypeAdapter(TakenView)
-REDRIVE: Final = TypeAdapter(RedriveView)
-SELECTORS: Final = TypeAdapter(_Selectors)
-RELOAD: Final = TypeAdapter(ReloadView)
-VPNS: Final = TypeAdapter(MessageVpnsView)
-
-
 class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
     """The operations, by the ids of `gateway.admin.operations`."""
 
@@ -128,12 +113,12 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
     async def live(self, request: Request) -> Response:
         """200 while the process works, 503 when it should be restarted."""
         health = await self._node.health()
-        return json_answer(HEALTH.dump_json(health), status=200 if health.live else 503)
+        return view_answer(health, status=200 if health.live else 503)
 
     async def ready(self, request: Request) -> Response:
         """200 while the node takes traffic, 503 with the reasons otherwise."""
         health = await self._node.health()
-        return json_answer(HEALTH.dump_json(health), status=200 if health.live and health.ready else 503)
+        return view_answer(health, status=200 if health.live and health.ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         """The text a Prometheus server scrapes."""
@@ -142,12 +127,12 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def actors(self, request: Request) -> Response:
         """The tree of actors."""
-        return json_answer(ACTORS.dump_json(_Actors(await self._node.actor_tree())))
+        return view_answer(_Actors(await self._node.actor_tree()))
 
     async def events(self, request: Request) -> Response:
         """What happened lately."""
         after, limit = (whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
-        return json_answer(EVENTS.dump_json(_Events(await self._node.events(after=after or 0, limit=limit or 1))))
+        return view_answer(_Events(await self._node.events(after=after or 0, limit=limit or 1)))
 
     async def explain_publish(self, request: Request) -> Response:
         """What would become of a message."""
@@ -168,12 +153,12 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
             properties=properties_from_json(properties) if properties else (),
         )
         explanation = await self._node.explain_publish(message, queue=queue)
-        return json_answer(PUBLISH_EXPLANATION.dump_json(explanation))
+        return view_answer(explanation)
 
     async def explain_key(self, request: Request) -> Response:
         """Where a partition key stands."""
         queue, key = (text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_WANTED_PARAMETER))
-        return json_answer(KEY_EXPLANATION.dump_json(await self._node.explain_key(queue, key)))
+        return view_answer(await self._node.explain_key(queue, key))
 
     async def smrp_subscriptions(self, request: Request) -> Response:
         """Who subscribes to what."""
@@ -187,18 +172,18 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
             after=after,
             limit=limit,
         )
-        return json_answer(SMRP.dump_json(await self._node.smrp_subscriptions(question)))
+        return view_answer(await self._node.smrp_subscriptions(question))
 
     async def list_message_vpns(self, request: Request) -> Response:
         """Every message VPN."""
-        return json_answer(VPNS.dump_json(await self._node.list_message_vpns()))
+        return view_answer(await self._node.list_message_vpns())
 
     async def list_clients(self, request: Request) -> Response:
         """The clients that are connected."""
         after, limit = (whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
         name = text(request, CLIENT_NAME_PARAMETER) or ""
         question = ClientQuestion(client_name=name, after=after, limit=limit)
-        return json_answer(CLIENTS.dump_json(await self._node.list_clients(question)))
+        return view_answer(await self._node.list_clients(question))
 
     async def disconnect_client(self, request: Request) -> Response:
         """Send a client away."""
@@ -207,7 +192,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def list_queues(self, request: Request) -> Response:
         """Every queue."""
-        return json_answer(QUEUES.dump_json(_Queues(await self._node.list_queues())))
+        return view_answer(_Queues(await self._node.list_queues()))
 
     async def create_queue(self, request: Request) -> Response:
         """Create a queue from a definition in the body."""
@@ -216,18 +201,18 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         if durable is not None and not isinstance(durable, bool):
             raise QueueInvalid("durable", f"{durable!r} is not allowed", "true or false")
         view = await self._node.create_queue(asked, durable=durable)
-        response = json_answer(QUEUE.dump_json(view), status=201)
+        response = view_answer(view, status=201)
         response.headers["Location"] = f"/queues/{quote(view.name, safe='')}"
         return response
 
     async def show_queue(self, request: Request) -> Response:
         """One queue with its partitions and flows."""
-        return json_answer(QUEUE.dump_json(await self._node.show_queue(path_name(request))))
+        return view_answer(await self._node.show_queue(path_name(request)))
 
     async def update_queue(self, request: Request) -> Response:
         """Change what the body names."""
         changes = await json_object(request)
-        return json_answer(QUEUE.dump_json(await self._node.update_queue(path_name(request), changes)))
+        return view_answer(await self._node.update_queue(path_name(request), changes))
 
     async def delete_queue(self, request: Request) -> Response:
         """Delete a queue."""
@@ -249,7 +234,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def list_cursors(self, request: Request) -> Response:
         """A queue's durable cursors."""
-        return json_answer(CURSORS.dump_json(_Cursors(await self._node.list_cursors(path_name(request)))))
+        return view_answer(_Cursors(await self._node.list_cursors(path_name(request))))
 
     async def delete_cursor(self, request: Request) -> Response:
         """Forget a durable cursor."""
@@ -264,7 +249,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def show_spool(self, request: Request) -> Response:
         """The spool."""
-        return json_answer(SPOOL.dump_json(await self._node.show_spool()))
+        return view_answer(await self._node.show_spool())
 
     async def start_backup(self, request: Request) -> Response:
         """Begin a backup."""
@@ -272,15 +257,15 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         name = body.pop("name", "")
         if body or not isinstance(name, str):
             raise QueueInvalid("name" if not body else next(iter(body)), "that is not allowed", "name, a text")
-        return json_answer(BACKUP.dump_json(await self._node.start_backup(name)), status=202)
+        return view_answer(await self._node.start_backup(name), status=202)
 
     async def show_backup(self, request: Request) -> Response:
         """How far the latest backup has come."""
-        return json_answer(BACKUP.dump_json(await self._node.show_backup()))
+        return view_answer(await self._node.show_backup())
 
     async def cancel_backup(self, request: Request) -> Response:
         """End the backup that is running."""
-        return json_answer(BACKUP.dump_json(await self._node.cancel_backup()))
+        return view_answer(await self._node.cancel_backup())
 
     async def purge_queue(self, request: Request) -> Response:
         """Remove what waits in a queue."""
@@ -294,16 +279,16 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
             followed = await self._node.follow_queue(
                 path_name(request), partition=partition, after=after or 0, selector=selector
             )
-            lines = (MESSAGE.dump_json(message) + b"\n" async for message in followed)
+            lines = (adapter(MessageView).dump_json(message) + b"\n" async for message in followed)
             return StreamingResponse(lines, media_type="application/x-ndjson")
         messages = await self._node.browse_queue(
             path_name(request), partition=partition, after=after or 0, limit=limit or 1, selector=selector
         )
-        return json_answer(MESSAGES.dump_json(_Messages(messages)))
+        return view_answer(_Messages(messages))
 
     async def list_selectors(self, request: Request) -> Response:
         """Every durable selector."""
-        return json_answer(SELECTORS.dump_json(_Selectors(await self._node.list_selectors())))
+        return view_answer(_Selectors(await self._node.list_selectors()))
 
     async def put_selector(self, request: Request) -> Response:
         """Set what a subscriber selects."""
@@ -320,7 +305,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def reload(self, request: Request) -> Response:
         """Read the configuration again."""
-        return json_answer(RELOAD.dump_json(await self._node.reload()))
+        return view_answer(await self._node.reload())
 
     async def list_templates(self, request: Request) -> Response:
         """Every queue template."""
@@ -366,18 +351,18 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
         """Begin a re-drive."""
         selection = selection_from_dict(await json_object(request), FIELDS_OF_REDRIVE)
         view = await self._node.start_redrive(path_name(request), selection)
-        return json_answer(REDRIVE.dump_json(view), status=202)
+        return view_answer(view, status=202)
 
     async def show_redrive(self, request: Request) -> Response:
         """How far a re-drive has come."""
-        return json_answer(REDRIVE.dump_json(await self._node.show_redrive(path_name(request))))
+        return view_answer(await self._node.show_redrive(path_name(request)))
 
     async def cancel_redrive(self, request: Request) -> Response:
         """End a re-drive."""
-        return json_answer(REDRIVE.dump_json(await self._node.cancel_redrive(path_name(request))))
+        return view_answer(await self._node.cancel_redrive(path_name(request)))
 
     async def _take(self, request: Request, deed: str, fields: tuple[str, ...]) -> Response:
         selection = selection_from_dict(await json_object(request), fields)
         if "to" in fields and not selection.to:
             raise QueueInvalid("to", "it is missing", "the name of a durable queue")
-        return json_answer(TAKEN.dump_json(await self._node.take_messages(path_name(request), deed, selection)))
+        return view_answer(await self._node.take_messages(path_name(request), deed, selection))

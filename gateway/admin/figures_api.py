@@ -1,18 +1,12 @@
 """What the operations for displays do."""
 
-from typing import Final
-
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.admin.figures_operations import QUEUE_NAME_PARAMETER, QUEUES_NUMBERS
-from gateway.admin.requests import json_answer, text, whole_number
-from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion
+from gateway.admin.requests import text, view_answer, whole_number
+from gateway.figures import QueuesQuestion
 from gateway.ports import NodePort
-
-NODE: Final = TypeAdapter(NodeFigures)
-QUEUES: Final = TypeAdapter(QueuesFigures)
 
 
 class FiguresApi:
@@ -23,11 +17,11 @@ class FiguresApi:
 
     async def node_figures(self, request: Request) -> Response:
         """Totals of the node."""
-        return json_answer(NODE.dump_json(await self._node.node_figures()))
+        return view_answer(await self._node.node_figures())
 
     async def queues_figures(self, request: Request) -> Response:
         """A line of numbers for each queue."""
         named, after, limit = (whole_number(request, each) or 0 for each in QUEUES_NUMBERS)
         name = text(request, QUEUE_NAME_PARAMETER) or ""
         question = QueuesQuestion(name=name, is_named_only=bool(named), after=after, limit=limit)
-        return json_answer(QUEUES.dump_json(await self._node.queues_figures(question)))
+        return view_answer(await self._node.queues_figures(question))

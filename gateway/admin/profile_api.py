@@ -1,17 +1,13 @@
 """What the operations on client profiles and ACL profiles do."""
 
-from typing import Final
 from urllib.parse import quote
 
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admin.requests import json_answer, json_object, path_name
+from gateway.admin.requests import json_answer, json_object, path_name, view_answer
 from gateway.ports import NodePort
-from gateway.profile_views import ProfileKind, ProfilesView
-
-PROFILES: Final = TypeAdapter(ProfilesView)
+from gateway.profile_views import ProfileKind
 
 
 class ProfileApi:
@@ -22,7 +18,7 @@ class ProfileApi:
 
     async def list_profiles(self, request: Request) -> Response:
         """The client and ACL profiles."""
-        return json_answer(PROFILES.dump_json(await self._node.list_profiles()))
+        return view_answer(await self._node.list_profiles())
 
     async def create_client_profile(self, request: Request) -> Response:
         """Make a client profile from the body."""

@@ -1,4 +1,4 @@
-"""Reading requests to the admin port, and the two kinds of answers: names, parameters and bodies, each checked once."""
+"""Reading requests to the admin port, and the kinds of answers: names, parameters and bodies, each checked once."""
 
 from typing import Final
 from urllib.parse import unquote
@@ -7,6 +7,7 @@ import orjson
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from gateway.adapters import adapter
 from gateway.admin.operation import Parameter, TextParameter
 from gateway.admin.problems import Unacceptable
 from gateway.ports import QueueInvalid
@@ -21,6 +22,11 @@ CONTENT_SECURITY_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 def json_answer(body: bytes, *, status: int = 200) -> Response:
     """Return a response with a JSON document."""
     return Response(body, status, media_type="application/json")
+
+
+def view_answer(view: object, *, status: int = 200) -> Response:
+    """Return a response with the document that a view is."""
+    return json_answer(adapter(type(view)).dump_json(view), status=status)
 
 
 def html_answer(body: str) -> Response:

@@ -1,20 +1,15 @@
 """What the operations on REST delivery points do."""
 
-from typing import Final
 from urllib.parse import quote
 
-from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.access_levels import AccessLevel
 from gateway.admin.permission import permit
-from gateway.admin.requests import json_answer, json_object, path_name
+from gateway.admin.requests import json_object, path_name, view_answer
 from gateway.ports import NodePort
-from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
-
-POINT: Final = TypeAdapter(RestDeliveryPointView)
-POINTS: Final = TypeAdapter(RestDeliveryPointsView)
+from gateway.rest_views import RestDeliveryPointsView
 
 
 class RestApi:
@@ -25,23 +20,23 @@ class RestApi:
 
     async def rest_delivery_points(self, request: Request) -> Response:
         """Every REST delivery point."""
-        return json_answer(POINTS.dump_json(RestDeliveryPointsView(await self._node.list_rest_delivery_points())))
+        return view_answer(RestDeliveryPointsView(await self._node.list_rest_delivery_points()))
 
     async def show_rest_delivery_point(self, request: Request) -> Response:
         """One REST delivery point."""
-        return json_answer(POINT.dump_json(await self._node.show_rest_delivery_point(path_name(request))))
+        return view_answer(await self._node.show_rest_delivery_point(path_name(request)))
 
     async def create_rest_delivery_point(self, request: Request) -> Response:
         """Make a REST delivery point from the body."""
         view = await self._node.create_rest_delivery_point(await _permitted(request))
-        response = json_answer(POINT.dump_json(view), status=201)
+        response = view_answer(view, status=201)
         response.headers["Location"] = f"/rest-delivery-points/{quote(view.name, safe='')}"
         return response
 
     async def update_rest_delivery_point(self, request: Request) -> Response:
         """Change what the body names."""
         view = await self._node.update_rest_delivery_point(path_name(request), await _permitted(request))
-        return json_answer(POINT.dump_json(view))
+        return view_answer(view)
 
     async def delete_rest_delivery_point(self, request: Request) -> Response:
         """Delete a REST delivery point."""

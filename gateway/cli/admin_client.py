@@ -6,13 +6,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 import typer
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
+from gateway.adapters import View, adapter
 from gateway.cli.admin_login import LOGIN, AdminLogin
 from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from gateway.client_views import ClientsView
@@ -35,34 +36,6 @@ TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
 
 VpnOption = Annotated[str, typer.Option("--vpn", envvar="SLUICEGATE_VPN", metavar="NAME", help="Message VPN.")]
-
-View = TypeVar("View")
-
-_QUEUE: Final = TypeAdapter(QueueView)
-_QUEUES: Final = TypeAdapter(tuple[QueueView, ...])
-_MESSAGE: Final = TypeAdapter(MessageView)
-_MESSAGES: Final = TypeAdapter(tuple[MessageView, ...])
-_ACTORS: Final = TypeAdapter(tuple[ActorView, ...])
-_TAKEN: Final = TypeAdapter(TakenView)
-_REDRIVE: Final = TypeAdapter(RedriveView)
-_PUBLISH: Final = TypeAdapter(PublishExplanation)
-_KEY: Final = TypeAdapter(KeyExplanation)
-_CURSORS: Final = TypeAdapter(tuple[CursorView, ...])
-_REST_POINT: Final = TypeAdapter(RestDeliveryPointView)
-_REST_POINTS: Final = TypeAdapter(RestDeliveryPointsView)
-_SMRP: Final = TypeAdapter(SmrpSubscriptionsView)
-_NODE_FIGURES: Final = TypeAdapter(NodeFigures)
-_QUEUES_FIGURES: Final = TypeAdapter(QueuesFigures)
-_CLIENTS: Final = TypeAdapter(ClientsView)
-_SPOOL: Final = TypeAdapter(SpoolView)
-_BACKUP: Final = TypeAdapter(BackupView)
-_SELECTORS: Final = TypeAdapter(tuple[DurableSelectorView, ...])
-_RELOAD: Final = TypeAdapter(ReloadView)
-_VPNS: Final = TypeAdapter(MessageVpnsView)
-_USER: Final = TypeAdapter(UserView)
-_USERS: Final = TypeAdapter(UsersView)
-_PROFILES: Final = TypeAdapter(ProfilesView)
-_EVENTS: Final = TypeAdapter(tuple[EventView, ...])
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -98,19 +71,19 @@ class AdminClient:
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""
-        return _read(_QUEUE, self._ask("POST", "/queues", definition))
+        return _read(QueueView, self._ask("POST", "/queues", definition))
 
     def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
-        return _read(_QUEUE, self._ask("PATCH", _queue_path(name), changes))
+        return _read(QueueView, self._ask("PATCH", _queue_path(name), changes))
 
     def list_queues(self) -> Sequence[QueueView]:
         """Return every queue."""
-        return _read(_QUEUES, _member(self._ask("GET", "/queues"), "queues"))
+        return _read(tuple[QueueView, ...], _member(self._ask("GET", "/queues"), "queues"))
 
     def show_queue(self, name: str) -> QueueView:
         """Return one queue."""
-        return _read(_QUEUE, self._ask("GET", _queue_path(name)))
+        return _read(QueueView, self._ask("GET", _queue_path(name)))
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue."""
@@ -127,7 +100,7 @@ class AdminClient:
         """Return one page of messages."""
         query = _query(after=after, limit=limit, partition=partition, selector=selector)
         answer = self._ask("GET", f"{_queue_path(name)}/messages?{query}")
-        return _read(_MESSAGES, _member(answer, "messages"))
+        return _read(tuple[MessageView, ...], _member(answer, "messages"))
 
     def follow_queue(
         self, name: str, *, partition: int | None, after: int, selector: str | None
@@ -136,11 +109,11 @@ class AdminClient:
         query = _query(after=after, follow=1, partition=partition, selector=selector)
         with self._open("GET", f"{_queue_path(name)}/messages?{query}", None, timeout_s=None) as lines:
             for line in lines:
-                yield _read(_MESSAGE, _parsed(line))
+                yield _read(MessageView, _parsed(line))
 
     def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return every durable selector."""
-        return _read(_SELECTORS, _member(self._ask("GET", "/durable-selectors"), "selectors"))
+        return _read(tuple[DurableSelectorView, ...], _member(self._ask("GET", "/durable-selectors"), "selectors"))
 
     def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set what a subscriber selects."""
@@ -152,7 +125,7 @@ class AdminClient:
 
     def reload(self) -> ReloadView:
         """Have the node read its configuration again."""
-        return _read(_RELOAD, self._ask("POST", "/configuration/reload"))
+        return _read(ReloadView, self._ask("POST", "/configuration/reload"))
 
     def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
         """Create a queue template."""
@@ -177,19 +150,19 @@ class AdminClient:
 
     def take_messages(self, name: str, deed: str, selection: Mapping[str, object]) -> TakenView:
         """Delete, move or copy messages."""
-        return _read(_TAKEN, self._ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
+        return _read(TakenView, self._ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
 
     def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
         """Begin to drive dead messages back."""
-        return _read(_REDRIVE, self._ask("POST", _queue_path(name) + "/redrive", selection))
+        return _read(RedriveView, self._ask("POST", _queue_path(name) + "/redrive", selection))
 
     def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive has come."""
-        return _read(_REDRIVE, self._ask("GET", _queue_path(name) + "/redrive"))
+        return _read(RedriveView, self._ask("GET", _queue_path(name) + "/redrive"))
 
     def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
-        return _read(_REDRIVE, self._ask("DELETE", _queue_path(name) + "/redrive"))
+        return _read(RedriveView, self._ask("DELETE", _queue_path(name) + "/redrive"))
 
     def replay_queue(self, name: str, body: Mapping[str, object]) -> int:
         """Offer kept messages again; return how many."""
@@ -198,7 +171,7 @@ class AdminClient:
 
     def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""
-        return _read(_CURSORS, _member(self._ask("GET", _queue_path(name) + "/cursors"), "cursors"))
+        return _read(tuple[CursorView, ...], _member(self._ask("GET", _queue_path(name) + "/cursors"), "cursors"))
 
     def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor."""
@@ -206,24 +179,24 @@ class AdminClient:
 
     def start_backup(self, name: str | None) -> BackupView:
         """Begin a backup."""
-        return _read(_BACKUP, self._ask("POST", "/backup", {} if name is None else {"name": name}))
+        return _read(BackupView, self._ask("POST", "/backup", {} if name is None else {"name": name}))
 
     def show_backup(self) -> BackupView:
         """Return how far the latest backup has come."""
-        return _read(_BACKUP, self._ask("GET", "/backup"))
+        return _read(BackupView, self._ask("GET", "/backup"))
 
     def cancel_backup(self) -> BackupView:
         """End the backup that is running."""
-        return _read(_BACKUP, self._ask("DELETE", "/backup"))
+        return _read(BackupView, self._ask("DELETE", "/backup"))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
-        return _read(_ACTORS, _member(self._ask("GET", "/actors"), "actors"))
+        return _read(tuple[ActorView, ...], _member(self._ask("GET", "/actors"), "actors"))
 
     def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return events with numbers above `after`, oldest first."""
         query = urlencode({"after": after, "limit": limit})
-        return _read(_EVENTS, _member(self._ask("GET", f"/events?{query}"), "events"))
+        return _read(tuple[EventView, ...], _member(self._ask("GET", f"/events?{query}"), "events"))
 
     def explain_publish(
         self,
@@ -250,27 +223,27 @@ class AdminClient:
         }
         query = {name: text for name, text in texts.items() if text is not None}
         numbers = {"size": size, "qos": qos, "priority": priority, "deliver_to_one": int(deliver_to_one)}
-        return _read(_PUBLISH, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
+        return _read(PublishExplanation, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
 
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
         """Return where a key of a queue stands."""
-        return _read(_KEY, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
+        return _read(KeyExplanation, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
-        return _read(_REST_POINTS, self._ask("GET", "/rest-delivery-points"))
+        return _read(RestDeliveryPointsView, self._ask("GET", "/rest-delivery-points"))
 
     def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
         """Make a REST delivery point."""
-        return _read(_REST_POINT, self._ask("POST", "/rest-delivery-points", definition))
+        return _read(RestDeliveryPointView, self._ask("POST", "/rest-delivery-points", definition))
 
     def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
         """Return one REST delivery point."""
-        return _read(_REST_POINT, self._ask("GET", _rest_point_path(name)))
+        return _read(RestDeliveryPointView, self._ask("GET", _rest_point_path(name)))
 
     def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
         """Change some keys of a REST delivery point."""
-        return _read(_REST_POINT, self._ask("PATCH", _rest_point_path(name), changes))
+        return _read(RestDeliveryPointView, self._ask("PATCH", _rest_point_path(name), changes))
 
     def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a REST delivery point."""
@@ -278,15 +251,15 @@ class AdminClient:
 
     def list_users(self) -> UsersView:
         """Return every user."""
-        return _read(_USERS, self._ask("GET", "/users"))
+        return _read(UsersView, self._ask("GET", "/users"))
 
     def create_user(self, definition: Mapping[str, object]) -> UserView:
         """Make a user."""
-        return _read(_USER, self._ask("POST", "/users", definition))
+        return _read(UserView, self._ask("POST", "/users", definition))
 
     def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
         """Change a user."""
-        return _read(_USER, self._ask("PATCH", _user_path(name), changes))
+        return _read(UserView, self._ask("PATCH", _user_path(name), changes))
 
     def delete_user(self, name: str) -> None:
         """Delete a user."""
@@ -294,7 +267,7 @@ class AdminClient:
 
     def list_profiles(self) -> ProfilesView:
         """Return every client profile and every ACL profile."""
-        return _read(_PROFILES, self._ask("GET", "/profiles"))
+        return _read(ProfilesView, self._ask("GET", "/profiles"))
 
     def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
         """Make a profile."""
@@ -310,27 +283,27 @@ class AdminClient:
 
     def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
-        return _read(_VPNS, self._ask("GET", "/message-vpns"))
+        return _read(MessageVpnsView, self._ask("GET", "/message-vpns"))
 
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
-        return _read(_CLIENTS, self._ask("GET", f"/clients?{urlencode(question)}"))
+        return _read(ClientsView, self._ask("GET", f"/clients?{urlencode(question)}"))
 
     def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
-        return _read(_NODE_FIGURES, self._ask("GET", "/figures"))
+        return _read(NodeFigures, self._ask("GET", "/figures"))
 
     def queues_figures(self, question: Mapping[str, str | int]) -> QueuesFigures:
         """Return a page of queues, a line of numbers each; `question` has the parameters of the operation."""
-        return _read(_QUEUES_FIGURES, self._ask("GET", f"/figures/queues?{urlencode(question)}"))
+        return _read(QueuesFigures, self._ask("GET", f"/figures/queues?{urlencode(question)}"))
 
     def show_spool(self) -> SpoolView:
         """Return the spool."""
-        return _read(_SPOOL, self._ask("GET", "/spool"))
+        return _read(SpoolView, self._ask("GET", "/spool"))
 
     def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `question` has the parameters of the operation."""
-        return _read(_SMRP, self._ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
+        return _read(SmrpSubscriptionsView, self._ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
 
     def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
         with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
@@ -407,9 +380,9 @@ def _member(answer: object, key: str) -> object:
     return answer[key]
 
 
-def _read(adapter: TypeAdapter[View], answer: object) -> View:
+def _read(kind: type[View], answer: object) -> View:
     try:
-        return adapter.validate_python(answer)
+        return adapter(kind).validate_python(answer)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -12,7 +12,8 @@ from gateway.cli.bench_figures import PAYLOAD_BYTES_MIN
 from gateway.cli.bench_load import Load, Run
 from gateway.cli.failures import FAILED, UNREACHABLE, CommandFailed
 from gateway.cli.mqtt_session import PasswordOption, UserOption
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table
 from messaging.message_vpn import DEFAULT_VPN
 from protocols.flow.client.errors import ConnectFailed, FlowClientError
 from protocols.flow.client.options import PORT_DEFAULT, ClientOptions, target_of

@@ -6,7 +6,8 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table
 from gateway.config.sizes import rounded_size
 from gateway.reader_views import CursorView
 from messaging.message_vpn import DEFAULT_VPN

@@ -9,7 +9,8 @@ from rich.progress import Progress, SpinnerColumn
 
 from gateway.cli.failures import FAILED
 from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table
 from gateway.doctor import Examination, examine_backup, examine_node
 
 

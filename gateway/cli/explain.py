@@ -8,7 +8,8 @@ from rich.console import Console
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table
 from gateway.explanations import CheckView, DestinationView
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.standing import WaitReason

@@ -5,7 +5,6 @@ import sys
 from typing import Any, Final, TextIO
 
 import typer
-from rich.console import Console
 from typer.core import TyperGroup
 
 OK: Final = 0
@@ -53,6 +52,8 @@ class ReportingGroup(TyperGroup):
 
 def report(failure: CommandFailed) -> None:
     """Print a failure for people. Text is not markup: a queue may be called `[red]`."""
+    from rich.console import Console  # late: most commands do not fail, and some print nothing that it is for
+
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     console.print("error:", style="bold red", end=" ")
     console.print(failure.text, markup=False)

@@ -10,8 +10,10 @@ from argon2 import PasswordHasher
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.passwords import new_password
-from gateway.config import Config, ConfigError, load
 from gateway.config.allowed import allowed_by, is_secret, leaves
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
+from gateway.config.model import Config
 from gateway.start_errors import CannotStart
 
 ConfigOption = Annotated[

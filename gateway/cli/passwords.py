@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from gateway import password_files
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.config.authentication import PASSWORD_FILE_BYTES_MAX
+from gateway.password_files import PASSWORD_FILE_BYTES_MAX
 
 PasswordFileOption = Annotated[
     Path | None,
@@ -34,8 +35,7 @@ def new_password(file: Path | None) -> str:
 def first_line(file: Path) -> str:
     """Return the first line of a file with a secret. Raises CommandFailed."""
     try:
-        with file.open(encoding="utf-8") as opened:
-            return opened.readline(PASSWORD_FILE_BYTES_MAX).rstrip("\n")
+        return password_files.first_line(file)
     except OSError as error:
         raise CommandFailed(f"{file}: {error.strerror or error}", exit_code=USAGE) from None
     except UnicodeDecodeError:

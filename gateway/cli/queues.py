@@ -10,9 +10,10 @@ from rich.console import Console
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.cursors import cursors, delete_cursor
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
-from gateway.cli.queue_messages import SelectorOption
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.queue_messages import SelectorOption, add_to
 from gateway.cli.replay import replay
+from gateway.cli.tables import print_table
 from gateway.config.sizes import rounded_size
 from gateway.views import FlowView, MessageView, PartitionView, QueueView
 from messaging.message_vpn import DEFAULT_VPN
@@ -184,6 +185,7 @@ def browse(
             _print_message(message)
 
 
+add_to(app)
 app.command("replay")(replay)
 app.command("cursors")(cursors)
 app.command("delete-cursor")(delete_cursor)

@@ -12,7 +12,8 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table
 from gateway.config.errors import ConfigError
 from gateway.config.load import text_of
 from gateway.config.sources import apply_settings

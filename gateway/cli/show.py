@@ -6,7 +6,8 @@ import typer
 
 from gateway.cli import show_broker
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from gateway.cli.output import JsonOption, print_json, print_table, tell_the_rest
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table, tell_the_rest
 from gateway.smrp import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from messaging.message_vpn import DEFAULT_VPN
 

@@ -10,7 +10,8 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table, tell_the_rest
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import print_table, tell_the_rest
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
 from gateway.config.sizes import rounded_size
 from gateway.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures

@@ -6,8 +6,9 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
 from gateway.cli.queues import attribute_value
+from gateway.cli.tables import print_table
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_template import DURABILITY_OVERRIDES
 

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.live_view import watch
-from gateway.cli.output import JsonOption, print_json, table
+from gateway.cli.output import JsonOption, print_json
+from gateway.cli.tables import table
 from gateway.client_views import CLIENTS_MAX, ClientView
 from gateway.config.sizes import rounded_size
-from gateway.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
-from gateway.process_figures import ProcessFigures
+from gateway.figures import QUEUES_MAX, NodeFigures, ProcessFigures, QueueFigures, QueuesFigures
 from gateway.reader_views import SpoolView
 from messaging.message_vpn import DEFAULT_VPN
 

@@ -9,8 +9,9 @@ import typer
 
 from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json
 from gateway.cli.passwords import PasswordFileOption, new_password
+from gateway.cli.tables import print_table
 from gateway.user_views import UserView
 from messaging.client_roster import DEFAULT
 from messaging.message_vpn import DEFAULT_VPN

@@ -13,10 +13,10 @@ from gateway.config.client_profiles import AclProfileSettings, ClientProfileSett
 from gateway.config.listeners import is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
+from gateway.password_files import PASSWORD_FILE_BYTES_MAX, first_line
 from messaging.client_roster import DEFAULT, ClientUsername
 
 ARGON2_PREFIX: Final = "$argon2"
-PASSWORD_FILE_BYTES_MAX: Final = 4096
 ON_LOOPBACK: Final = "on-loopback"
 
 
@@ -73,8 +73,7 @@ class Account(Section):
             secret = self.password.get_secret_value()
         else:
             assert self.password_file is not None, "the caller has seen that there is one"
-            lines = self.password_file.read_text(encoding="utf-8").splitlines()
-            secret = lines[0] if lines else ""
+            secret = first_line(self.password_file)
         if not secret:
             where = "password" if self.password_file is None else f"password_file {str(self.password_file)!r}"
             raise ValueError(f"{where} is empty; allowed: a password or its hash, in the first line")

@@ -7,7 +7,9 @@ import httpx
 import pytest
 
 from certificates import Certificates, make_certificates
-from gateway.config import Config, ConfigError, load
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
+from gateway.config.model import Config
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 

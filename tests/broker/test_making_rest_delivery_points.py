@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node_port import NodeView
 from gateway.ports import QueueInvalid, Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from http_client import create, http_client, publish

@@ -11,7 +11,7 @@ from argon2 import PasswordHasher
 
 from flow_client import FlowClient, Refused
 from gateway.client_views import ClientQuestion
-from gateway.config import load
+from gateway.config.load import load
 from gateway.metrics import Exposition
 from gateway.node_port import NodeView
 from gateway.ports import VpnNotFound

@@ -8,7 +8,7 @@ from typing import Final
 import httpx
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.config.sections import Log
 from gateway.logs import set_up_logging
 from raw_client import DEADLINE_S

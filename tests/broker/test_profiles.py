@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node_port import NodeView
 from gateway.ports import (
     AclExceptionAlreadyExists,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.ports import Refused
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from certificates import make_certificates
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node_port import NodeView
 from http_client import create, http_client, publish, ready_count
 from raw_client import DEADLINE_S

@@ -3,7 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
-from gateway.config import load
+from gateway.config.load import load
 from named_queues import shown
 from raw_client import RawClient
 from running_broker import RunningBroker

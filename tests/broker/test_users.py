@@ -9,7 +9,7 @@ import pytest
 from scramp import ScramClient
 
 from flow_client import FlowClient
-from gateway.config import load
+from gateway.config.load import load
 from gateway.node import open_store
 from gateway.node_port import NodeView
 from gateway.ports import QueueInvalid, Refused, UserAlreadyExists, UserNotFound

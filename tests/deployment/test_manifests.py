@@ -9,7 +9,8 @@ import yaml
 from helm_python.errors import HelmError
 
 from certificates import make_certificates
-from gateway.config import Config, load
+from gateway.config.load import load
+from gateway.config.model import Config
 from manifests import (
     EVERYTHING,
     K8S,

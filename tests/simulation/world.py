@@ -13,8 +13,8 @@ from typing import Any
 
 import pykka
 
-from gateway.config import Config
 from gateway.config.admin import Admin
+from gateway.config.model import Config
 from gateway.config.sections import Queues, Spool
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.node import Node

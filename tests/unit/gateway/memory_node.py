@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway.client_views import ClientQuestion, ClientsView, ClientView
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from gateway.figures import NodeFigures, ProcessFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
 from gateway.name_patterns import name_pattern
 from gateway.ports import (
     ClientNotFound,
@@ -21,7 +21,6 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
-from gateway.process_figures import ProcessFigures
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.config import Authentication
+from gateway.config.authentication import Authentication
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.described import changed, described
 from gateway.origins import CONFIGURATION, OPERATOR

@@ -15,7 +15,7 @@ from actors.clock import SystemClock
 from actors.events import Events
 from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
-from gateway.config import Admin
+from gateway.config.admin import Admin
 from gateway.ports import NodePort
 from gateway.proofs import read_proofs
 

@@ -16,7 +16,9 @@ from gateway.access_levels import WHOEVER_IS_HERE, AccessLevel
 from gateway.admin.operations import OPEN, OPERATIONS
 from gateway.admin_accounts import AdminAccounts, NotSignedIn
 from gateway.cli.failures import FAILED, USAGE
-from gateway.config import Admin, ConfigError, load
+from gateway.config.admin import Admin
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
 from gateway.proofs import Proofs, read_proofs
 from gateway.routing_views import ReloadView
 from messaging.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event

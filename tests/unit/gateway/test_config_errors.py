@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import ConfigError, load
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
 
 
 def problems_of(text: str, tmp_path: Path, **environment: str) -> list[str]:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.config import Config, ConfigError, diff, load
 from gateway.config.allowed import allowed_by, leaves
-from gateway.config.reload import RELOADABLE, is_reloadable
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
+from gateway.config.model import Config
+from gateway.config.reload import RELOADABLE, diff, is_reloadable
 from gateway.config.sizes import UNITS, format_size, parse_size, rounded_size
 
 

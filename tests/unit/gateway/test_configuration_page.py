@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from gateway.config import Config
 from gateway.config.admin import AdminUser
 from gateway.config.allowed import leaves
 from gateway.config.authentication import User
+from gateway.config.model import Config
 from gateway.config.sizes import parse_size
 from messaging.queue_attributes import ATTRIBUTES
 

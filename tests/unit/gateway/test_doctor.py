@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.config import load
+from gateway.config.load import load
 from gateway.config_lint import lint
 from storage.backup import Backup
 from storage.environment import DATA_FILE

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import orjson
 import pytest
 
-from gateway.config import Log
+from gateway.config.sections import Log
 from gateway.logs import HANDLER_NAME, set_up_logging
 
 

@@ -9,7 +9,8 @@ import pytest
 from actors.clock import SystemClock
 from actors.runtime import Runtime
 from gateway.accounts import Accounts
-from gateway.config import ConfigError, load
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
 from gateway.proofs import read_proofs
 from protocols.login_attempts import LoginAttempts
 from tokens import TokenServer

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from gateway.config import Authentication
+from gateway.config.authentication import Authentication
 from gateway.semp.query import cursor_after
 from gateway.views import FlowView
 from messaging.deliver_to_one import priorities_of

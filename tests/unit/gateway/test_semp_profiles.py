@@ -1,6 +1,6 @@
 """SEMP's config: client profiles, ACL profiles and the exceptions of these, made, changed and deleted."""
 
-from gateway.config import Authentication
+from gateway.config.authentication import Authentication
 from gateway.profile_views import ProfileKind
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gateway.config import Config, ConfigError, load
+from gateway.config.errors import ConfigError
+from gateway.config.load import load
+from gateway.config.model import Config
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from messaging.virtual_destinations import DEFINITIONS_MAX
 

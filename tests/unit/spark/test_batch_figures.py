@@ -8,7 +8,7 @@ import orjson
 import pytest
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
-from gateway.config import Admin
+from gateway.config.admin import Admin
 from messaging.queue_config import definition_from_dict
 from pipeline.figures import BatchFigures
 from pyspark_sluicegate.offsets import Offset

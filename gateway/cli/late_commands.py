@@ -1,0 +1,81 @@
+"""The subcommands by name, and where each is. Its module is imported when it is called, or to list them with `--help`.
+
+Together they need most of the gateway and most of what it depends on: a second of work, of which one needs a tenth.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand
+
+from gateway.cli.failures import ReportingGroup
+
+
+class Place(NamedTuple):
+    """Where a command is defined."""
+
+    module: str  # of gateway.cli
+    member: str = "app"  # a function, or a typer.Typer with subcommands
+    is_program: bool = False  # all that follows is another program's, `--help` too
+
+
+COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
+    {
+        "serve": Place("node", "serve"),
+        "check-config": Place("node", "check_config"),
+        "doctor": Place("doctor", "doctor"),
+        "hash-password": Place("node", "hash_password"),
+        "pub": Place("publish", "pub"),
+        "sub": Place("subscribe", "sub"),
+        "queue": Place("queues"),
+        "template": Place("templates"),
+        "selector": Place("selectors"),
+        "rest-delivery-point": Place("rest_delivery_points"),
+        "user": Place("users"),
+        "config": Place("declarations"),
+        "reload": Place("selectors", "reload"),
+        "explain": Place("explain"),
+        "show": Place("show"),
+        "backup": Place("backup", "backup"),
+        "backup-status": Place("backup", "backup_status"),
+        "backup-cancel": Place("backup", "backup_cancel"),
+        "restore": Place("backup", "restore"),
+        "bench": Place("bench", "bench"),
+        "actors": Place("actors", "actors"),
+        "events": Place("events", "events"),
+        "top": Place("top", "top"),
+        "pipeline": Place("pipeline", "pipeline", is_program=True),
+        "version": Place("version", "version"),
+    }
+)
+
+
+class LateCommands(ReportingGroup):
+    """The group of COMMANDS. Of those that nobody has asked for it has the names only, for lists and suggestions."""
+
+    def __init__(self, **settings: Any) -> None:  # as in the base class
+        super().__init__(**settings)
+        self._awaited = dict(COMMANDS)
+        self.commands.update({name: TyperCommand(name) for name in COMMANDS})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # as in the base class
+        """Return a command; None: there is none of that name."""
+        if cmd_name in self._awaited:
+            self.commands[cmd_name] = _imported(cmd_name, self._awaited.pop(cmd_name))
+        return super().get_command(ctx, cmd_name)
+
+
+def _imported(name: str, place: Place) -> Any:
+    found = getattr(import_module(f"gateway.cli.{place.module}"), place.member)
+    holder = typer.Typer()
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=name)
+    elif place.is_program:
+        passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+        holder.command(name, add_help_option=False, context_settings=passed_on)(found)
+    else:
+        holder.command(name)(found)
+    return typer.main.get_group(holder).commands[name]
