@@ -8,6 +8,7 @@ are counted.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -70,7 +71,8 @@ class ExportThread(pykka.ThreadingActor):
                 taken_count += len(spans)
             else:
                 lost_count += len(spans) or len(part)
-        self._runtime.loop.call_soon_threadsafe(self._report, taken_count, lost_count)
+        with suppress(RuntimeError):  # the loop is closed: a stop has waited for this long enough, and has said so
+            self._runtime.loop.call_soon_threadsafe(self._report, taken_count, lost_count)
 
 
 class TraceExport:

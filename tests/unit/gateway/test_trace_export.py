@@ -118,6 +118,24 @@ def test_a_stop_does_not_wait_for_a_collector_that_does_not_answer(
     run(scenario())
 
 
+def test_a_request_that_outlives_the_node_leaves_no_word(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stop has said that it did not wait; there is no loop any more that could count."""
+    monkeypatch.setattr(trace_export, "LAST_EXPORT_S", 0.01)
+    collector, others = SlowCollector(), set(threading.enumerate())
+
+    async def scenario() -> None:
+        await export_of(3, collector).stop()
+
+    run(scenario())
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
+    collector.lets_go.set()
+    for thread in set(threading.enumerate()) - others:
+        thread.join()
+    assert len(caplog.records) == 1
+
+
 def test_a_tracestate_that_is_not_valid_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     """Publishers write it: a span of theirs goes without it, and the log stays what operators read."""
     (span,) = maker().spans([spooled(tracestate="not valid")])
