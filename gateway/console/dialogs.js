@@ -9,13 +9,13 @@ const LINE_CHARS = 50; // about so many fit into a line of a text of several,
 const LINES_MAX = 10; // of which so many are shown at once
 
 /**
- * Ask, and do it, unless who asks may only look: `deed` gets the fields' values by name. What goes wrong stands in the dialog, which stays open with
- * all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
+ * Ask, and do it, unless who asks lacks the level that it takes: `deed` gets the fields' values by name. What goes wrong
+ * stands in the dialog, which stays open with all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
  * `choices` that are all there is, `lines: true` for a text of several, or `secret: true` for what nobody may read on
  * the screen; without any field it is a question of yes or no. Return whether it was done.
  */
-export function ask({ title, text, fields = [], confirm, dangerous = false, deed }) {
-  const why = refusal();
+export function ask({ title, text, fields = [], confirm, dangerous = false, level, deed }) {
+  const why = refusal(level);
   if (why) {
     notice(why, { wrong: true });
     return Promise.resolve(false);

@@ -61,6 +61,9 @@ def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProce
         expect(page.locator("h1")).to_have_text("made-by-writer")
         page.keyboard.press("9")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
+        page.keyboard.press("b")
+        expect(page.locator(".notice.wrong")).to_contain_text("access level admin, and writer has read-write")
+        expect(page.locator("dialog[open]")).to_have_count(0)
 
 
 def test_who_has_a_message_vpn_only_sees_its_queues(browser: Browser, running: GatewayProcess) -> None:

@@ -7,11 +7,13 @@ import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h } from "../elements.js";
 import { count, moment, size } from "../words.js";
 
+const LEVEL = "admin"; // it writes a copy of everything onto the node's disk
+
 export function open(place) {
   const about = h("div");
   const backup = h("div");
-  const begins = deedButton("New backup", begin, { level: "admin" });
-  const cancels = deedButton("Cancel", () => attempt(cancel), { level: "admin" });
+  const begins = deedButton("New backup", begin, { level: LEVEL });
+  const cancels = deedButton("Cancel", () => attempt(cancel), { level: LEVEL });
   place.append(
     h("h1", {}, "Spool"),
     about,
@@ -36,6 +38,7 @@ export function open(place) {
       text: "The node copies its spool, as it is now, into a folder of its backup.path.",
       confirm: "Begin",
       fields: [{ name: "name", label: "Name", hint: "empty: the time, in UTC" }],
+      level: LEVEL,
       deed: ({ name }) => post("backup", name ? { name } : {}),
     });
     if (!begun) return;
