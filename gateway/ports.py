@@ -395,7 +395,10 @@ class NodePort(Protocol):
         """Add to a list of an ACL profile. Raises NotFound, AclExceptionAlreadyExists, QueueInvalid, Refused."""
 
     async def remove_acl_exception(self, profile: str, field: str, key: str) -> None:
-        """Take a topic, a share name or a network from a list of an ACL profile. Raises NotFound, Refused."""
+        """Take a network, or a topic or share name as `SYNTAX,TOPIC`, from a list of an ACL profile.
+
+        Raises NotFound, Refused.
+        """
 
     async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""

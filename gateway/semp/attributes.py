@@ -17,6 +17,7 @@ TEXT: Final[Schema] = {"type": "string"}
 INTEGER: Final[Schema] = {"type": "integer"}
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 
+KEYS_APART: Final = ","  # between the attributes that name an object together
 UNITS: Final = ("_s", "_ms", "_mb")  # our names end in them, SEMP's do not
 
 
@@ -56,12 +57,18 @@ class SempCollection(Generic[View]):
 
 @dataclass(frozen=True, slots=True)
 class SempObject(Generic[View]):
-    """A kind of object. `key` is the attribute that tells one from another."""
+    """A kind of object. `key` is the attribute that tells one from another, together with `qualifier` if it has one."""
 
     kind: str
     key: str
     attributes: tuple[SempAttribute[View], ...]
     collections: tuple[SempCollection[View], ...] = ()
+    qualifier: str = ""  # an attribute that stands before the key wherever an object is named, with a comma between
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The attributes that tell one from another, in the order in which they name it."""
+        return (self.qualifier, self.key) if self.qualifier else (self.key,)
 
     def names(self) -> list[str]:
         """Return what `select` may name."""
@@ -99,4 +106,5 @@ def configured(kind: SempObject[Any]) -> SempObject[Any]:
         kind.key,
         tuple(each for each in kind.attributes if each.field or each.name == kind.key),
         tuple(each for each in kind.collections if each.configures),
+        kind.qualifier,
     )

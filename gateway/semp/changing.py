@@ -17,7 +17,7 @@ from gateway.config.section import NamedSection
 from gateway.described import described
 from gateway.ports import NodePort, NotFound, QueueInvalid, QueueNotFound, UserNotFound, template_of
 from gateway.profile_views import ProfileKind
-from gateway.semp.attributes import SempObject
+from gateway.semp.attributes import KEYS_APART, SempAttribute, SempObject
 from gateway.semp.client_objects import EXCEPTIONS
 from gateway.semp.envelope import Asked, Document, answer_of_done
 from gateway.semp.errors import invalid_parameter
@@ -179,20 +179,16 @@ def changing(resource: Resource, verbs: Verbs) -> list[SempOperation]:
 
 def _creating(resource: Resource, create: Changing) -> SempOperation:
     kind = resource.kind
-    field = kind.attribute(kind.key).field
 
     async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
         parents, query = resource.parents_of(request), query_of_one(resource, request)
         fields = kind.fields(await json_object(request), parents)
-        name = fields.get(field)
-        if not isinstance(name, str) or not name:
-            reason = f"{name!r} is not allowed" if field in fields else "it is missing"
-            raise invalid_parameter(f"{kind.key}: {reason}; allowed: a text that is not empty")
+        name = KEYS_APART.join(_text_in(fields, kind.attribute(each)) for each in kind.keys)
         with _in_words_of(kind):
             await create(node, list(parents.values()), fields)
         return await answer_with(node, resource, parents, name, query, asked, uri=asked.below(name))
 
-    schema = {**object_schema(kind, _settable(kind)), "required": [kind.key], "additionalProperties": False}
+    schema = {**object_schema(kind, _settable(kind)), "required": [*kind.keys], "additionalProperties": False}
     return SempOperation(
         method="POST", path=resource.path, summary=f"Make a {kind.kind}", perform=perform, kind=kind, body=schema
     )
@@ -224,12 +220,21 @@ def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
     async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
         parents = resource.parents_of(request)
         query_of_one(resource, request)  # what is not understood stops it
-        await delete(node, [*parents.values(), path_name(request, resource.kind.key)])
+        await delete(node, [*parents.values(), resource.name_in(request)])
         return answer_of_done(asked)
 
     return SempOperation(
         method="DELETE", path=resource.object_path, summary=f"Delete a {resource.kind.kind}", perform=perform
     )
+
+
+def _text_in(fields: Fields, attribute: SempAttribute[Any]) -> str:
+    """Return an attribute that a body has to set. Raises SempError."""
+    value = fields.get(attribute.field)
+    if not isinstance(value, str) or not value:
+        reason = f"{value!r} is not allowed" if attribute.field in fields else "it is missing"
+        raise invalid_parameter(f"{attribute.name}: {reason}; allowed: a text that is not empty")
+    return value
 
 
 def _settable(kind: SempObject[Any]) -> list[str]:

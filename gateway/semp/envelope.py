@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from gateway.semp.attributes import SempObject
+from gateway.semp.attributes import KEYS_APART, SempObject
 from gateway.semp.errors import SempError, invalid_parameter
 from gateway.semp.query import Selection, SempQuery, Value
 
@@ -26,7 +26,7 @@ class Asked:
 
     def below(self, name: str) -> str:
         """Return the URI of the object of this name in the collection that was asked."""
-        return f"{self.path}/{quote(name, safe='')}"
+        return f"{self.path}/{quote(name, safe=KEYS_APART)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def shown(kind: SempObject[Any], view: Any, *, uri: str, parents: Mapping[str, s
 
 def key_of(kind: SempObject[Any], view: Any) -> str:
     """Return what tells an object from others of its kind."""
-    return str(_value_of(kind, view, kind.key, {}))
+    return KEYS_APART.join(str(_value_of(kind, view, each, {})) for each in kind.keys)
 
 
 def is_wanted(kind: SempObject[Any], view: Any, parents: Mapping[str, str], query: SempQuery) -> bool:

@@ -1,5 +1,6 @@
 """The OpenAPI documents of SEMP, one for each of its APIs, made from the tables of operations and attributes."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -80,9 +81,9 @@ def _id_of(api: Api, operation: SempOperation) -> str:
 
 
 def _operation(api: Api, operation: SempOperation) -> Schema:
-    named = [part[1:-1] for part in operation.path.split("/") if part.startswith("{")]
     parameters: list[Schema] = [
-        {"name": name, "in": "path", "required": True, "schema": {**TEXT, "minLength": 1}} for name in named
+        {"name": name, "in": "path", "required": True, "schema": {**TEXT, "minLength": 1}}
+        for name in re.findall(r"{(\w+)}", operation.path)
     ]
     if operation.kind is not None and operation.method == "GET":
         parameters += [

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from gateway.admin.requests import path_name
 from gateway.ports import NodePort
-from gateway.semp.attributes import SempObject, configured
+from gateway.semp.attributes import KEYS_APART, SempObject, configured
 from gateway.semp.envelope import Asked, Document, answer_of_many, answer_of_one, is_wanted, key_of, shown
 from gateway.semp.errors import not_found
 from gateway.semp.operation import SempOperation
@@ -34,7 +34,7 @@ class Resource:
     @property
     def object_path(self) -> str:
         """The path of an object in it."""
-        return f"{self.path}/{{{self.kind.key}}}"
+        return f"{self.path}/{KEYS_APART.join(f'{{{each}}}' for each in self.kind.keys)}"
 
     def as_configured(self) -> "Resource":
         """Return it as `config` shows it."""
@@ -48,6 +48,10 @@ class Resource:
         """Return the keys of what a request's objects lie in."""
         return {name: path_name(request, name) for name in self.parents}
 
+    def name_in(self, request: Request) -> str:
+        """Return what the path of a request calls its object, as `key_of` does."""
+        return KEYS_APART.join(path_name(request, each) for each in self.kind.keys)
+
 
 def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
     """Return the operations that show what there is."""
@@ -56,7 +60,7 @@ def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
         return await _page(node, resource, request, asked)
 
     async def one(node: NodePort, request: Request, asked: Asked) -> Document:
-        query, name = query_of_one(resource, request), path_name(request, resource.kind.key)
+        query, name = query_of_one(resource, request), resource.name_in(request)
         return await answer_with(node, resource, resource.parents_of(request), name, query, asked, uri=asked.path)
 
     kind = resource.kind

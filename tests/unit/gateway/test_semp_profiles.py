@@ -29,13 +29,19 @@ def test_a_client_profile_is_made_changed_and_deleted(admin: RunningAdmin) -> No
 
 
 def test_exceptions_of_an_acl_profile_come_and_go_one_by_one(admin: RunningAdmin, node: MemoryNode) -> None:
-    """SEMP: they are objects below the profile; what is said of the profile leaves them alone."""
+    """SEMP: objects below the profile, named by syntax and topic; what is said of the profile leaves them alone."""
     semp(admin, "POST", ACLS, {"aclProfileName": "devices", "publishTopicDefaultAction": "disallow"})
     topics = f"{ACLS}/devices/publishTopicExceptions"
-    for topic, syntax in (("up/>", "smf"), ("m/#", "mqtt")):
+    for syntax, topic, place in (("smf", "up/a,b", "smf,up%2Fa,b"), ("mqtt", "up/a,b", "mqtt,up%2Fa,b")):
         body = {"publishTopicException": topic, "publishTopicExceptionSyntax": syntax}
-        assert semp(admin, "POST", topics, body)["data"]["publishTopicException"] == topic
-    assert refused(admin, "POST", topics, {"publishTopicException": "up/>"})[:2] == (10, "ALREADY_EXISTS")
+        made = semp(admin, "POST", topics, body)
+        assert made["data"] == {**body, "msgVpnName": "default", "aclProfileName": "devices"}
+        assert made["links"]["uri"] == f"{admin.url}/SEMP/v2{topics}/{place}"
+        assert semp(admin, "GET", f"{topics}/{place}")["data"] == made["data"]
+        assert refused(admin, "POST", topics, body)[:2] == (10, "ALREADY_EXISTS")
+    assert len(semp(admin, "GET", topics)["data"]) == 2
+    code, _, text = refused(admin, "POST", topics, {"publishTopicException": "a"})
+    assert (code, text.partition(";")[0]) == (11, "publishTopicExceptionSyntax: it is missing")
     code, _, text = refused(admin, "POST", topics, {"publishTopicException": "a", "publishTopicExceptionSyntax": "x"})
     assert (code, text.partition(":")[0]) == (11, "publishTopicExceptionSyntax")
     networks = f"{ACLS}/devices/clientConnectExceptions"
@@ -44,11 +50,11 @@ def test_exceptions_of_an_acl_profile_come_and_go_one_by_one(admin: RunningAdmin
     semp(admin, "PUT", f"{ACLS}/devices", {"subscribeTopicDefaultAction": "allow"})
     counts = semp(admin, "GET", f"{ACLS}/devices")["collections"]
     assert (counts["publishTopicExceptions"], counts["clientConnectExceptions"]) == ({"count": 2}, {"count": 1})
-    semp(admin, "DELETE", f"{topics}/up%2F%3E")
+    semp(admin, "DELETE", f"{topics}/smf,up%2Fa%2Cb")
     semp(admin, "DELETE", f"{networks}/10.0.0.0%2F8")
-    assert refused(admin, "DELETE", f"{topics}/up%2F%3E")[:2] == (6, "NOT_FOUND")
+    assert refused(admin, "DELETE", f"{topics}/smf,up%2Fa,b")[:2] == (6, "NOT_FOUND")
     left = node.profiles[ProfileKind.ACL]["devices"].to_dict()["publish_topic_exceptions"]
-    assert left == [{"topic": "m/#", "syntax": "mqtt"}]
+    assert left == [{"topic": "up/a,b", "syntax": "mqtt"}]
 
 
 def test_profiles_of_the_configuration_are_changed_there(admin: RunningAdmin, node: MemoryNode) -> None:
@@ -57,7 +63,8 @@ def test_profiles_of_the_configuration_are_changed_there(admin: RunningAdmin, no
         assert refused(admin, "PATCH", f"{ACLS}/{name}", {})[:2] == (89, "NOT_ALLOWED")
         assert refused(admin, "DELETE", f"{ACLS}/{name}")[:2] == (89, "NOT_ALLOWED")
         topics = f"{ACLS}/{name}/publishTopicExceptions"
-        assert refused(admin, "POST", topics, {"publishTopicException": "t"})[:2] == (89, "NOT_ALLOWED")
+        exception = {"publishTopicException": "t", "publishTopicExceptionSyntax": "smf"}
+        assert refused(admin, "POST", topics, exception)[:2] == (89, "NOT_ALLOWED")
         assert refused(admin, "POST", ACLS, {"aclProfileName": name})[:2] == (10, "ALREADY_EXISTS")
 
 
