@@ -42,6 +42,7 @@ class Accounts:
         self._proofs = proofs
         self._listeners = listeners
         self._made = made
+        self._secrets: dict[str, str] = {}  # of all accounts, by name
         self._scram = scram.ScramSha256({}, runtime.rng.randbytes)
         self.authenticator = Authenticator(
             credentials=self._credentials(),
@@ -57,9 +58,16 @@ class Accounts:
         self._proofs = proofs
         self.authenticator.credentials = self._credentials()
 
-    def made_changed(self) -> None:
-        """Go by what operators have made of their accounts."""
-        self.authenticator.credentials = self._credentials()
+    def made_changed(self, name: str) -> None:
+        """Go by what operators have made of one of their accounts."""
+        if name in self._proofs.secrets:
+            return
+        user = self._made.get(name)
+        self._scram.change(name, None if user is None else user.scram)
+        if user is None:
+            self._secrets.pop(name, None)
+        else:
+            self._secrets[name] = user.password_hash
 
     def _credentials(self) -> Credentials:
         authentication, proofs = self._authentication, self._proofs
@@ -72,8 +80,9 @@ class Accounts:
         mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
         if proofs.verifier is not None:
             mechanisms |= {name: OAuthMechanism(name, proofs.verifier) for name in (OAUTHBEARER, XOAUTH2)}
+        self._secrets = {name: user.password_hash for name, user in self._made.items()} | proofs.secrets
         return Credentials(
-            secrets={name: user.password_hash for name, user in self._made.items()} | proofs.secrets,
+            secrets=self._secrets,
             anonymous_listeners=frozenset(anonymous),
             mechanisms=mechanisms,
             token_principal=None if proofs.verifier is None else proofs.verifier.principal,
@@ -96,7 +105,6 @@ def configure_roster(
     acl_profiles: Iterable[AclProfileSettings],
 ) -> None:
     """Have the roster go by a configuration, these accounts and profiles, for those who are connected as well."""
-    roster.is_up = settings.enabled
     roster.quota.connection_count_max = settings.max_connection_count
     roster.quota.endpoint_count_max = settings.max_endpoint_count
     roster.quota.subscription_count_max = settings.max_subscription_count

@@ -192,14 +192,14 @@ class Node:
         self.config = config
         set_up_logging(config.log)
         reload_event_log(self.event_log, config)
-        new = [name for name in config.message_vpns() if name not in self.vpns]
-        for name in new:
-            self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])
+        for name in config.message_vpns():
+            if name not in self.vpns:
+                self.vpns[name] = MessageVpn(self, name, NOTHING_STORED, secrets.clients[name])
         # Before anything is waited for: files that change meanwhile are read after this, and put in force after this.
         self._go_by(secrets)
         self.watched_files.follow(seen)
-        for name, vpn in self.vpns.items():
-            await (vpn.start(NOTHING_STORED) if name in new else vpn.reload())
+        for vpn in self.vpns.values():
+            await self._take_over(vpn)
         for front in self.fronts:
             front.reload()
         for vpn in self.vpns.values():
@@ -208,9 +208,23 @@ class Node:
             await vpn.rest.start()
         return changes
 
+    async def _take_over(self, vpn: MessageVpn) -> None:
+        """Have a message VPN go by the configuration. One that comes lets nobody in before it is there as a whole."""
+        try:
+            await (vpn.reload() if vpn.is_started else vpn.start(NOTHING_STORED))
+        except Exception as error:  # of whatever kind: the others go on
+            until_then = "" if vpn.is_started else ", and until then nobody is let in"
+            text = "message VPN %r has not taken over what is configured: %r; a reload tries it again%s"
+            log.error(text, vpn.name, error, until_then)
+
     def users_changed(self, vpn: MessageVpn) -> None:
-        """Go by what operators have made of the users of a message VPN."""
-        self._send_away(vpn, USER_GONE, vpn.users_changed())
+        """Go by all users of a message VPN as they are now."""
+        self._send_away(vpn, USER_GONE, vpn.renew_roster())
+
+    def user_changed(self, vpn: MessageVpn, name: str) -> None:
+        """Go by what operators have made of a user of a message VPN."""
+        if vpn.user_changed(name):
+            self._send_away(vpn, USER_GONE, frozenset({name}))
 
     def _send_away(self, vpn: MessageVpn, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""

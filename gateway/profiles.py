@@ -21,13 +21,14 @@ from gateway.ports import (
     Refused,
 )
 from gateway.profile_views import ACL_DEFAULT, CLIENT_DEFAULT, AclProfileView, ClientProfileView, ProfileKind
+from messaging.client_roster import ClientRoster
 from storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
     from gateway.node import Node
     from gateway.vpn import MessageVpn
 
-PROFILES_MAX: Final = 1000  # of each kind, that are made: each change goes through all of them
+PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
 TOLD_MAX: Final = 5  # names of users, where there may be thousands
 
 P = TypeVar("P", bound=NamedSection)
@@ -44,6 +45,7 @@ class Kind(Generic[P, V]):
     configured: Callable[[Authentication], Sequence[P]]
     view: Callable[[P, str], V]
     made: MadeKind[P]
+    put_in_force: Callable[[ClientRoster, str, P | None], None]  # by name; None: there is none any more
 
 
 CLIENT: Final = Kind(
@@ -59,6 +61,9 @@ CLIENT: Final = Kind(
         not_found=ClientProfileNotFound,
         already_exists=ClientProfileAlreadyExists,
     ),
+    put_in_force=lambda roster, name, profile: roster.set_client_profile(
+        name, None if profile is None else profile.profile()
+    ),
 )
 ACL: Final = Kind(
     field=ProfileKind.ACL,
@@ -72,6 +77,9 @@ ACL: Final = Kind(
         count_max=PROFILES_MAX,
         not_found=AclProfileNotFound,
         already_exists=AclProfileAlreadyExists,
+    ),
+    put_in_force=lambda roster, name, profile: roster.set_acl_profile(
+        name, None if profile is None else profile.profile()
     ),
 )
 
@@ -120,6 +128,7 @@ class Profiles(Generic[P, V]):
     async def _create(self, profile: P) -> None:
         self._made.check_new(profile.name)
         await self._put(profile.name, profile)
+        self._come_or_gone(profile.name)
 
     async def _update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> None:
         profile = self._made.changeable(name)
@@ -133,10 +142,16 @@ class Profiles(Generic[P, V]):
             more = f" and {len(users) - TOLD_MAX} others" if len(users) > TOLD_MAX else ""
             raise Refused(f"users have it: {told}{more}; give them another one first")
         await self._put(name, None)
+        self._come_or_gone(name)
 
     async def _put(self, name: str, profile: P | None) -> None:
         await self._made.put(name, profile)
-        self._node.users_changed(self._vpn)
+        self._kind.put_in_force(self._vpn.clients, name, self.all().get(name))
+
+    def _come_or_gone(self, name: str) -> None:
+        """Let in who was shut down for want of a profile, and nobody who got one just before it was deleted."""
+        if self._vpn.users.with_profile(self._kind.field, name):
+            self._node.users_changed(self._vpn)
 
     def _configured(self) -> dict[str, P]:
         configured = self._kind.configured(self._vpn.config.authentication)
@@ -169,5 +184,5 @@ def _exceptions(profile: AclProfileSettings, field: str) -> list[AclException]:
 
 
 def _key_of(exception: AclException) -> str:
-    """Return what tells an exception from others: its topic, or itself where it is a network."""
-    return exception if isinstance(exception, str) else str(exception["topic"])
+    """Return what tells an exception from others: its syntax and topic, or itself where it is a network."""
+    return exception if isinstance(exception, str) else f"{exception['syntax']},{exception['topic']}"

@@ -104,7 +104,7 @@ def _kept(password: str, random_bytes: Callable[[int], bytes]) -> tuple[str, str
 
 USERS: Final = MadeKind(
     row_key=b"user/",
-    count_max=10_000,  # each change goes through all of them
+    count_max=10_000,  # a reload goes through all of them
     written=lambda user: orjson.dumps(asdict(user)),
     read=_read,
     not_found=UserNotFound,

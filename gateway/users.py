@@ -41,6 +41,14 @@ class Users:
         made = {name: _let_in(user.username(), profiles) for name, user in self.made.objects.items()}
         return list((made | self._configured()).values())
 
+    def username(self, name: str) -> ClientUsername | None:
+        """Return an account, without its secrets, as clients are let in by it; None: there is none of this name."""
+        for user in self._vpn.config.authentication.users:
+            if user.name == name:
+                return user.username()
+        made = self.made.objects.get(name)
+        return None if made is None else _let_in(made.username(), self._profiles())
+
     def views(self) -> list[UserView]:
         """Return what is to be seen of every user, by name."""
         configured, profiles = self._configured(), self._profiles()
@@ -80,8 +88,11 @@ class Users:
 
     async def _delete(self, name: str) -> None:
         self.made.changeable(name)
-        await self.made.put(name, None)
-        self._node.users_changed(self._vpn)
+        await self._put(name, None)
+
+    async def _put(self, name: str, user: StoredUser | None) -> None:
+        await self.made.put(name, user)
+        self._node.user_changed(self._vpn, name)
 
     def _configured(self) -> dict[str, ClientUsername]:
         return {user.name: user.username() for user in self._vpn.config.authentication.users}
@@ -92,8 +103,7 @@ class Users:
             if name not in names:
                 raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
         user = await asyncio.to_thread(stored_user, asked, before, self._node.runtime.rng.randbytes)
-        await self.made.put(user.name, user)
-        self._node.users_changed(self._vpn)
+        await self._put(user.name, user)
 
     def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:
         user = configured.get(name) or self.made.objects[name].username()

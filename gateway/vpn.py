@@ -79,6 +79,7 @@ class MessageVpn:
         self.acl_profiles = Profiles(ACL, node, self, stored)
         self.users = Users(node, self, stored)
         self.clients = make_roster(name, self.space, self.events)
+        self.is_started = False  # all that it declares is there
         self._configure_roster()
         self.accounts = Accounts(
             self.config.authentication,
@@ -114,6 +115,13 @@ class MessageVpn:
         await self.publishers.ask(RestorePublishers(dict(stored.sessions)))
         self.staging.inbox.post(FinishDecided())
         self._sample_rates()
+        self.is_started = True
+        self.clients.is_up = self.is_up
+
+    @property
+    def is_up(self) -> bool:
+        """Whether clients are let in: it is enabled, and has been started."""
+        return self.config.enabled and self.is_started
 
     async def reload(self) -> None:
         """Take over what can change while the node runs, after `configure_accounts`: that is who is let in."""
@@ -134,21 +142,23 @@ class MessageVpn:
         """
         self.config = self._node.config.message_vpn(self.name)
         self.accounts.configure(self.config.authentication, proofs)
-        return self._renew_roster()
+        return self.renew_roster()
 
-    def users_changed(self) -> frozenset[str]:
-        """Go by what operators have made of their users. Return those who are let in no more."""
-        self.accounts.made_changed()
-        return self._renew_roster()
-
-    def _renew_roster(self) -> frozenset[str]:
+    def renew_roster(self) -> frozenset[str]:
+        """Go by all accounts and profiles that there are. Return those who are let in no more."""
         before = self.clients.let_in()
         self._configure_roster()
         return before - self.clients.let_in()
 
+    def user_changed(self, name: str) -> bool:
+        """Go by what operators have made of one of their users. Return whether it was let in, and is no more."""
+        self.accounts.made_changed(name)
+        return self.clients.set_username(name, self.users.username(name))
+
     def _configure_roster(self) -> None:
         clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()
         configure_roster(self.clients, self.config, self.users.usernames(), clients, acls)
+        self.clients.is_up = self.is_up
 
     def profiles(
         self, kind: ProfileKind

@@ -1,8 +1,8 @@
 """The roster: which client usernames there are with which profiles, and who is connected under them.
 
-It lies on the loop, as gates and budgets do: the node gives it the names, connections ask it to be admitted and leave
-it when they end, the queue directory asks it before it makes a queue for a client. Who a client is has been proven
-before, by `protocols.authentication`.
+It lies on the loop, as gates and budgets do: the node gives it the names, and each that changes; connections ask it
+to be admitted and leave it when they end, the queue directory asks it before it makes a queue for a client. Who a
+client is has been proven before, by `protocols.authentication`.
 
 Invariants: the connections of a name and of a profile are counted exactly; what has no entry has the profiles of the
 name `default`, which exist always.
@@ -61,13 +61,39 @@ class ClientRoster:
         self._usernames = {each.name: each for each in usernames}
         self._profiles = {DEFAULT: ClientProfile(name=DEFAULT)} | {each.name: each for each in profiles}
         self._acls = {DEFAULT: permissive(DEFAULT)} | {each.name: each for each in acls}
-        self._profile_counts.clear()
-        for user, connected in self._connected.items():
-            username = self._username(user)
-            profile = self._profiles[username.client_profile]
-            for rights in connected:
-                rights.renew(profile, self._acls[username.acl_profile])
-            self._profile_counts[profile.name] = self._profile_counts.get(profile.name, 0) + len(connected)
+        for user in self._connected:
+            self._renew(user)
+
+    def set_username(self, name: str, username: ClientUsername | None) -> bool:
+        """Go by another account of this name, None: by none. Its profiles are there, and others' connections as before.
+
+        Return whether it was let in, and is no more.
+        """
+        before = self._usernames.pop(name, None)
+        if username is not None:
+            self._usernames[name] = username
+        self._renew(name)
+        return before is not None and before.enabled and (username is None or not username.enabled)
+
+    def set_client_profile(self, name: str, profile: ClientProfile | None) -> None:
+        """Go by another client profile of this name, for who is connected with it as well. None: nobody has it."""
+        if profile is None:
+            self._profiles.pop(name, None)
+            return
+        self._profiles[name] = profile
+        for user in self._connected:
+            if self._username(user).client_profile == name:
+                self._renew(user)
+
+    def set_acl_profile(self, name: str, acl: AclProfile | None) -> None:
+        """Go by another ACL profile of this name, for who is connected with it as well. None: nobody has it."""
+        if acl is None:
+            self._acls.pop(name, None)
+            return
+        self._acls[name] = acl
+        for user in self._connected:
+            if self._username(user).acl_profile == name:
+                self._renew(user)
 
     def admit(self, user: str, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
         """Let a client in, who has proven to be this user; empty: anonymous. `leave` lets it go. Raises ClientDenied.
@@ -107,7 +133,7 @@ class ClientRoster:
         )
         self._connected.setdefault(user, {})[rights] = None
         self._client_counts[user, client] = self._client_counts.get((user, client), 0) + 1
-        self._profile_counts[profile.name] = count + 1
+        self._count(profile.name, 1)
         return rights
 
     def leave(self, rights: ClientRights) -> None:
@@ -121,7 +147,7 @@ class ClientRoster:
             self._client_counts[rights.user, rights.client] = left
         else:
             del self._client_counts[rights.user, rights.client]
-        self._profile_counts[rights.profile.name] -= 1
+        self._count(rights.profile.name, -1)
 
     def let_in(self) -> frozenset[str]:
         """Return the names of the accounts that are not shut down."""
@@ -167,6 +193,20 @@ class ClientRoster:
     def connected_count(self, user: str) -> int:
         """Return how many connections a user has."""
         return len(self._connected.get(user, {}))
+
+    def _renew(self, user: str) -> None:
+        """Have the connections of a user go by what it stands for now."""
+        username = self._username(user)
+        profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
+        for rights in self._connected.get(user, {}):
+            self._count(rights.profile.name, -1)
+            rights.renew(profile, acl)
+            self._count(profile.name, 1)
+
+    def _count(self, profile: str, change: int) -> None:
+        count = self._profile_counts.pop(profile, 0) + change
+        if count:
+            self._profile_counts[profile] = count
 
     def _username(self, user: str) -> ClientUsername:
         return self._usernames.get(user) or ClientUsername(user)

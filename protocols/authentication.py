@@ -94,9 +94,9 @@ class Credentials:
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
-    `credentials` may be replaced at any time: they hold for every proof that is not accepted yet, on open connections
-    too. `scram_matches` tells whether a password is the one behind a stored SCRAM secret. `attempts` says who has to
-    wait after failures.
+    `credentials` may be replaced, and their secrets changed, at any time: they hold for every proof that is
+    not accepted yet, on open connections too. `scram_matches` tells whether a password is the one behind a stored SCRAM
+    secret. `attempts` says who has to wait after failures.
     """
 
     def __init__(

@@ -44,6 +44,14 @@ class ScramSha256:
         self._derived = {name: self._derived[name] for name in kept}
         self._secrets = dict(secrets)
 
+    def change(self, name: str, secret: str | None) -> None:
+        """Go by another secret of one account from now on. None: there is no such account any more."""
+        self._derived.pop(name, None)
+        if secret is None:
+            self._secrets.pop(name, None)
+        else:
+            self._secrets[name] = secret
+
     def begin(self) -> "ScramExchange":
         """Begin one exchange."""
         return ScramExchange(self, self._random_bytes(18).hex())

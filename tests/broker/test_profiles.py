@@ -36,7 +36,7 @@ async def test_a_profile_holds_for_those_who_are_connected_as_it_changes(broker:
     assert (await ada.publish("up/1"), await ada.publish("down/1")) == (OK, DENIED)
     await node.add_acl_exception("devices", "publish_topic_exceptions", {"topic": "down/>"})
     assert await ada.publish("down/1") == OK
-    await node.remove_acl_exception("devices", "publish_topic_exceptions", "up/>")
+    await node.remove_acl_exception("devices", "publish_topic_exceptions", "smf,up/>")
     assert await ada.publish("up/1") == DENIED
     await node.create_profile(CLIENT, {"name": "listeners", "allow_guaranteed_msg_send_enabled": False})
     await node.update_user("ada", {"client_profile": "listeners"})

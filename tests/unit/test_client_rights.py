@@ -183,6 +183,29 @@ def test_a_changed_profile_is_in_force_for_those_who_are_connected() -> None:
     told.roster.leave(rights)
 
 
+def test_a_change_of_one_account_or_profile_leaves_what_is_known_of_others() -> None:
+    """Thousands may be connected: who is not concerned remembers its verdicts, and is counted as before."""
+    told = Told()
+    told.roster.set_client_profile("q", ClientProfile(name="q", max_connection_count=1))
+    told.roster.set_acl_profile("wide", permissive("wide"))
+    assert not told.roster.set_username("bob", ClientUsername("bob", client_profile="q", acl_profile="wide"))
+    ada, bob = told.admit(), told.admit(user="bob")
+    assert ada.may_publish("a")
+    assert bob.may_publish("a")
+    told.roster.set_acl_profile("wide", acl(publish=rules()))
+    assert (ada.verdicts_count, bob.verdicts_count) == (1, 0)
+    assert not bob.may_publish("a")
+    told.roster.set_client_profile("q", ClientProfile(name="q", max_connection_count=2))
+    assert (ada.verdicts_count, bob.verdicts_count) == (1, 0)
+    assert told.roster.set_username("bob", ClientUsername("bob", enabled=False))
+    assert bob.may_publish("a"), "it is its protocol that sends it away; until then it has the profile `default`"
+    assert told.roster.set_username("ada", None)
+    assert told.roster.let_in() == frozenset()
+    for rights in (ada, bob):
+        told.roster.leave(rights)
+    assert told.roster.count == 0
+
+
 def test_the_memory_of_verdicts_has_a_bound() -> None:
     rights = Told(its_acl=acl(publish=rules("t/>"))).admit()
     for number in range(2 * VERDICTS_CACHED_MAX):
