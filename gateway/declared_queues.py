@@ -14,17 +14,17 @@ log = logging.getLogger("sluicegate.node")
 async def declare_queues(queues: ActorCell, config: Queues) -> None:
     """Create those templates and queues of a configuration that there are not."""
     for template in config.templates:
-        try:
-            await queues.ask(PutTemplate(template, must_be_new=True))
-        except TemplateExists:
-            continue
-        log.info("queue template %r created as declared", template.name)
+        await _declare(queues, PutTemplate(template, must_be_new=True), f"queue template {template.name!r}")
     for definition in config.declared:
-        try:
-            await queues.ask(CreateQueue(definition, NAMED, durable=True))
-        except QueueExists:
-            continue  # one that was created before is left as it is
-        except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
-            log.warning("queue %r was not created as declared: %s", definition.config.name, refusal)
-            continue
-        log.info("queue %r created as declared", definition.config.name)
+        await _declare(queues, CreateQueue(definition, NAMED, durable=True), f"queue {definition.config.name!r}")
+
+
+async def _declare(queues: ActorCell, asked: PutTemplate | CreateQueue, what: str) -> None:
+    try:
+        await queues.ask(asked)
+    except (TemplateExists, QueueExists):
+        return  # what was created before is left as it is
+    except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
+        log.warning("%s was not created as declared: %s", what, refusal)
+    else:
+        log.info("%s created as declared", what)

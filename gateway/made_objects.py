@@ -77,11 +77,12 @@ class MadeObjects(Generic[T]):
         self.objects: dict[str, T] = {}  # as they are in the store, by name
         for key, value in catalog.items():
             if key.startswith(kind.row_key):
-                name = key.removeprefix(kind.row_key).decode()
+                name = key.removeprefix(kind.row_key)
                 try:
-                    self.objects[name] = kind.read(value)
+                    self.objects[name.decode()] = kind.read(value)
                 except ValueError as problem:
-                    log.error("%s %r of the store is left out: %s", kind.not_found.kind, name, problem)
+                    shown = name.decode(errors="backslashreplace")
+                    log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
 
     def origin(self, name: str) -> str:
         """Return where the object that counts comes from. Raises NotFound."""

@@ -144,7 +144,7 @@ class RestPoints:
         """Return with which settings a point is to run; None: it is not to."""
         self._reasons.pop(name, None)
         definition = self._definitions().get(name)
-        if definition is None or not definition.enabled or not self._vpn.config.enabled:
+        if definition is None or not definition.enabled or not self._vpn.is_up:
             return None
         try:
             return settings_of(definition)

@@ -53,10 +53,17 @@ async def reload_configuration(node: "Node") -> ReloadView:
     return ReloadView(
         taken_over=tuple(str(change) for change in changes.reloadable),
         restart_needed=tuple(str(change) for change in changes.restart_needed),
-        warnings=tuple(
-            text
-            for name, vpn in node.config.message_vpns().items()
-            for text in warning_texts(name, vpn.virtual_destinations)
+        warnings=(
+            *(
+                text
+                for name, vpn in node.config.message_vpns().items()
+                for text in warning_texts(name, vpn.virtual_destinations)
+            ),
+            *(
+                f"message VPN {name!r} could not be started, and lets nobody in; the log says why"
+                for name, vpn in node.vpns.items()
+                if not vpn.is_started
+            ),
         ),
     )
 

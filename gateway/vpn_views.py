@@ -14,6 +14,7 @@ class MessageVpnView:
 
     name: str
     enabled: bool
+    up: bool  # its clients are let in
     connection_count: int  # clients that are admitted
     endpoint_count: int  # queues, those of subscriptions included
     subscription_count: int  # of clients, queues and groups
@@ -41,6 +42,7 @@ def _view(vpn: "MessageVpn") -> MessageVpnView:
     return MessageVpnView(
         name=vpn.name,
         enabled=vpn.config.enabled,
+        up=vpn.is_up,
         connection_count=vpn.clients.count,
         endpoint_count=vpn.queues_count,
         subscription_count=space.subscriptions_count,

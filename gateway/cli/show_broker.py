@@ -93,7 +93,7 @@ def message_vpn(
 def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
     return (
         view.name,
-        "Up" if view.enabled else "Down",
+        "Up" if view.up else "Down",
         view.connection_count,
         view.endpoint_count,
         view.subscription_count,

@@ -68,7 +68,7 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
     (
         SempAttribute("msgVpnName", TEXT, "name", lambda vpn: vpn.name),
         SempAttribute("enabled", BOOLEAN, "its clients are let in", lambda vpn: vpn.enabled, "enabled"),
-        SempAttribute("state", TEXT, "up or down", lambda vpn: "up" if vpn.enabled else "down"),
+        SempAttribute("state", TEXT, "up or down", lambda vpn: "up" if vpn.up else "down"),
         SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda vpn: vpn.msg_spool_usage_bytes),
         SempAttribute("msgSpoolMsgCount", INTEGER, "messages in its queues", lambda vpn: vpn.spooled_msg_count),
         SempAttribute(
@@ -145,5 +145,6 @@ def exception_kind(kind: str) -> SempObject[Any]:
             SempAttribute(key, TEXT, "a topic filter, or a share name", lambda each: each.topic, "topic"),
             SempAttribute(f"{key}Syntax", TEXT, "smf or mqtt", lambda each: each.syntax, "syntax"),
         ),
+        qualifier=f"{key}Syntax",
     )
     return exception

@@ -404,6 +404,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
                 MessageVpnView(
                     name=DEFAULT_VPN,
                     enabled=True,
+                    up=True,
                     connection_count=2,
                     endpoint_count=1,
                     subscription_count=0,

@@ -1,0 +1,103 @@
+"""What a reload cannot take over: it is told in one line, harms nobody else, and the next one tries it again."""
+
+import logging
+from typing import Final, NoReturn
+
+import pytest
+
+from actors.catalog import WriteRow
+from gateway import vpn
+from gateway.config.load import load
+from gateway.node_port import NodeView
+from gateway.ports import QueueNotFound
+from running_broker import RunningBroker
+from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
+from storage.errors import StoreFull
+from storage.interface import CommitJob, Table, TableWrite
+
+ANYBODY: Final = "vpns.new.authentication.allow_anonymous=true"
+DECLARED: Final = "vpns.new.queues={templates: [{name: small, queue_name_filter: s/*}], declared: [{name: fresh}]}"
+VPN_DOWN: Final = {"mqtt": 0x88, "http": 503}
+
+
+async def comes_in(client: SpeakingClient, user: str) -> Answer:
+    """Return what a client hears when it connects; it is gone again then."""
+    try:
+        return await client.connect(user, "")
+    finally:
+        await client.leave()
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    """Return the lines of the node's log of this level, and forget them."""
+    lines = [each.getMessage() for each in caplog.records if each.levelno == level]
+    caplog.clear()
+    return lines
+
+
+async def test_what_a_full_store_cannot_take_of_a_declaration_is_told_and_the_rest_goes_on(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/operations.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
+    config = load(settings=(*broker.settings, ANYBODY, DECLARED, "listeners.mqtt.max_connections=7"))
+    carry_out = broker.node.store.commit
+    full = True
+
+    def commit(job: CommitJob) -> None:
+        if full:
+            raise StoreFull("map", "no room in this test")
+        carry_out(job)
+
+    monkeypatch.setattr(broker.node.store, "commit", commit)
+    await broker.node.reload(config)
+    assert [line.partition(" as declared: ")[0] for line in told(caplog, logging.WARNING) if "declared" in line] == [
+        "queue template 'small' was not created",
+        "queue 'fresh' was not created",
+    ]
+    assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
+    new = NodeView(broker.node, "new")
+    with pytest.raises(QueueNotFound):
+        await new.show_queue("fresh")
+    full = False
+    while broker.node.spool_gate.blocked or not await new.list_templates():
+        await broker.node.runtime.sleep(20)
+        await broker.node.reload(config)
+    assert (await new.show_queue("fresh")).ready_count == 0
+    assert await comes_in(Mqtt(broker), "x@new") == OK
+
+
+async def test_a_message_vpn_that_cannot_be_started_lets_nobody_in_before_it_is_whole(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/message-vpns.md: the others take over what is theirs, and the next reload starts it."""
+    config = load(settings=(*broker.settings, ANYBODY, "listeners.http.vpn=new", "listeners.mqtt.max_connections=7"))
+
+    def fails(_: object) -> NoReturn:
+        raise OSError("for this test")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vpn, "define_virtual_destinations", fails)
+        await broker.node.reload(config)
+    assert [line for line in told(caplog, logging.ERROR) if "'new'" in line] == [
+        "message VPN 'new' has not taken over what is configured: OSError('for this test'); "
+        "a reload tries it again, and until then nobody is let in"
+    ]
+    assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
+    assert await comes_in(Mqtt(broker), "x@new") == VPN_DOWN["mqtt"]
+    assert await comes_in(Http(broker), "") == VPN_DOWN["http"]
+    broker.node.configuration = lambda: config
+    assert (await NodeView(broker.node).reload()).warnings == ()
+    assert await comes_in(Mqtt(broker), "x@new") == OK
+
+
+@pytest.mark.parametrize("name", [b"\xff", b"ada"])
+async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture, name: bytes
+) -> None:
+    """A later release may have written it: everything else is there, and the row stays."""
+    await NodeView(broker.node).create_user({"name": "bob", "password": "builder"})
+    await broker.node.default.catalog.ask(WriteRow(TableWrite(Table.CATALOG, b"user/" + name, b"{}")))
+    await broker.restart()
+    (line,) = told(caplog, logging.ERROR)
+    assert line.startswith(f"user {name.decode(errors='backslashreplace')!r} of the store is left out: ")
+    assert list(broker.node.default.users.made.objects) == ["bob"]
