@@ -42,6 +42,7 @@ COMPILED: Final = (
     "actors/cell.py",  # what every message between actors costs, whatever it says
     "actors/clock.py",
     "actors/data_messages.py",
+    "actors/delivering.py",
     "actors/inbox.py",
     "actors/page_arrivals.py",
     "actors/paging_out.py",

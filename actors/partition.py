@@ -15,7 +15,6 @@ from actors.cursor_messages import CommitSeen
 from actors.data_messages import (
     WAKE,
     Append,
-    Deliveries,
     Remark,
     RenewLock,
     Settle,
@@ -24,6 +23,7 @@ from actors.data_messages import (
     Store,
     Wake,
 )
+from actors.delivering import Delivering
 from actors.drain_messages import DrainPartition
 from actors.errands import ErrandAnswer, ErrandPlace
 from actors.explain_messages import ExplainKey
@@ -69,7 +69,6 @@ from actors.turn_timer import TurnTimer
 from actors.waking import wake_waiters
 from messaging.address import Address
 from messaging.admission import QueueGate
-from messaging.effects import Delivery
 from messaging.flows import Flow
 from messaging.ledger import Ledger
 from messaging.memory import MemoryBudget
@@ -131,8 +130,7 @@ class Partition:
         self._asks = ConsumerAsks()
         self._parking = Parking()
         self._rescale = RescalePart(number, queue)
-        self._redelivered_count = 0
-        self._delivered_count = 0
+        self._delivering = Delivering(runtime.clock, address, number, trace)
         self._settled_count = 0
         self._errands = ErrandPlace(
             runtime,
@@ -165,11 +163,12 @@ class Partition:
 
     def drained(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
-        if self._parking.has_kept:
-            self._post(self._parking.deliver(self._ledger))
         ledger = self._ledger
+        kept = self._parking.deliver(ledger) if self._parking.has_kept else None
         wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
         deliveries = ledger.deliver(wall_ms)
+        if kept is not None:
+            deliveries = kept + deliveries
         if ledger.effects.taken_back:
             self._note_taken_back()  # before some of it is somebody's again
         if ledger.effects.starved_flows:  # before a consumer gives credit back for what it is handed
@@ -177,7 +176,7 @@ class Partition:
                 flow.window.wait(self._address)
             ledger.effects.starved_flows.clear()
         if deliveries:
-            self._post(deliveries)
+            self._delivering.hand(deliveries)
         if self._log.active or self._log.rules.on() or self._log.holds:
             self._look_after_log()
         self._carry_out_effects()
@@ -349,27 +348,6 @@ class Partition:
 
     # --- effects ---
 
-    def _post(self, deliveries: list[Delivery]) -> None:
-        if self._trace is not None:
-            self._trace.delivered(deliveries, self._clock.wall_ms())
-        if len(deliveries) == 1:
-            only = deliveries[0]
-            self._count(only)
-            only.flow.address.hand(Deliveries(only.flow, self._address, self._number, deliveries))
-            return
-        by_flow: dict[Flow, list[Delivery]] = {}
-        for delivery in deliveries:
-            self._count(delivery)
-            by_flow.setdefault(delivery.flow, []).append(delivery)
-        for flow, its in by_flow.items():
-            flow.address.hand(Deliveries(flow, self._address, self._number, its))
-
-    def _count(self, delivery: Delivery) -> None:
-        count = delivery.stop_row - delivery.start_row
-        self._delivered_count += count
-        if delivery.redelivered:
-            self._redelivered_count += count
-
     def _carry_out_effects(self) -> None:
         effects = self._ledger.effects
         if effects.dead:
@@ -443,7 +421,7 @@ class Partition:
             self._log,
             number=self._number,
             partition_id=self._partition_id,
-            delivered_count=self._delivered_count,
-            redelivered_count=self._redelivered_count,
+            delivered_count=self._delivering.delivered_count,
+            redelivered_count=self._delivering.redelivered_count,
             settled_count=self._settled_count + self._errands.settled_count,
         )

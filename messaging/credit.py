@@ -6,6 +6,7 @@ back when its peer settles. Windows draw on a pool in their turn: what all consu
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
 from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
@@ -13,11 +14,18 @@ from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_min
 Waiter = TypeVar("Waiter")
 
 
+def nobody_waits() -> None:
+    """There is nobody to be told of room."""
+
+
 @final
 class CreditPool(Generic[Waiter]):
     """What all consumers of a node hold unsettled together. At the maximum nobody gets more, until somebody settles.
 
-    Invariant: `used` is the sum of what the open windows use.
+    Windows for which partitions wait, and that lack nothing but room here, stand in line.
+
+    Invariants: `used` is the sum of what the open windows use; when there is room and a window is in line, `has_room`
+    was called since.
     """
 
     def __init__(self, limit: int) -> None:
@@ -25,8 +33,9 @@ class CreditPool(Generic[Waiter]):
         self.used = 0
         self.threshold = Threshold(nobody_hears)
         self.exceeded = Exceedance(nobody_minds)
+        self.has_room: Callable[[], None] = nobody_waits  # told of what is given back while windows are in line
         self._taken_count = 0
-        self._line: dict[Waiter, None] = {}
+        self._line: OrderedDict[CreditWindow[Waiter], None] = OrderedDict()
 
     def available(self) -> int:
         """Return how many more messages may be delivered now to anybody; never negative."""
@@ -48,18 +57,24 @@ class CreditPool(Generic[Waiter]):
         assert self.used >= 0, "more given back to the pool than taken"
         if self.used < self.threshold.clear_below:
             self.threshold.cross(self.used)
+        if self._line and self.used < self.limit:
+            self.has_room()
 
-    def wait(self, waiter: Waiter) -> None:
-        """Put a partition in line: it has messages, and everybody together holds the most there may be."""
-        self._line[waiter] = None
+    def has_line(self) -> bool:
+        """Return whether windows are in line."""
+        return bool(self._line)
 
-    def next_waiters(self) -> list[Waiter]:
-        """Empty the line, when there is room, and return who stood in it, longest waiting first."""
-        if not self._line or self.used >= self.limit:
-            return []
-        waiters = list(self._line)
-        self._line.clear()
-        return waiters
+    def wait(self, window: "CreditWindow[Waiter]") -> None:
+        """Put a window in line: partitions wait for it, and everybody together holds the most there may be."""
+        self._line[window] = None
+
+    def leave(self, window: "CreditWindow[Waiter]") -> None:
+        """Take a window out of the line, if it stands there."""
+        self._line.pop(window, None)
+
+    def next_window(self) -> "CreditWindow[Waiter] | None":
+        """Take the window out of the line that has stood there longest; None when nobody does."""
+        return self._line.popitem(last=False)[0] if self._line else None
 
     def __repr__(self) -> str:
         return f"CreditPool({self.used}/{self.limit})"
@@ -71,6 +86,7 @@ class CreditWindow(Generic[Waiter]):
 
     Partitions that find no credit stand in line. When there is credit again, as many are called as it could serve, for
     there may be hundreds behind one consumer; what those leave is for the next, and who comes back stands at the end.
+    Where only the pool has no room, the window stands in the pool's line in its turn.
 
     Invariants: `used >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a reconnect with
     a smaller window, and nothing more is taken until it has fallen below.
@@ -86,11 +102,16 @@ class CreditWindow(Generic[Waiter]):
         self._line: OrderedDict[Waiter, None] | None = None  # most windows never have one
 
     def available(self) -> int:
-        """Return how many more messages may be delivered now; never negative."""
+        """Return how many more messages the consumer may be delivered now, as far as it goes; never negative."""
         if self.is_shut:
             return 0
         free = self.limit - self.used
         return free if free > 0 else 0
+
+    def room(self) -> int:
+        """Return how many more messages partitions may deliver now: what is available, and the pool has room for."""
+        available = self.available()
+        return available if self.pool is None else min(available, self.pool.available())
 
     def take(self, count: int) -> None:
         """Use `count` credits, which the caller has seen to be available."""
@@ -107,46 +128,62 @@ class CreditWindow(Generic[Waiter]):
 
     def close(self) -> None:
         """The consumer is gone: what it held is nobody's, or somebody else's."""
-        self.give(self.used)
         self.limit = 0
+        if self.pool is not None:
+            self.pool.leave(self)
+        self.give(self.used)
 
     def wait(self, waiter: Waiter) -> None:
         """Put a partition in line: it has messages and found no credit."""
         if self._line is None:
             self._line = OrderedDict()
         self._line[waiter] = None
-        if self.pool is not None and self.pool.used >= self.pool.limit:
-            self.pool.wait(waiter)
+        self._wait_for_the_pool()
 
     def next_waiters(self) -> list[Waiter]:
         """Promise credit to all who stand in line, and return the first of them, longest waiting first.
 
-        When the pool has room, who stands in its line comes before them.
+        None while other consumers stand in the pool's line: the window stands behind them, and comes when they had
+        their turns.
         """
-        waiters = [] if self.pool is None else self.pool.next_waiters()
-        if self._line:
-            self._promised_count = len(self._line)
-            self._call(waiters)
-        return waiters
+        if not self._line:
+            return []
+        if self.pool is not None and self.pool.has_line():
+            if self.available() > 0:
+                self.pool.wait(self)
+            return []
+        return self.waiters_for_room()
+
+    def waiters_for_room(self) -> list[Waiter]:
+        """Do the same when the window's turn has come in the pool's line."""
+        self._promised_count = 0 if self._line is None else len(self._line)
+        return self._call()
 
     def further_waiters(self) -> list[Waiter]:
         """Return more of those whom credit was promised: who was called has taken what it could use."""
-        waiters: list[Waiter] = []
         self.called_count = 0
-        self._call(waiters)
-        return waiters
+        return self._call()
 
-    def _call(self, waiters: list[Waiter]) -> None:
-        """Let as many leave the line as there is credit for, beside those that were called."""
+    def _call(self) -> list[Waiter]:
+        """Let as many leave the line as there is room for, beside those that were called."""
         line = self._line
+        waiters: list[Waiter] = []
         if line is None:
-            return
-        count = max(0, min(self._promised_count, self.available() - self.called_count))
+            return waiters
+        count = max(0, min(self._promised_count, self.room() - self.called_count))
         self._promised_count -= count
         self.called_count += count
         for _ in range(count):
             waiter, _ = line.popitem(last=False)
             waiters.append(waiter)
+        if self._promised_count > 0:
+            self._wait_for_the_pool()
+        return waiters
+
+    def _wait_for_the_pool(self) -> None:
+        """Stand in the pool's line if nothing else is lacking; what else is lacking, the consumer gives."""
+        if self.pool is not None and self.available() > 0 and self.pool.available() == 0:
+            self.pool.wait(self)
 
     def keeps_waiting(self) -> bool:
         """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""

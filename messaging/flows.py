@@ -173,9 +173,7 @@ class LedgerFlow:
     def room(self, unacked_count_max: int) -> int:
         """Return how many more messages the flow may get now."""
         window = self.flow.window
-        available = window.available()
-        if window.pool is not None:
-            available = min(available, window.pool.available())
+        available = window.room()
         # The flow holds no more than its window has in use. So the partitions are added up only near the maximum.
         if available > unacked_count_max - window.used:
             available = min(available, unacked_count_max - self.flow.unacked_count())

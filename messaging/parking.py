@@ -119,7 +119,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
         if kept is None or flow.paused:
             continue
         while kept.total > 0:
-            room = _credit(flow.flow)
+            room = flow.flow.window.room()
             if room == 0:
                 ledger.effects.starved_flows.append(flow.flow)
                 break
@@ -142,11 +142,6 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
         if kept.total == 0:
             flow.kept = None
     return deliveries
-
-
-def _credit(flow: Flow) -> int:
-    window = flow.window
-    return window.available() if window.pool is None else min(window.available(), window.pool.available())
 
 
 def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: int) -> Delivery:

@@ -118,7 +118,6 @@ class ConsumingSide:
         """Forget a link; what it holds is its queue's again, who is told elsewhere."""
         self._let_go(consuming)
         consuming.window.close()
-        self._wake(consuming.window)
 
     def suspend(self, consuming: ConsumingLink, flow: ResumableFlow, now_ms: int) -> None:
         """Forget a link whose flow waits for the client, with what it holds."""
@@ -275,11 +274,11 @@ class ConsumingSide:
         self._give_back(consuming, count)
 
     def _give_back(self, consuming: ConsumingLink, count: int) -> None:
-        """Note that the flow holds less; how much it may get does not change with that."""
+        """Note that the flow holds less. How much it may get changes with that only where its credit was not used."""
         window = consuming.window
         window.give(count)
         consuming.set_limit()
-        self._wake(window)  # consumers of other clients that wait for the node's maximum
+        self._wake(window)
 
     def give_back(self, flow_id: int, count: int) -> None:
         """Note that the client holds less of what a flow brought; one that is gone held nothing any more."""

@@ -101,7 +101,6 @@ class ConsumingSide:
         self.flows.pop(flow.flow_id, None)
         self.by_urn.pop(flow.urn, None)
         flow.window.close()
-        self._wake(flow)
 
     def answer_bind(self, flow: ConsumerFlow) -> None:
         """Send the answer to BIND, unless it was sent: deliveries may be faster than the queue's own answer."""

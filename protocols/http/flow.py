@@ -291,7 +291,6 @@ class HttpFlow:
         self.end_reason = reason
         self.held.take_others(set())
         self.window.close()
-        wake_waiters(self.window, self.runtime.dispatcher)
         for settlement in list(self._settlements.values()):
             settlement.give_up()
         reader, self._reader = self._reader, None

@@ -49,5 +49,5 @@ class AttachedSession:
             else:
                 bound.queue.post(UnbindFlow(flow_id))
         self.delivering.flows.clear()
-        self.delivering.close_window()
+        self.delivering.window.close()
         return SessionReleased(session, self.will if with_will else None, connection)

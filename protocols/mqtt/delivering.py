@@ -361,11 +361,6 @@ class DeliveringSide:
             self.retained.go_on(self._wall_ms())
         wake_waiters(self.window, self._dispatcher)
 
-    def close_window(self) -> None:
-        """End, with the connection: what its flows held counts for it no more, and others go on."""
-        self.window.close()
-        wake_waiters(self.window, self._dispatcher)
-
     def hold_back(self, is_full: bool) -> None:
         """Take no deliveries while the socket is full: what waits in its queue takes memory once, or none."""
         self.window.is_shut = is_full

@@ -11,6 +11,7 @@ from actors.clock import SystemClock
 from actors.data_messages import Append, Deliveries
 from actors.loop_actor import LoopActor
 from actors.messages import Attach
+from actors.parking_messages import DeliverAgain
 from actors.partition import Partition
 from actors.partition_actor import PartitionActor
 from actors.runtime import Runtime
@@ -105,5 +106,9 @@ def test_a_partition_is_called_for_credit_that_comes_back_while_it_hands_over(ru
 
     for _ in range(10):
         turn(runtime)
-
     assert consumer.actor.got_count == 3
+
+    partition.inbox.post(DeliverAgain(1, 1, [(1, 4)]))
+    for _ in range(10):
+        turn(runtime)
+    assert consumer.actor.got_count == 6

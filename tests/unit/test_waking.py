@@ -13,9 +13,11 @@ from actors.clock import SystemClock
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
-from actors.waking import wake_waiters
+from actors.waking import wake_for_room, wake_waiters
 from messaging.address import Address
-from messaging.credit import CreditWindow
+from messaging.credit import CreditPool, CreditWindow
+
+ENDLESS = 1 << 40
 
 
 class Hungry(LoopActor):
@@ -33,7 +35,7 @@ class Hungry(LoopActor):
         self.woken_count += 1
 
     def on_drained(self) -> None:
-        taken = min(self.messages, self._window.available(), self.held_max)
+        taken = min(self.messages, self._window.room(), self.held_max)
         self._window.take(taken)
         self.messages -= taken
         if self.messages:
@@ -41,38 +43,56 @@ class Hungry(LoopActor):
 
 
 class Surrounding:
-    """One window, and partitions that wait for it."""
+    """Windows on one pool, the first of them with partitions that wait for it."""
 
-    def __init__(self, runtime: Runtime, waiting: list[int]) -> None:
-        self.window: CreditWindow[Address] = CreditWindow(0)
-        self.partitions = [self._partition(runtime, messages) for messages in waiting]
+    def __init__(self, runtime: Runtime, waiting: list[int], pool_limit: int) -> None:
+        self.pool: CreditPool[Address] = CreditPool(pool_limit)
+        wake_for_room(self.pool, runtime.dispatcher)
         self._runtime = runtime
+        self.window = CreditWindow(0, self.pool)
+        self.partitions = [self.partition(self.window, messages) for messages in waiting]
 
     def settle(self, count: int) -> None:
         """Give so much credit, and let everybody have their turns."""
         self.window.limit += count
         wake_waiters(self.window, self._runtime.dispatcher)
+        self.turns()
+
+    def give_back(self, window: CreditWindow[Address], count: int) -> None:
+        """Let a consumer settle what it holds, as far as it holds it, and everybody have their turns."""
+        window.give(min(count, window.used))
+        wake_waiters(window, self._runtime.dispatcher)
+        self.turns()
+
+    def turns(self) -> None:
+        """Let everybody have their turns."""
         for _ in range(100):  # callbacks that ask for callbacks
             self._runtime.loop.call_soon(self._runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
             self._runtime.loop.run_forever()  # type: ignore[attr-defined]
 
-    def _partition(self, runtime: Runtime, messages: int) -> Hungry:
+    def holder(self, count: int) -> CreditWindow[Address]:
+        """Return the window of a consumer that holds so many messages, and for which nobody waits."""
+        window = CreditWindow(count, self.pool)
+        window.take(count)
+        return window
+
+    def partition(self, window: CreditWindow[Address], messages: int) -> Hungry:
+        """Return a partition that waits for a window."""
         made: list[Hungry] = []
 
         def make(cell: ActorCell) -> Hungry:
-            made.append(Hungry(cell, self.window, messages))
+            made.append(Hungry(cell, window, messages))
             return made[0]
 
-        runtime.spawn(make, kind="test", name="partition", policy=ONE_CONNECTION)
+        self._runtime.spawn(make, kind="test", name="partition", policy=ONE_CONNECTION)
         return made[0]
 
 
 @contextmanager
-def surrounding(*waiting: int) -> Iterator[Surrounding]:
+def surrounding(*waiting: int, pool_limit: int = ENDLESS) -> Iterator[Surrounding]:
     loop = asyncio.new_event_loop()
-    yield Surrounding(
-        Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None), list(waiting)
-    )
+    runtime = Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    yield Surrounding(runtime, list(waiting), pool_limit)
     loop.close()
 
 
@@ -115,3 +135,79 @@ def test_credit_is_never_left_while_somebody_has_messages(waiting: list[int], gi
             around.settle(count)
             left = sum([partition.messages for partition in around.partitions])
             assert around.window.available() == 0 or left == 0
+
+
+def test_who_waits_for_the_node_goes_on_whoever_gives_something_back() -> None:
+    """Solace 6.4: at the system-wide maximum nobody gets more. Who gives back need not know who waits for it."""
+    with surrounding(5, pool_limit=3) as around:
+        held = around.holder(2)
+        left = around.holder(1)
+        around.settle(10)
+        assert around.partitions[0].messages == 5
+
+        held.give(1)
+        around.turns()
+        assert around.partitions[0].messages == 4
+
+        left.close()
+        around.turns()
+        assert around.partitions[0].messages == 3
+
+
+def test_at_the_maximum_of_the_node_credit_calls_nobody() -> None:
+    """As many are called as there is room for: hundreds may wait for one consumer."""
+    with surrounding(5, 5, 5, pool_limit=1) as around:
+        held = around.holder(1)
+        around.settle(10)
+        assert [partition.woken_count for partition in around.partitions] == [0, 0, 0]
+
+        held.give(1)
+        around.turns()
+        assert [partition.messages for partition in around.partitions] == [4, 5, 5]
+        assert [partition.woken_count for partition in around.partitions] == [1, 0, 0]
+
+
+def test_consumers_take_turns_at_room_that_comes_back() -> None:
+    """A consumer for which many partitions wait is one of those that wait for the node."""
+    with surrounding(5, 5, 5, pool_limit=1) as around:
+        other = CreditWindow(10, around.pool)
+        held = around.holder(1)
+        around.settle(10)
+        waits = around.partition(other, 5)
+        held.give(1)
+        around.turns()
+
+        around.give_back(around.window, 1)
+
+        assert waits.messages == 4
+
+
+@given(
+    waiting=st.lists(st.lists(st.integers(0, 5), max_size=4), min_size=1, max_size=4),
+    pool_limit=st.integers(1, 6),
+    steps=st.lists(st.tuples(st.sampled_from(["credit", "settle", "close"]), st.integers(0, 3), st.integers(1, 4))),
+)
+def test_room_is_never_left_while_somebody_has_messages(
+    waiting: list[list[int]], pool_limit: int, steps: list[tuple[str, int, int]]
+) -> None:
+    """Goal: nobody is forgotten. Method: windows on one pool, any order of what their consumers do."""
+    with surrounding(pool_limit=pool_limit) as around:
+        windows = [CreditWindow(2, around.pool) for _ in waiting]
+        behind = [[around.partition(w, messages) for messages in its] for w, its in zip(windows, waiting, strict=True)]
+        held = around.holder(1)
+        for window in windows:
+            around.give_back(window, 0)
+        for what, number, count in steps:
+            window = windows[number % len(windows)]
+            if what == "credit":
+                window.limit += count
+                around.give_back(window, 0)
+            elif what == "settle":
+                around.give_back(window, count)
+            else:
+                window.close()
+                around.turns()
+        held.close()
+        around.turns()
+        for window, its in zip(windows, behind, strict=True):
+            assert window.room() == 0 or sum([partition.messages for partition in its]) == 0

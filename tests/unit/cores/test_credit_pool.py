@@ -37,7 +37,8 @@ def test_at_the_maximum_of_the_node_nobody_gets_more() -> None:
 
     first.settle(1, 1, 3, ACCEPTED)
     first.flows[1].flow.window.give(2)
-    assert first.flows[1].flow.window.next_waiters() == [waiter]  # who settles wakes who waits
+    assert pool.next_window() is window
+    assert window.waiters_for_room() == [waiter]
     assert delivered_count(second) == 2
 
 
