@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline.configuration import DELTA, ArchiveTable
+from pipeline.directories import as_it_is
 from pipeline.failures import JobFailed
 
 DELTA_LOG: Final = "_delta_log"  # the folder that makes a folder of files a table
@@ -26,10 +27,11 @@ class Archived(ArchiveTable):
             from pipeline.delta import rows_of
 
             return rows_of(spark, self.path).where(self.where)
-        found = spark.read.parquet(self.path).schema
+        path = as_it_is(self.path)
+        found = spark.read.parquet(path).schema
         # Spark takes a queue named 007 for the number 7, unless it is told that the directories are texts.
         named = [StructField("queue", StringType()) if each.name == "queue" else each for each in found.fields]
-        return spark.read.schema(StructType(named)).parquet(self.path).where(self.where)
+        return spark.read.schema(StructType(named)).parquet(path).where(self.where)
 
 
 def check_format(archive: ArchiveTable) -> None:

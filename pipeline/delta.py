@@ -27,7 +27,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline.configuration import ConfigError
-from pipeline.directories import BATCH, DAY, PARTITIONED_BY, BatchFile, files_of
+from pipeline.directories import BATCH, DAY, PARTITIONED_BY, BatchFile, as_it_is, files_of
 from pipeline.failures import JobFailed
 
 APPEND: Final = "append"
@@ -111,7 +111,7 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
     ):
         if found:
             read = spark.read.schema(StructType([*columns.fields, *more])).option("basePath", path)
-            part = read.parquet(*(str(Path(path) / each) for each in found)).withColumn("queue", queue)
+            part = read.parquet(*(as_it_is(Path(path) / each) for each in found)).withColumn("queue", queue)
             rows = rows.unionByName(part.select(columns.names))
     return rows
 

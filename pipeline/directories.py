@@ -5,6 +5,7 @@ the files, whatever crashed. Spark's own file sink keeps that promise to Spark a
 """
 
 import logging
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,7 @@ PARTITIONED_BY: Final = ("queue", DAY)
 STAGING: Final = ".spark-staging-"  # how Spark calls folders in which it writes, before it moves files in place
 STAGING_LEFT_AFTER_S: Final = 86_400  # no batch takes so long between two of its files
 LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries that ever write to one place
+_OF_PATTERNS: Final = re.compile(r"[\\[\]{}*?]")
 
 _log: Final = logging.getLogger("pipeline")
 
@@ -66,6 +68,11 @@ def _remove_staging_left(path: str) -> None:
         if youngest_s < before_s:
             shutil.rmtree(each, ignore_errors=True)
             _log.info("removed %s, which a job that was killed had left", each)
+
+
+def as_it_is(path: str | Path) -> str:
+    """Return a path as Spark's readers take it, who see a pattern in some names; its writers see none."""
+    return _OF_PATTERNS.sub(r"\\\g<0>", str(path))
 
 
 @final

@@ -16,7 +16,7 @@ from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
 from pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
-from pipeline.directories import DAY, batch_name, with_day, write_batch
+from pipeline.directories import DAY, as_it_is, batch_name, with_day, write_batch
 from pipeline.progress import UNDECODABLE
 from pipeline.report import write_report
 from pipeline.trigger import Trigger
@@ -106,7 +106,7 @@ def _latest_days(found: DataFrame, path: str, count: int) -> DataFrame:
     """Return what is kept of so many days up to the newest that a batch found. No older ones are looked at."""
     newest: Any = found.agg(fn.max(fn.to_date(START)).alias("day")).first()
     days = ",".join(str(newest.day - timedelta(days=each)) for each in range(count))
-    return found.sparkSession.read.option("basePath", path).parquet(f"{path}/{DAY}={{{days}}}")
+    return found.sparkSession.read.option("basePath", path).parquet(f"{as_it_is(path)}/{DAY}={{{days}}}")
 
 
 def _messages(found: DataFrame, by: list[str]) -> DataFrame:

@@ -29,7 +29,7 @@ from typing import Final, final
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from pipeline.directories import BATCH, DAY
+from pipeline.directories import BATCH, DAY, as_it_is
 from pipeline.failures import JobFailed
 
 WORK: Final = "_compact"
@@ -93,7 +93,7 @@ def compact_day(spark: SparkSession, root: Path, day: Path, *, file_bytes: int) 
         return None
     work = root / WORK / _name_of(day.relative_to(root), batches)
     file_count = -(-sum(each.stat().st_size for each in files) // file_bytes)
-    _write(spark, [str(day / each) for each in batches], work / NEW, file_count)
+    _write(spark, [as_it_is(day / each) for each in batches], work / NEW, file_count)
     after = sorted((work / NEW).glob("*.parquet"))
     done = Compacted(
         files_before_count=len(files),

@@ -14,6 +14,7 @@ from pipeline.aggregate.job import AggregateJob, AggregateTable, aggregate
 from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import WindowsTable
 from pipeline.configuration import SchemaTable
+from pipeline.directories import as_it_is
 from pipeline.report import Table
 from pipeline.streaming_job import run_stream
 from pipeline.trigger import Trigger
@@ -54,8 +55,10 @@ def shuffle_partitions(spark: SparkSession) -> Any:
 def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_later_is_counted(
     spark: SparkSession, broker: GatewayProcess, tmp_path: Path
 ) -> None:
+    """Here in a folder whose name would be a pattern."""
     broker.create_queue("readings")
     broker.create_queue("hourly")
+    hourly = tmp_path / "[hourly] {1}"
     config = AggregateJob(
         source={"url": broker.flow_url, "queue": "readings"},
         checkpoint=str(tmp_path / "checkpoint"),
@@ -68,13 +71,13 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
                 by={"device": "partition_key"},
                 measures={"mean": "avg(value.value)", "count": "count(*)", "window": "max(value.value)"},
             ),
-            path=str(tmp_path / "hourly"),
+            path=str(hourly),
             report=str(tmp_path / "hourly.html"),
             target={"url": broker.flow_url, "queue": "hourly"},
             state_partitions=2,
         ),
     )
-    long_ago = tmp_path / "hourly" / "dt=2020-01-01" / "batch=x_0" / "damaged.parquet"
+    long_ago = hourly / "dt=2020-01-01" / "batch=x_0" / "damaged.parquet"
     long_ago.parent.mkdir(parents=True)
     long_ago.write_bytes(b"no Parquet: it is older than what the report shows")
     publish(broker, [b"no JSON", b"{}"])
@@ -84,7 +87,7 @@ def test_a_window_is_written_and_published_once_when_it_is_over_and_what_comes_l
     measure(broker, range(30, 33))
     lines = run(spark, config)
     assert sum(line["late"] for line in lines) == 2, "rows of a window and group are late as one"
-    rows = spark.read.parquet(str(tmp_path / "hourly" / "dt=2026-03-04")).orderBy("device").collect()
+    rows = spark.read.parquet(as_it_is(hourly / "dt=2026-03-04")).orderBy("device").collect()
     assert [(row.device, row.mean, row["count"], row.window) for row in rows] == [
         ("a", 29.5, 60, 59),
         ("b", 29.5, 60, 59),

@@ -32,8 +32,9 @@ def config(path: str, folder: Path, **more: str) -> AuditJob:
 
 
 def test_what_arrived_once_and_in_order_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+    """Here in a folder whose name would be a pattern."""
     sent = numbered(400)
-    path = write_archives(tmp_path, Archive(IN, sent), Archive(OUT, sent, partition_count=3))
+    path = write_archives(tmp_path / "plant [7] {a,b}*", Archive(IN, sent), Archive(OUT, sent, partition_count=3))
     found = audit(spark, config(path, tmp_path))
     assert found.is_clean
     assert (found.sent_count, found.arrived_count, found.key_count) == (400, 400, 5)
