@@ -114,8 +114,7 @@ $(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
 	mkdir -p $(STAMPS)
 	touch $@
 
-$(STAMPS)/demo-needs: $(STAMPS)/requirements scripts/java
-	scripts/java
+$(STAMPS)/demo-needs: $(STAMPS)/requirements
 	$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
 	$(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
 	touch $@
