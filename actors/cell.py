@@ -119,7 +119,7 @@ class ActorCell(Scheduled):
                         self._receive(item)
                 self._drained()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
-                self._failed(error)
+                self.failed(error)
             if self.stopped.is_set():
                 self._refuse(items[handled:])
                 return started_ns
@@ -143,9 +143,33 @@ class ActorCell(Scheduled):
             self._receive(message)
             self._drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
-            self._failed(error)
+            self.failed(error)
         self.handled_count += 1
         self.batches_count += 1
+
+    def failed(self, error: Exception) -> None:
+        """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
+        log.error("actor %s failed: %r", self.path(), error, exc_info=error)
+        try:
+            self.actor.on_failure(type(error), error, error.__traceback__)
+        except Exception:  # it was not whole any more
+            log.exception("actor %s failed over its failure", self.path())
+        if self.stopped.is_set():
+            return
+        if self._restarts is None:
+            self._restarts = RestartLog(self.policy)
+        if self._restarts.may_restart(self.runtime.clock.now_ms()):
+            self._begin_anew()
+        elif self.policy.on_failure is OnFailure.STOP:
+            self.stop()
+        elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
+            self._suspend()
+        else:
+            self.stop()
+            if self.parent is not None:
+                self.parent.failed(error)
+            else:
+                self.runtime.fatal(error)
 
     def ask(self, message: object) -> LoopFuture[Any]:
         """Ask the actor through pykka; the future carries its answer or its exception."""
@@ -174,8 +198,7 @@ class ActorCell(Scheduled):
         """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
         self.suspended = False
         self._restarts = None if self._restarts is None else self._restarts.anew()
-        self._install()
-        self.actor.on_start()
+        self._begin_anew()
         self.inbox.go_on()
 
     def path(self) -> str:
@@ -217,25 +240,12 @@ class ActorCell(Scheduled):
         else:
             envelope.reply_to.set(answer)
 
-    def _failed(self, error: Exception) -> None:
-        log.error("actor %s failed: %r", self.path(), error, exc_info=error)
-        runtime = self.runtime
-        self.actor.on_failure(type(error), error, error.__traceback__)
-        if self._restarts is None:
-            self._restarts = RestartLog(self.policy)
-        if self._restarts.may_restart(runtime.clock.now_ms()):
+    def _begin_anew(self) -> None:
+        try:
             self._install()
             self.actor.on_start()
-        elif self.policy.on_failure is OnFailure.STOP:
-            self.stop()
-        elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
-            self._suspend()
-        else:
-            self.stop()
-            if self.parent is not None:
-                self.parent._failed(error)
-            else:
-                runtime.fatal(error)
+        except Exception as error:
+            self.failed(error)
 
     def _is_suspended(self) -> bool:
         return self.suspended  # asked by a call, where mypy, and compiled code, would go by an older value
@@ -245,7 +255,7 @@ class ActorCell(Scheduled):
         try:
             self.actor.on_failing_too_often()
         except Exception as error:
-            self._failed(error)  # there is nothing left to try: the parent counts as failed
+            self.failed(error)  # there is nothing left to try: the parent counts as failed
 
     def _refuse(self, items: list[object]) -> None:
         for item in items:

@@ -27,6 +27,9 @@ class Scheduled:
     def handle(self, message: object) -> None:
         """Handle one message that has not been in the inbox, which is empty."""
 
+    def failed(self, error: Exception) -> None:
+        """Take a failure of the actor outside the handling of a message."""
+
 
 class Flushed(Protocol):
     """Somebody with work that is done once per turn."""
@@ -38,14 +41,23 @@ class Flushed(Protocol):
 class Dispatcher:
     """Serves the inboxes of all actors of one event loop.
 
-    `call_soon` is the loop's. Nothing here is thread-safe but `post_from_thread`.
+    `call_soon` is the loop's; `on_fatal` hears of a failure that is no actor's. Nothing here is thread-safe. Actors
+    supervise themselves: what they are called for raises nothing.
     """
 
-    def __init__(self, *, call_soon: Callable[[Callable[[], None]], Any], clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        call_soon: Callable[[Callable[[], None]], Any],
+        clock: Clock,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
         self._call_soon = call_soon
         self._clock = clock
+        self._on_fatal = on_fatal
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
+        self._owners: list[Scheduled | None] = []  # whose each of `_flushes` is
         self._armed = False
         self._serves = False  # actors are having their turns
 
@@ -60,9 +72,13 @@ class Dispatcher:
         """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
         return not (self._line or self._serves)
 
-    def at_turn_end(self, flushed: Flushed) -> None:
-        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
+    def at_turn_end(self, flushed: Flushed, actor: Scheduled | None) -> None:
+        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice.
+
+        If it fails, the actor has failed; None: nobody has, and the node cannot go on.
+        """
         self._flushes.append(flushed)
+        self._owners.append(actor)
         if not self._armed:
             self._armed = True
             self._call_soon(self._turn)
@@ -78,10 +94,17 @@ class Dispatcher:
                 for actor in line:
                     now_ns = actor.drain(now_ns)
             self._serves = False
-        flushes = self._flushes
-        self._flushes = []
-        for flushed in flushes:
-            flushed.flush()
+        flushes, owners = self._flushes, self._owners
+        self._flushes, self._owners = [], []
+        for place, flushed in enumerate(flushes):
+            try:
+                flushed.flush()
+            except Exception as error:  # the boundary of supervision, as in an actor's `drain`
+                owner = owners[place]
+                if owner is not None:
+                    owner.failed(error)
+                else:
+                    self._on_fatal(error)
         if self._line or self._flushes:
             self._call_soon(self._turn)
         else:

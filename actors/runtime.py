@@ -62,7 +62,7 @@ class Runtime:
         self.clock = clock
         self.rng = rng
         self.events = Events(clock)  # what happens, for operators
-        self.dispatcher = Dispatcher(call_soon=loop.call_soon, clock=clock)
+        self.dispatcher = Dispatcher(call_soon=loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
         self._on_fatal = on_fatal
         self._urn = 0

@@ -104,7 +104,7 @@ class SpoolActor(LoopActor):
         """Look at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self)
+            self.runtime.dispatcher.at_turn_end(self, self.cell)
 
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time."""

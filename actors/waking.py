@@ -26,7 +26,7 @@ def _wake(window: CreditWindow[Address], waiters: list[Address], dispatcher: Dis
     for waiter in waiters:
         waiter.post(WAKE)
     if waiters and window.called_count == len(waiters):  # the first in this turn
-        dispatcher.at_turn_end(_SecondLook(window, dispatcher))
+        dispatcher.at_turn_end(_SecondLook(window, dispatcher), None)
 
 
 @final
@@ -42,7 +42,7 @@ class _SecondLook:
         for waiter in self._window.further_waiters():
             waiter.post(WAKE)
         if self._window.called_count > 0:
-            self._dispatcher.at_turn_end(self)
+            self._dispatcher.at_turn_end(self, None)
 
 
 @final
@@ -58,7 +58,7 @@ class _LookForRoom:
         """Look at the end of this turn."""
         if not self._is_asked:
             self._is_asked = True
-            self._dispatcher.at_turn_end(self)
+            self._dispatcher.at_turn_end(self, None)
 
     def flush(self) -> None:
         """Wake as many as there is room for, of the windows that have waited longest; then look what they have left."""

@@ -43,7 +43,7 @@ UNBOUNDED: Final = 1 << 60
 
 def sink() -> Inbox:
     """Return the inbox of a stopped actor: it drops what it gets, by the code that a node posts with."""
-    inbox = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock()), Scheduled())
+    inbox = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
     inbox.closed = True
     return inbox
 

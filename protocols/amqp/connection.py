@@ -139,7 +139,7 @@ class AmqpConnection:
         """Write what the engine has to say at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self)
+            self.runtime.dispatcher.at_turn_end(self, self.cell)
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""

@@ -75,7 +75,7 @@ class FlowConnection:
             now_ms=cell.runtime.clock.now_ms(),
         )
         self.gate = ReadingGate(cell.inbox)
-        self.output = Output(cell.runtime, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
+        self.output = Output(cell, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
         self.consuming = ConsumingSide(self.output.flows, self.engine.send, cell.runtime.dispatcher)
         self.publishing = PublishingSide(
             publisher=self._publisher(services),

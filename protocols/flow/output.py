@@ -8,7 +8,7 @@ full.
 from collections.abc import Callable
 from typing import Final, final
 
-from actors.runtime import Runtime
+from actors.cell import ActorCell
 from protocols.counters import ProtocolCounters
 from protocols.flow.engine import FlowEngine
 from protocols.transports import ByteTransport
@@ -22,7 +22,7 @@ class Output:
 
     def __init__(
         self,
-        runtime: Runtime,
+        cell: ActorCell,
         engine: FlowEngine,
         counters: ProtocolCounters,
         *,
@@ -32,7 +32,7 @@ class Output:
         self.flows: list[bytes] = []  # frames of flows, in their order
         self.transport: ByteTransport | None = None  # None before it is there, and when it is gone
         self.is_full = False  # the socket takes no more
-        self._runtime = runtime
+        self._cell = cell
         self._engine = engine
         self._counters = counters
         self._gather = gather  # has the engine told what is to be said once in a turn
@@ -56,7 +56,7 @@ class Output:
         """Write what there is to say at the end of this turn."""
         if not self._is_asked:
             self._is_asked = True
-            self._runtime.dispatcher.at_turn_end(self)
+            self._cell.runtime.dispatcher.at_turn_end(self, self._cell)
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""
@@ -74,7 +74,7 @@ class Output:
         transport = self.transport
         if transport is not None and data:
             self._counters.bytes_sent += len(data)
-            engine.wrote(self._runtime.clock.now_ms())
+            engine.wrote(self._cell.runtime.clock.now_ms())
             transport.write(data)
 
     def _count_saved(self) -> None:

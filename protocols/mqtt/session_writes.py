@@ -60,7 +60,7 @@ class SessionWrites:
         Several callers in one turn share a write.
         """
         if not self._after_ids:
-            self._services.runtime.dispatcher.at_turn_end(self)
+            self._services.runtime.dispatcher.at_turn_end(self, self._cell)
         self._after_ids.append(callback)
         if publication is not None and publication.unsequenced_count > 0:
             self._incomplete.append(publication)

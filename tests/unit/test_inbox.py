@@ -10,7 +10,7 @@ from actors.cell import ActorCell
 from actors.clock import SystemClock
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
+from actors.supervision import ONE_CONNECTION, RESTARTED
 
 
 class Recorder(LoopActor):
@@ -33,6 +33,30 @@ class Recorder(LoopActor):
         self.heard.append("drained")
 
 
+class Broken(Recorder):
+    """Fails over its failure, too."""
+
+    def on_failure(self, *_: object) -> None:
+        raise ValueError("nor that")
+
+
+class Flushing(LoopActor):
+    """Notes the end of each of its turns; its first one fails."""
+
+    def __init__(self, cell: ActorCell, heard: list[object]) -> None:
+        super().__init__(cell)
+        self._heard = heard
+
+    def on_receive(self, message: object) -> None:
+        self._heard.append(message)
+        self.runtime.dispatcher.at_turn_end(self, self.cell)
+
+    def flush(self) -> None:
+        self._heard.append("flushed")
+        if self._heard.count("flushed") == 1:
+            raise ValueError("not the first time")
+
+
 class Sender(LoopActor):
     """Hands something on when it has its turn."""
 
@@ -45,9 +69,15 @@ class Sender(LoopActor):
 
 
 @pytest.fixture
-def runtime() -> Iterator[Runtime]:
+def told() -> list[BaseException]:
+    """Return what no supervisor could answer."""
+    return []
+
+
+@pytest.fixture
+def runtime(told: list[BaseException]) -> Iterator[Runtime]:
     loop = asyncio.new_event_loop()
-    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=told.append)
     loop.close()
 
 
@@ -136,3 +166,67 @@ def test_a_failure_over_what_was_handed_is_the_receivers(runtime: Runtime) -> No
     cell.inbox.hand("more")
     assert heard == ["fail"]
     assert cell.inbox.dead_letters == 1
+
+
+def test_a_failure_at_the_end_of_a_turn_is_that_of_the_actor_whose_work_it_was(runtime: Runtime) -> None:
+    """What others do at the end of the same turn is done, and everybody has turns again."""
+    heard: list[object] = []
+    failing = runtime.spawn(lambda cell: Flushing(cell, heard), kind="test", name="failing", policy=ONE_CONNECTION)
+    other = runtime.spawn(lambda cell: Flushing(cell, heard), kind="test", name="other", policy=ONE_CONNECTION)
+    failing.inbox.post("fail")
+    other.inbox.post("one")
+    turn(runtime)
+    assert heard == ["fail", "one", "flushed", "flushed"]
+    assert (failing.overview().state, other.overview().state) == ("stopped", "running")
+
+    other.inbox.post("two")
+    turn(runtime)
+    assert heard[4:] == ["two", "flushed"]
+
+
+def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseException], runtime: Runtime) -> None:
+    heard: list[object] = []
+
+    class Nobodys:
+        def flush(self) -> None:
+            raise ValueError("and who are you?")
+
+    runtime.dispatcher.at_turn_end(Nobodys(), None)
+    turn(runtime)
+    assert [str(error) for error in told] == ["and who are you?"]
+    spawned(runtime, heard).inbox.post("on")
+    turn(runtime)
+    assert heard == ["on", "drained"]
+
+
+def test_an_actor_that_fails_over_its_failure_costs_nobody_else_a_turn(runtime: Runtime) -> None:
+    """A connection that is not whole any more may fail to say goodbye."""
+    heard: list[object] = []
+    failing = runtime.spawn(lambda cell: Broken(cell, heard), kind="test", name="failing", policy=ONE_CONNECTION)
+    behind = spawned(runtime, heard)
+    failing.inbox.post("fail")
+    behind.inbox.post("on")
+    turn(runtime)
+    assert heard == ["fail", "on", "drained"]
+    assert failing.overview().state == "stopped"
+
+
+def test_an_actor_that_fails_to_begin_anew_has_failed_once_more(runtime: Runtime) -> None:
+    """It may do so as often as its policy says, and costs nobody else a turn."""
+    heard: list[object] = []
+    begun: list[ActorCell] = []
+
+    def once(cell: ActorCell) -> Recorder:
+        begun.append(cell)
+        if len(begun) > 1:
+            raise ValueError("not again")
+        return Recorder(cell, heard)
+
+    failing = runtime.spawn(once, kind="test", name="failing", policy=RESTARTED)
+    behind = spawned(runtime, heard)
+    failing.inbox.post("fail")
+    behind.inbox.post("on")
+    turn(runtime)
+    assert heard == ["fail", "on", "drained"]
+    assert len(begun) == 1 + RESTARTED.restarts_max
+    assert failing.overview().state == "stopped"

@@ -18,7 +18,7 @@ CREDIT = 5
 
 def inbox() -> Inbox:
     """Return an inbox that nobody empties."""
-    return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock()), Scheduled())
+    return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
 
 
 def links(links_max: int = 1000) -> RememberedLinks:

@@ -32,7 +32,7 @@ def test_a_qos_2_message_that_the_store_has_refused_meanwhile_is_not_sent(is_ref
         after_ids.append(callback)
 
     window = window_of(10)
-    dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock())
+    dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)
     side = DeliveringSide(
         engine=conversation.engine,
         level=5,
