@@ -151,9 +151,13 @@ class ProtocolFront(ABC, Generic[C, S]):
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()
-        for connection in self.open_connections():
-            connection.gate.tick(now_ms)
-            connection.tick(now_ms)
+        for cell in list((self.connections.children or {}).values()):
+            connection: C = cell.actor.connection
+            try:
+                connection.gate.tick(now_ms)
+                connection.tick(now_ms)
+            except Exception as error:  # it costs this connection, and not the others their time
+                cell.failed(error)
 
     def _make_vpns(self) -> MessageVpns[S]:
         services = {name: self.make_services(vpn) for name, vpn in self._node.vpns.items()}

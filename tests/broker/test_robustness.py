@@ -11,6 +11,7 @@ import pytest
 import mqtt_packets as mqtt
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
+from protocols.mqtt.connection import MqttConnection
 from raw_client import Clients
 from running_broker import RunningBroker
 
@@ -104,6 +105,36 @@ async def test_a_qos_2_delivery_goes_on_after_a_crash_where_it_was(process: Brok
     subscriber.send(mqtt.pubcomp(released.packet_id))
     await subscriber.completes(again)
     await subscriber.is_quiet()
+
+
+class BringsNoTime:
+    """Stands where a connection stands among the actors, and fails when the time comes."""
+
+    def __init__(self, connection: MqttConnection) -> None:
+        self.fail = connection.fail
+
+    def tick(self, now_ms: int) -> None:
+        raise ValueError(f"what happened at {now_ms}?")
+
+    gate = property(lambda self: self)
+
+
+async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal 2: one client harms nobody else. Who is silent is still noticed, whoever was looked at before."""
+    failing = await broker.connect("failing", 5)
+    silent = await broker.connect("silent", 5, keep_alive_s=1)
+    cell = next(iter((broker.node.mqtt.connections.children or {}).values()))
+    cell.actor.connection = BringsNoTime(cell.actor.connection)
+
+    broker.clock.forward(60)
+    broker.node.mqtt.look_at_the_clock()
+
+    await failing.is_closed()
+    await silent.is_ended(0x8D)
+    assert "what happened at" in caplog.text
+    caplog.clear()
 
 
 async def test_sessions_and_messages_survive_a_restart(broker: RunningBroker) -> None:
