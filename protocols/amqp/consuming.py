@@ -71,7 +71,7 @@ class ConsumingLink:
         self.selector: Selector | None = None  # of the queue's messages; None: all
         self.is_no_local = False  # what its own container has published is not for it
         self.has_passed_over = False  # messages that were not for it, since the peer wanted its credit back
-        self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
         self.takes_new = True  # else it is only there to say what became of earlier deliveries
         self._gate = queue.target.gate
@@ -195,14 +195,10 @@ class ConsumingSide:
                 self._send(consuming, source, delivery, wall_ms)
 
     def _source(self, consuming: ConsumingLink, message: Deliveries, epoch: int) -> DeliverySource:
-        key = (message.partition_number, epoch)
-        source = consuming.sources.get(key)
-        if source is None:
+        source = consuming.sources.get(message.partition_number)
+        if source is None or source.epoch != epoch or source.partition is not message.partition:
             source = DeliverySource(message.partition, message.partition_number, consuming.flow_id, epoch)
-            consuming.sources = {
-                each: its for each, its in consuming.sources.items() if each[0] != message.partition_number
-            }
-            consuming.sources[key] = source
+            consuming.sources[message.partition_number] = source
         return source
 
     def _send(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery, wall_ms: int) -> None:

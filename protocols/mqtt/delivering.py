@@ -37,7 +37,7 @@ PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 class BoundFlow:
     """A flow of this connection and what its messages are delivered as."""
 
-    __slots__ = ("extra", "ids", "is_named_queue", "latest", "queue", "sources")
+    __slots__ = ("extra", "ids", "is_named_queue", "queue", "sources")
 
     def __init__(
         self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
@@ -46,8 +46,7 @@ class BoundFlow:
         self.extra = extra  # None: the session's own queue, where each topic has its own options
         self.ids = ids  # None: of a named queue
         self.is_named_queue = is_named_queue
-        self.sources: dict[tuple[int, int], DeliverySource] = {}  # by partition number and epoch
-        self.latest: DeliverySource | None = None  # the one that the last delivery came from
+        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
 
 
 class DeliveringSide:
@@ -135,23 +134,16 @@ class DeliveringSide:
             return 0  # unbound meanwhile: the partition takes its messages back
         count = 0
         for delivery in message.deliveries:
-            source = bound.latest
-            if source is None or source.partition is not message.partition or source.epoch != delivery.epoch:
-                source = bound.latest = self._source_of(bound, message, delivery.epoch)
+            source = bound.sources.get(message.partition_number)
+            if source is None or source.epoch != delivery.epoch or source.partition is not message.partition:
+                source = DeliverySource(message.partition, message.flow.flow_id, delivery.epoch, bound.ids)
+                bound.sources[message.partition_number] = source
+                self._take_over(source)
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
-
-    def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
-        key = (message.partition_number, epoch)
-        source = bound.sources.get(key)
-        if source is None:
-            source = DeliverySource(message.partition, message.flow.flow_id, epoch, bound.ids)
-            bound.sources[key] = source
-            self._take_over(source)
-        return source
 
     def _take_over(self, source: DeliverySource) -> None:
         """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""

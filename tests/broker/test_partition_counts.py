@@ -113,6 +113,20 @@ async def test_a_queue_becomes_partitioned_and_plain_again_with_its_messages(bro
     assert (len(view.partitions), view.partition_operational_count) == (1, 0)
 
 
+async def test_a_consumer_settles_with_a_partition_that_has_come_again(broker: RunningBroker) -> None:
+    """One that takes the number of a retired one begins its epochs anew: they are told apart all the same."""
+    await create(broker, access_type="non-exclusive", partition_count=2, partition_rebalance_delay_s=0)
+    await change(broker, subscriptions=["t"])
+    publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    for number, count in enumerate((2, 1, 2)):
+        await change(broker, partition_count=count)
+        await shows(broker, lambda view, count=count: view.partition_operational_count == count)  # type: ignore[misc]
+        await publish_keyed(publisher, number)
+        assert in_order(await take(consumer, len(KEYS)), number, number + 1)
+        await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+
+
 async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_for(broker: RunningBroker) -> None:
     """Solace 5.5: queue, client and partition are found by the number of the blank-separated word."""
     await create(broker, access_type="non-exclusive", partition_count=1)
