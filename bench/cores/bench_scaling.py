@@ -51,6 +51,8 @@ class Client:
         self.number = number
         self.version = version
         self.written: list[bytes] = []
+        self.unanswered = b""  # acknowledgements for another round
+        self.to_answer: list[Client] | None = None  # a client that has to answer enters it once
         self.connection = node.mqtt._connect()
         self.connection.opened(self, PeerInfo(listener="mqtt", host="127.0.0.1", port=number))
         self.connection.received(wire.connect(f"bench-{number}", version=version))
@@ -61,6 +63,8 @@ class Client:
 
     def write(self, data: bytes) -> None:
         """Take what the node sends."""
+        if self.to_answer is not None and not self.written and not self.unanswered:
+            self.to_answer.append(self)
         self.written.append(data)
 
     def close(self) -> None:
@@ -84,19 +88,22 @@ class Client:
 class Load:
     """Publishers, lanes and consumers on one node, and the rounds they go through."""
 
-    def __init__(self, node: Node, lanes: list[bytes], consumers: list[Client], *, qos: int, version: int) -> None:
-        self.node = node
+    def __init__(
+        self, node: Node, lanes: list[bytes], publishers: list[Client], consumers: list[Client], *, qos: int
+    ) -> None:
         self.lanes = lanes  # the packets of one batch each
-        self.consumers = consumers
         self.answered_max = ALL_OF_IT  # messages of a consumer in a round: with fewer, a backlog stays one
         self.each_round: Callable[[int], None] | None = None  # something else that happens, by the round's number
-        self._publishers = [Client(node, 60_000 + each, version=version) for each in range(LANES_AT_ONCE)]
+        self._publishers = publishers
         self._rounds = 0
         self._received = 0
         header = wire.publish_header(TOPIC.format(0), qos=qos, payload_bytes=PAYLOAD_BYTES)
         self._packet_bytes = len(header.data) + PAYLOAD_BYTES
         self._id_at = header.packet_id_at
-        self._waiting = [b""] * len(consumers)  # acknowledgements for another round
+        self._to_answer: list[Client] = []
+        for consumer in consumers:
+            consumer.written.clear()  # the answers to CONNECT and SUBSCRIBE
+            consumer.to_answer = self._to_answer  # the others are not looked at: what gets longer is not our own round
 
     async def run(self, messages: int) -> int:
         """Go through rounds until so many messages were published and as many came; return how many. Asserts both."""
@@ -128,12 +135,13 @@ class Load:
             publisher.written.clear()
             publisher.connection.received(lanes[(first + place) % len(lanes)])
         await asyncio.sleep(HALF_ROUND_S)
-        for place, consumer in enumerate(self.consumers):
-            if consumer.written or self._waiting[place]:
-                self._answer(place, consumer)
+        to_answer = self._to_answer.copy()
+        self._to_answer.clear()
+        for consumer in to_answer:
+            self._answer(consumer)
         await asyncio.sleep(HALF_ROUND_S)
 
-    def _answer(self, place: int, consumer: Client) -> None:
+    def _answer(self, consumer: Client) -> None:
         data = b"".join(consumer.written)
         consumer.written.clear()
         size = self._packet_bytes
@@ -141,9 +149,11 @@ class Load:
         if self._id_at is None:
             self._received += len(data) // size
             return
-        acks = self._waiting[place] + wire.acks(wire.PUBACK, data[self._id_at :: size], data[self._id_at + 1 :: size])
+        acks = consumer.unanswered + wire.acks(wire.PUBACK, data[self._id_at :: size], data[self._id_at + 1 :: size])
         now = min(len(acks), self.answered_max * wire.ACK_BYTES)
-        self._waiting[place] = acks[now:]
+        consumer.unanswered = acks[now:]
+        if consumer.unanswered:
+            self._to_answer.append(consumer)
         self._received += now // wire.ACK_BYTES
         consumer.connection.received(acks[:now])
 
@@ -156,11 +166,9 @@ def _batch(topic: str, *, qos: int = 1, version: int = wire.MQTT_3_1_1, key: str
 async def _load(
     node: Node, lanes: list[bytes], consumers: list[Client], *, qos: int = 1, version: int = wire.MQTT_3_1_1
 ) -> Load:
-    load = Load(node, lanes, consumers, qos=qos, version=version)
+    publishers = [Client(node, 60_000 + each, version=version) for each in range(LANES_AT_ONCE)]
     await asyncio.sleep(HALF_ROUND_S)
-    for consumer in consumers:
-        consumer.written.clear()  # the answers to CONNECT and SUBSCRIBE
-    return load
+    return Load(node, lanes, publishers, consumers, qos=qos)
 
 
 async def _clients(node: Node, count: int) -> list[Client]:
