@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Final, Literal, get_args, get_origin
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from pydantic import BaseModel, SecretStr
@@ -12,6 +12,9 @@ from pydantic.fields import FieldInfo
 from gateway.config.authentication import AllowAnonymous
 from gateway.config.sizes import Size, format_size
 from gateway.config.yaml_document import Path
+
+PATH: Final = "a path"
+TEXT: Final = "a text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def allowed_by(field: FieldInfo) -> str:
         return f"a whole number from {low} to {high}"
     if annotation is float and isinstance(low, float) and isinstance(high, float):
         return f"a number from {low} to {high}"
-    kind = "a path" if FilePath in (annotation, *get_args(annotation)) else "a text"
+    kind = PATH if FilePath in (annotation, *get_args(annotation)) else TEXT
     return kind + _text_limits(field)
 
 

@@ -410,4 +410,6 @@ class Log(Section):
     def _check_folder(cls, file: Path | None) -> Path | None:
         if file is not None and not file.parent.is_dir():
             raise ValueError(f"there is no folder {str(file.parent)!r}")
+        if file is not None and file.is_dir():
+            raise ValueError(f"{str(file)!r} is a folder; allowed: a file, which is made if there is none")
         return file

@@ -23,6 +23,18 @@ def test_a_wrong_value_names_its_place_and_its_range(tmp_path: Path) -> None:
     ]
 
 
+def test_a_value_that_breaks_a_rule_of_ours_is_told_which(tmp_path: Path) -> None:
+    """What it may be says too little there: a text, a path."""
+    text = f"tracing: {{endpoint: here}}\nlog: {{audit_file: {tmp_path}/none/audit}}\n"
+    assert problems_of(text, tmp_path) == [
+        "gate.yaml:1:21: tracing.endpoint: 'here' is not allowed; "
+        "allowed: http://HOST:PORT/PATH or https://..., without a user",
+        f"gate.yaml:2:19: log.audit_file: there is no folder '{tmp_path}/none'",
+    ]
+    (found,) = problems_of(f"log: {{audit_file: {tmp_path}}}\n", tmp_path)
+    assert "is a folder; allowed: a file" in found
+
+
 def test_a_wrong_key_gets_a_guess_and_the_list(tmp_path: Path) -> None:
     assert problems_of("log:\n  levle: info\n", tmp_path) == [
         "gate.yaml:2:3: log.levle: there is no such key (did you mean 'level'?); allowed: level, format, audit_file"
