@@ -23,6 +23,8 @@ LEVELS: Final[dict[str, int]] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+log: Final = logging.getLogger("sluicegate.node")
+
 HANDLER_NAME: Final = "sluicegate"
 VALUE_CHARS_MAX: Final = 1000  # of one extra value; a client chooses some of them
 
@@ -31,11 +33,14 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
-    """Send all loggers to one stream. May be called again after a reload; the handler is replaced, not added."""
+    """Send all loggers to one stream. May be called again after a reload; the handler is replaced, not added.
+
+    Raises OSError for an audit file that cannot be written; nothing has changed then.
+    """
+    _set_up_audit(log.audit_file)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(HANDLER_NAME)
     handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
-    _set_up_audit(log.audit_file)
     root = logging.getLogger()
     for old in [old for old in root.handlers if old.get_name() == HANDLER_NAME]:
         root.removeHandler(old)
@@ -48,17 +53,47 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
 
 
 def _set_up_audit(file: Path | None) -> None:
-    """Send the audit log to its file, a JSON object a line. Whoever rotates the file need not tell us."""
+    handlers = [] if file is None else [AuditFile(file)]
     audit = logging.getLogger("sluicegate.audit")
     audit.propagate = False
     audit.setLevel(logging.INFO)
     for old in list(audit.handlers):
         audit.removeHandler(old)
         old.close()
-    if file is not None:
-        handler = WatchedFileHandler(file, encoding="utf-8", errors="backslashreplace")
-        handler.setFormatter(JsonLines())
+    for handler in handlers:
         audit.addHandler(handler)
+
+
+class AuditFile(WatchedFileHandler):
+    """The audit log's file, a JSON object a line. Whoever rotates the file need not tell us.
+
+    While it cannot be written, for its folder is gone or the disk is full, that is told once, and lines are counted.
+    Raises OSError when it cannot be written in the beginning.
+    """
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(file, encoding="utf-8", errors="backslashreplace")
+        self.setFormatter(JsonLines())
+        self._lost_count = 0
+        self._has_failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self._has_failed = False
+        try:
+            super().emit(record)
+        except OSError:  # another file was to be begun
+            self.handleError(record)
+        if self._lost_count and not self._has_failed:
+            log.warning("the audit log is written again, without %d lines", self._lost_count)
+            self._lost_count = 0
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
+        """Go on without a line."""
+        self._has_failed = True
+        self._lost_count += 1
+        if self._lost_count == 1:
+            log.error("the audit log cannot be written: %s", sys.exc_info()[1])
 
 
 class TextLines(logging.Formatter):

@@ -187,12 +187,12 @@ class Node:
         seen = look_at(config)  # what changes after this is read again later
         secrets = self._read_secrets(config)
         changes = diff(self.config, config)
+        set_up_logging(config.log)
         for change in changes.restart_needed:
             log.warning("%s: takes a restart", change)
         for change in changes.reloadable:
             log.info("%s", change)
         self.config = config
-        set_up_logging(config.log)
         reload_event_log(self.event_log, config)
         for name in config.message_vpns():
             if name not in self.vpns:
@@ -337,7 +337,8 @@ def open_store(config: Config) -> SpoolStore:
         reserve_bytes = min(RESERVE_BYTES, map_bytes_max // RESERVE_OF_SMALL_MAPS)
         return SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=config.spool.sync)
     except OSError as error:
-        text = f"the data folder {folder} cannot be used: {error.strerror or error}"
+        reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
+        text = f"the data folder {folder} cannot be used: {reason}"
         raise CannotStart(text, advice="Another one: --data DIR.") from None
     except StorageError as error:
         raise CannotStart(str(error)) from None

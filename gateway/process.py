@@ -30,7 +30,11 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
 
     Raises CannotStart.
     """
-    set_up_logging(config.log)
+    try:
+        set_up_logging(config.log)
+    except OSError as error:
+        text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
+        raise CannotStart(text) from None
     keep_freed_memory()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, reload))

@@ -3,6 +3,7 @@
 import io
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -48,6 +49,54 @@ def test_setting_up_again_replaces_the_handler_and_the_level(root: logging.Logge
     logging.getLogger("gateway.test").error("shown")
     assert first.getvalue() == ""
     assert second.getvalue().count("\n") == 1
+
+
+@pytest.fixture
+def audit() -> Iterator[logging.Logger]:
+    """The audit log, without a file at the end."""
+    logger = logging.getLogger("sluicegate.audit")
+    yield logger
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def test_an_audit_file_that_cannot_be_made_changes_nothing(
+    root: logging.Logger, audit: logging.Logger, tmp_path: Path
+) -> None:
+    """docs/configuration.md: a reload that fails at a file takes nothing over."""
+    stream = io.StringIO()
+    kept = Log(audit_file=tmp_path / "audit")
+    set_up_logging(kept, stream=stream)
+    other = Log(level="error", audit_file=tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    with pytest.raises(IsADirectoryError):
+        set_up_logging(other, stream=stream)
+    audit.info("still audited")
+    logging.getLogger("gateway.test").info("still shown")
+    assert "still audited" in (tmp_path / "audit").read_text()
+    assert "still shown" in stream.getvalue()
+
+
+def test_an_audit_file_that_cannot_be_written_is_told_of_once_and_taken_up_again(
+    root: logging.Logger, audit: logging.Logger, tmp_path: Path
+) -> None:
+    """docs/security.md: the file may be moved away at any time; its folder comes back later here."""
+    stream = io.StringIO()
+    folder = tmp_path / "audits"
+    folder.mkdir()
+    set_up_logging(Log(audit_file=folder / "audit"), stream=stream)
+    audit.info("one")
+    folder.rename(tmp_path / "moved")
+    audit.info("two")
+    audit.info("three")
+    folder.mkdir()
+    audit.info("four")
+    assert "one" in (tmp_path / "moved" / "audit").read_text()
+    assert orjson.loads((folder / "audit").read_text())["message"] == "four"
+    first, second = stream.getvalue().splitlines()
+    assert "the audit log cannot be written: [Errno 2] No such file or directory" in first
+    assert second.endswith("the audit log is written again, without 2 lines")
 
 
 def test_a_crash_is_logged_with_its_traceback(root: logging.Logger) -> None:
