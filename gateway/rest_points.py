@@ -25,6 +25,7 @@ from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
 from protocols.rest.point import RestServices
 from protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
+from protocols.tls import load_certificate
 from storage.stored_state import StoredVpn
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def _tls(configured: RestConsumer) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     certificate = configured.authentication_client_certificate_file
     if configured.authentication_scheme == "client-certificate" and certificate is not None:
-        context.load_cert_chain(certificate, configured.authentication_client_certificate_key_file)
+        load_certificate(context, certificate, configured.authentication_client_certificate_key_file)
     return context
 
 

@@ -5,6 +5,8 @@ do is decided by authorization.
 """
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -59,24 +61,39 @@ class TlsFiles:
         context.verify_mode = self.client_certificates.value
         if self.client_certificates is not ClientCertificates.IGNORED and self.client_authorities is None:
             raise TlsFilesRefused("client certificates cannot be verified: no file of client authorities is given")
-        try:
-            context.load_cert_chain(self.certificate, self.private_key)
-        except (OSError, ssl.SSLError) as error:
-            raise TlsFilesRefused(f"certificate {self.certificate} with key {self.private_key}: {error}") from error
+        load_certificate(context, self.certificate, self.private_key)
         if self.client_authorities is not None:
-            try:
+            with _reading(f"client authorities {self.client_authorities}", "certificates in PEM"):
                 context.load_verify_locations(self.client_authorities)
-            except (OSError, ssl.SSLError) as error:
-                raise TlsFilesRefused(f"client authorities {self.client_authorities}: {error}") from error
         if self.client_revocations is not None:
-            try:
+            with _reading(f"revocation lists {self.client_revocations}", "revocation lists in PEM"):
                 context.load_verify_locations(self.client_revocations)
-            except (OSError, ssl.SSLError) as error:
-                raise TlsFilesRefused(f"revocation lists {self.client_revocations}: {error}") from error
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         if self.alpn:
             context.set_alpn_protocols(list(self.alpn))
         return context
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Path | None) -> None:
+    """Have a context show a certificate; without a key its file has that as well. Raises TlsFilesRefused."""
+
+    def pass_phrase() -> str:  # without it OpenSSL asks at the terminal, and everybody waits
+        raise TlsFilesRefused(f"key {private_key or certificate}: it is encrypted; allowed: one without a pass phrase")
+
+    files = f"certificate {certificate}" + (f" with key {private_key}" if private_key is not None else "")
+    with _reading(files, "a certificate and its own key, both in PEM"):
+        context.load_cert_chain(certificate, private_key, pass_phrase)
+
+
+@contextmanager
+def _reading(files: str, wanted: str) -> Iterator[None]:
+    """Say what is wrong with files, for whoever put them there: OpenSSL speaks of its own parts."""
+    try:
+        yield
+    except ssl.SSLError as error:
+        raise TlsFilesRefused(f"{files}: this is not {wanted} ({error.reason or error})") from error
+    except OSError as error:
+        raise TlsFilesRefused(f"{files}: {error.strerror or error}") from error
 
 
 def user_of(certificate: dict[str, Any] | None, certificate_user: CertificateUser) -> str | None:

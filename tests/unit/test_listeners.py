@@ -5,6 +5,7 @@ import contextlib
 import datetime
 import socket
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -446,6 +447,28 @@ def test_a_reload_serves_the_new_certificate_and_a_broken_one_changes_nothing(ru
         await listener.stop()
 
     run(scenario())
+
+
+def test_files_that_are_no_certificate_or_have_a_pass_phrase_are_refused_in_our_words(
+    files: TlsFiles, tmp_path: Path
+) -> None:
+    """OpenSSL would ask for the pass phrase at the terminal, and the whole gateway wait for it."""
+    nonsense, locked = tmp_path / "nonsense.pem", tmp_path / "locked.key"
+    nonsense.write_text("no certificate")
+    key = serialization.load_pem_private_key(files.private_key.read_bytes(), None)
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+    locked.write_bytes(key.private_bytes(*form, serialization.BestAvailableEncryption(b"secret")))
+    for wrong, words in (
+        (replace(files, certificate=nonsense), r"nonsense\.pem with key .*: this is not a certificate and its own key"),
+        (replace(files, certificate=tmp_path / "none.pem"), r"none\.pem with key .*: No such file or directory$"),
+        (
+            replace(files, private_key=locked),
+            r"locked\.key: it is encrypted; allowed: one without a pass phrase$",
+        ),
+        (replace(files, client_authorities=nonsense), r"client authorities .*: this is not certificates in PEM"),
+    ):
+        with pytest.raises(TlsFilesRefused, match=words):
+            wrong.context()
 
 
 def test_verifying_clients_without_an_authority_is_refused(files: TlsFiles) -> None:
