@@ -3,6 +3,7 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from socket import gaierror
 
 from protocols.errors import TlsFilesRefused
 
@@ -35,6 +36,6 @@ def _cannot_listen(setting: str, host: str, port: int, error: OSError) -> Cannot
     advice = f"Another port: --set {setting}.port=PORT, 0 for any free one."
     if error.errno == errno.EADDRINUSE:
         reason = "another program listens there"
-    elif error.errno == errno.EADDRNOTAVAIL:
+    elif error.errno == errno.EADDRNOTAVAIL or isinstance(error, gaierror):
         reason, advice = "that is no address of this machine", f"Another one: --set {setting}.host=ADDRESS."
     return CannotStart(f"{setting} cannot listen on {host}:{port}: {reason}", advice=advice)
