@@ -26,6 +26,8 @@ from protocols.http.authorization import CHALLENGES
 TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
 # What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+FOR_ACCOUNTS: Final = "this port is for accounts: name and password, or a token"
+NOT_BELIEVED: Final = "the name, the password or the token is not believed; after several failures wait some seconds"
 OUR_OWN_PAGES: Final = frozenset({"", "same-origin", "none"})  # of Sec-Fetch-Site; only browsers say it
 
 
@@ -87,9 +89,8 @@ class Guard:
                 name = nobody.name[:TOLD_CHARS_MAX]
                 text = f"401 Unauthorized: admin port, {name!r} from {host}"
                 self._events.emit(SYSTEM_LOGIN_DENIED, text, details={"account": name, "from": host})
-            response = _refused(
-                request, 401, "Unauthorized", "this port is for accounts: name and password, or a token"
-            )
+            detail = NOT_BELIEVED if authorization else FOR_ACCOUNTS
+            response = _refused(request, 401, "Unauthorized", detail)
             response.headers["WWW-Authenticate"] = CHALLENGES.decode()
             return response
         request.state.account = account

@@ -1,21 +1,16 @@
-"""The admin API as the commands use it: paths and JSON in here, views outside."""
+"""The admin API as the commands use it: paths and JSON in here, views outside. How it is reached is `admin_port`."""
 
 import copy
-import http.client
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Annotated, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-import orjson
 import typer
 from pydantic import ValidationError
 
 from gateway.adapters import View, adapter
-from gateway.cli.admin_login import LOGIN, AdminLogin
-from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
+from gateway.cli.admin_port import AdminPort
+from gateway.cli.failures import UNREACHABLE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures
@@ -30,68 +25,47 @@ from gateway.vpn_views import MessageVpnsView
 from messaging.message_vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
-SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
-TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLUICEGATE_URL", help="Admin port of the gateway.")]
 
 VpnOption = Annotated[str, typer.Option("--vpn", envvar="SLUICEGATE_VPN", metavar="NAME", help="Message VPN.")]
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else than it was told: urllib would take the login along, to whatever host, and make GET of POST."""
-
-    def redirect_request(self, req: urllib.request.Request, *_: object) -> None:
-        """Leave it at the answer."""
-
-
-_OPENER: Final = urllib.request.build_opener(_NoRedirects)
-
-
 class AdminClient:
     """One gateway's admin port, for one message VPN. Every verb raises CommandFailed with a message for people."""
 
     def __init__(self, url: str, vpn: str = DEFAULT_VPN) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
-            advice = f"Write it like {URL_DEFAULT}."
-            raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
-        self._url = url.rstrip("/")
-        self._vpn = vpn
-        authorization = LOGIN.get(AdminLogin()).authorization()
-        self._headers = {"Accept": "application/json"}
-        if authorization is not None:
-            self._headers["Authorization"] = authorization
+        self._port = AdminPort(url, vpn)
 
     def in_vpn(self, vpn: str) -> "AdminClient":
-        """Return the same for another message VPN: with the same login, which is asked for and read once."""
+        """Return the same for another message VPN."""
         other = copy.copy(self)
-        other._vpn = vpn
+        other._port = self._port.in_vpn(vpn)
         return other
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""
-        return _read(QueueView, self._ask("POST", "/queues", definition))
+        return _read(QueueView, self._port.ask("POST", "/queues", definition))
 
     def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
-        return _read(QueueView, self._ask("PATCH", _queue_path(name), changes))
+        return _read(QueueView, self._port.ask("PATCH", _queue_path(name), changes))
 
     def list_queues(self) -> Sequence[QueueView]:
         """Return every queue."""
-        return _read(tuple[QueueView, ...], _member(self._ask("GET", "/queues"), "queues"))
+        return _read(tuple[QueueView, ...], _member(self._port.ask("GET", "/queues"), "queues"))
 
     def show_queue(self, name: str) -> QueueView:
         """Return one queue."""
-        return _read(QueueView, self._ask("GET", _queue_path(name)))
+        return _read(QueueView, self._port.ask("GET", _queue_path(name)))
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue."""
-        self._ask("DELETE", _queue_path(name))
+        self._port.ask("DELETE", _queue_path(name))
 
     def purge_queue(self, name: str) -> int:
         """Remove what waits; return how many messages that were."""
-        purged = _member(self._ask("POST", _queue_path(name) + "/purge"), "purged_count")
+        purged = _member(self._port.ask("POST", _queue_path(name) + "/purge"), "purged_count")
         return purged if isinstance(purged, int) else 0
 
     def browse_queue(
@@ -99,7 +73,7 @@ class AdminClient:
     ) -> Sequence[MessageView]:
         """Return one page of messages."""
         query = _query(after=after, limit=limit, partition=partition, selector=selector)
-        answer = self._ask("GET", f"{_queue_path(name)}/messages?{query}")
+        answer = self._port.ask("GET", f"{_queue_path(name)}/messages?{query}")
         return _read(tuple[MessageView, ...], _member(answer, "messages"))
 
     def follow_queue(
@@ -107,96 +81,95 @@ class AdminClient:
     ) -> Iterator[MessageView]:
         """Yield messages as they come, until the gateway ends it."""
         query = _query(after=after, follow=1, partition=partition, selector=selector)
-        with self._open("GET", f"{_queue_path(name)}/messages?{query}", None, timeout_s=None) as lines:
-            for line in lines:
-                yield _read(MessageView, _parsed(line))
+        for message in self._port.follow(f"{_queue_path(name)}/messages?{query}"):
+            yield _read(MessageView, message)
 
     def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return every durable selector."""
-        return _read(tuple[DurableSelectorView, ...], _member(self._ask("GET", "/durable-selectors"), "selectors"))
+        return _read(tuple[DurableSelectorView, ...], _member(self._port.ask("GET", "/durable-selectors"), "selectors"))
 
     def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set what a subscriber selects."""
-        self._ask("PUT", _selector_path(queue, subscriber), {"selectors": list(selectors)})
+        self._port.ask("PUT", _selector_path(queue, subscriber), {"selectors": list(selectors)})
 
     def delete_selector(self, queue: str, subscriber: str) -> None:
         """Forget what a subscriber selects."""
-        self._ask("DELETE", _selector_path(queue, subscriber))
+        self._port.ask("DELETE", _selector_path(queue, subscriber))
 
     def reload(self) -> ReloadView:
         """Have the node read its configuration again."""
-        return _read(ReloadView, self._ask("POST", "/configuration/reload"))
+        return _read(ReloadView, self._port.ask("POST", "/configuration/reload"))
 
     def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
         """Create a queue template."""
-        return _object(self._ask("POST", "/queue-templates", template))
+        return _object(self._port.ask("POST", "/queue-templates", template))
 
     def list_templates(self) -> Sequence[dict[str, object]]:
         """Return every queue template."""
-        templates = _member(self._ask("GET", "/queue-templates"), "templates")
+        templates = _member(self._port.ask("GET", "/queue-templates"), "templates")
         return [_object(each) for each in templates] if isinstance(templates, list) else []
 
     def show_template(self, name: str) -> dict[str, object]:
         """Return one queue template."""
-        return _object(self._ask("GET", _template_path(name)))
+        return _object(self._port.ask("GET", _template_path(name)))
 
     def update_template(self, name: str, changes: Mapping[str, object]) -> dict[str, object]:
         """Change some fields of a queue template."""
-        return _object(self._ask("PATCH", _template_path(name), changes))
+        return _object(self._port.ask("PATCH", _template_path(name), changes))
 
     def delete_template(self, name: str) -> None:
         """Delete a queue template."""
-        self._ask("DELETE", _template_path(name))
+        self._port.ask("DELETE", _template_path(name))
 
     def take_messages(self, name: str, deed: str, selection: Mapping[str, object]) -> TakenView:
         """Delete, move or copy messages."""
-        return _read(TakenView, self._ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
+        return _read(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
 
     def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
         """Begin to drive dead messages back."""
-        return _read(RedriveView, self._ask("POST", _queue_path(name) + "/redrive", selection))
+        return _read(RedriveView, self._port.ask("POST", _queue_path(name) + "/redrive", selection))
 
     def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive has come."""
-        return _read(RedriveView, self._ask("GET", _queue_path(name) + "/redrive"))
+        return _read(RedriveView, self._port.ask("GET", _queue_path(name) + "/redrive"))
 
     def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
-        return _read(RedriveView, self._ask("DELETE", _queue_path(name) + "/redrive"))
+        return _read(RedriveView, self._port.ask("DELETE", _queue_path(name) + "/redrive"))
 
     def replay_queue(self, name: str, body: Mapping[str, object]) -> int:
         """Offer kept messages again; return how many."""
-        replayed = _member(self._ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
+        replayed = _member(self._port.ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
         return replayed if isinstance(replayed, int) else 0
 
     def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""
-        return _read(tuple[CursorView, ...], _member(self._ask("GET", _queue_path(name) + "/cursors"), "cursors"))
+        return _read(tuple[CursorView, ...], _member(self._port.ask("GET", _queue_path(name) + "/cursors"), "cursors"))
 
     def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor."""
-        self._ask("DELETE", f"{_queue_path(name)}/cursors/{quote(cursor, safe='')}")
+        self._port.ask("DELETE", f"{_queue_path(name)}/cursors/{quote(cursor, safe='')}")
 
     def start_backup(self, name: str | None) -> BackupView:
         """Begin a backup."""
-        return _read(BackupView, self._ask("POST", "/backup", {} if name is None else {"name": name}))
+        return _read(BackupView, self._port.ask("POST", "/backup", {} if name is None else {"name": name}))
 
     def show_backup(self) -> BackupView:
         """Return how far the latest backup has come."""
-        return _read(BackupView, self._ask("GET", "/backup"))
+        return _read(BackupView, self._port.ask("GET", "/backup"))
 
     def cancel_backup(self) -> BackupView:
         """End the backup that is running."""
-        return _read(BackupView, self._ask("DELETE", "/backup"))
+        return _read(BackupView, self._port.ask("DELETE", "/backup"))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
-        return _read(tuple[ActorView, ...], _member(self._ask("GET", "/actors"), "actors"))
+        return _read(tuple[ActorView, ...], _member(self._port.ask("GET", "/actors"), "actors"))
 
     def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return events with numbers above `after`, oldest first."""
         query = urlencode({"after": after, "limit": limit})
-        return _read(tuple[EventView, ...], _member(self._ask("GET", f"/events?{query}"), "events"))
+        return _read(tuple[EventView, ...], _member(self._port.ask("GET", f"/events?{query}"), "events"))
 
     def explain_publish(
         self,
@@ -223,112 +196,87 @@ class AdminClient:
         }
         query = {name: text for name, text in texts.items() if text is not None}
         numbers = {"size": size, "qos": qos, "priority": priority, "deliver_to_one": int(deliver_to_one)}
-        return _read(PublishExplanation, self._ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
+        return _read(PublishExplanation, self._port.ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
 
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
         """Return where a key of a queue stands."""
-        return _read(KeyExplanation, self._ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
+        return _read(KeyExplanation, self._port.ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
-        return _read(RestDeliveryPointsView, self._ask("GET", "/rest-delivery-points"))
+        return _read(RestDeliveryPointsView, self._port.ask("GET", "/rest-delivery-points"))
 
     def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
         """Make a REST delivery point."""
-        return _read(RestDeliveryPointView, self._ask("POST", "/rest-delivery-points", definition))
+        return _read(RestDeliveryPointView, self._port.ask("POST", "/rest-delivery-points", definition))
 
     def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
         """Return one REST delivery point."""
-        return _read(RestDeliveryPointView, self._ask("GET", _rest_point_path(name)))
+        return _read(RestDeliveryPointView, self._port.ask("GET", _rest_point_path(name)))
 
     def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
         """Change some keys of a REST delivery point."""
-        return _read(RestDeliveryPointView, self._ask("PATCH", _rest_point_path(name), changes))
+        return _read(RestDeliveryPointView, self._port.ask("PATCH", _rest_point_path(name), changes))
 
     def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a REST delivery point."""
-        self._ask("DELETE", _rest_point_path(name))
+        self._port.ask("DELETE", _rest_point_path(name))
 
     def list_users(self) -> UsersView:
         """Return every user."""
-        return _read(UsersView, self._ask("GET", "/users"))
+        return _read(UsersView, self._port.ask("GET", "/users"))
 
     def create_user(self, definition: Mapping[str, object]) -> UserView:
         """Make a user."""
-        return _read(UserView, self._ask("POST", "/users", definition))
+        return _read(UserView, self._port.ask("POST", "/users", definition))
 
     def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
         """Change a user."""
-        return _read(UserView, self._ask("PATCH", _user_path(name), changes))
+        return _read(UserView, self._port.ask("PATCH", _user_path(name), changes))
 
     def delete_user(self, name: str) -> None:
         """Delete a user."""
-        self._ask("DELETE", _user_path(name))
+        self._port.ask("DELETE", _user_path(name))
 
     def list_profiles(self) -> ProfilesView:
         """Return every client profile and every ACL profile."""
-        return _read(ProfilesView, self._ask("GET", "/profiles"))
+        return _read(ProfilesView, self._port.ask("GET", "/profiles"))
 
     def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
         """Make a profile."""
-        self._ask("POST", _profiles_path(kind), definition)
+        self._port.ask("POST", _profiles_path(kind), definition)
 
     def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> None:
         """Change a profile."""
-        self._ask("PATCH", f"{_profiles_path(kind)}/{quote(name, safe='')}", changes)
+        self._port.ask("PATCH", f"{_profiles_path(kind)}/{quote(name, safe='')}", changes)
 
     def delete_profile(self, kind: ProfileKind, name: str) -> None:
         """Delete a profile."""
-        self._ask("DELETE", f"{_profiles_path(kind)}/{quote(name, safe='')}")
+        self._port.ask("DELETE", f"{_profiles_path(kind)}/{quote(name, safe='')}")
 
     def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
-        return _read(MessageVpnsView, self._ask("GET", "/message-vpns"))
+        return _read(MessageVpnsView, self._port.ask("GET", "/message-vpns"))
 
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
-        return _read(ClientsView, self._ask("GET", f"/clients?{urlencode(question)}"))
+        return _read(ClientsView, self._port.ask("GET", f"/clients?{urlencode(question)}"))
 
     def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
-        return _read(NodeFigures, self._ask("GET", "/figures"))
+        return _read(NodeFigures, self._port.ask("GET", "/figures"))
 
     def queues_figures(self, question: Mapping[str, str | int]) -> QueuesFigures:
         """Return a page of queues, a line of numbers each; `question` has the parameters of the operation."""
-        return _read(QueuesFigures, self._ask("GET", f"/figures/queues?{urlencode(question)}"))
+        return _read(QueuesFigures, self._port.ask("GET", f"/figures/queues?{urlencode(question)}"))
 
     def show_spool(self) -> SpoolView:
         """Return the spool."""
-        return _read(SpoolView, self._ask("GET", "/spool"))
+        return _read(SpoolView, self._port.ask("GET", "/spool"))
 
     def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `question` has the parameters of the operation."""
-        return _read(SmrpSubscriptionsView, self._ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
-
-    def _ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
-        with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
-            raw: bytes = response.read()
-        return _parsed(raw) if raw else None
-
-    @contextmanager
-    def _open(
-        self, method: str, path: str, body: Mapping[str, object] | None, *, timeout_s: float | None
-    ) -> Iterator[http.client.HTTPResponse]:
-        data = None if body is None else orjson.dumps(body)
-        headers = self._headers | ({"Content-Type": "application/json"} if data else {})
-        if self._vpn != DEFAULT_VPN:
-            path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
-        request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
-        try:
-            with _OPENER.open(request, timeout=timeout_s) as response:
-                yield response
-        except urllib.error.HTTPError as error:
-            with error:
-                advice = SIGN_IN_ADVICE if error.code == http.HTTPStatus.UNAUTHORIZED else ""
-                raise CommandFailed(_problem_text(error), advice=advice) from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise unreachable(self._url, reason, "--url or SLUICEGATE_URL") from None
+        return _read(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
 
 
 def _queue_path(name: str) -> str:
@@ -366,14 +314,6 @@ def _object(answer: object) -> dict[str, object]:
     return answer
 
 
-def _parsed(raw: bytes) -> object:
-    try:
-        value: object = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise CommandFailed("what answers there is no Sluicegate admin port", exit_code=UNREACHABLE) from None
-    return value
-
-
 def _member(answer: object, key: str) -> object:
     if not isinstance(answer, dict) or key not in answer:
         raise CommandFailed(f"the answer has no {key!r}: no Sluicegate, or another release", exit_code=UNREACHABLE)
@@ -388,17 +328,3 @@ def _read(kind: type[View], answer: object) -> View:
         where = ".".join(str(part) for part in first["loc"])
         text = f"the answer cannot be read ({where}: {first['msg']}): the gateway may be of another release"
         raise CommandFailed(text) from None
-
-
-def _problem_text(error: urllib.error.HTTPError) -> str:
-    """Return what the gateway said was wrong."""
-    elsewhere = error.headers.get("Location")
-    if elsewhere is not None:
-        return f"{error.url} points to {elsewhere!r}, and no login is taken there; give the admin port's own address"
-    try:
-        problem: object = orjson.loads(error.read())
-    except (orjson.JSONDecodeError, OSError):
-        problem = None
-    if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
-        return str(problem["detail"])
-    return f"the gateway answered {error.code} {error.reason}"

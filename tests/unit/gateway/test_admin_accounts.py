@@ -406,6 +406,11 @@ def test_commands_say_who_they_are(guarded: RunningAdmin, node: MemoryNode, tmp_
     assert shell.run(*ada, "queue", "create", "q").startswith("created")
     assert "read-write" in shell.run(*ada, "reload", expect=FAILED)
     assert "is missing" in shell.run("--admin-user", "writer", "queue", "list", expect=USAGE)
+    file.write_text("another-word\n")
+    refused = shell.run(*ada, "queue", "list", expect=FAILED)
+    assert "is not believed" in refused
+    assert "--admin-user" not in refused
+    file.write_text("writer-word\n")
     node.reloads.append(ReloadView(taken_over=(), restart_needed=(), warnings=()))
     told_by_variables = Shell(guarded.url, SLUICEGATE_ADMIN_USER="root", SLUICEGATE_ADMIN_PASSWORD="root-word")
     assert told_by_variables.run("reload", "--json")

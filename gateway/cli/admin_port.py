@@ -1,0 +1,113 @@
+"""Requests to a gateway's admin port: paths and JSON, the login, and what went wrong in words for people.
+
+What is asked there, and what the answers are, is `gateway.cli.admin_client`.
+"""
+
+import copy
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from gateway.cli.admin_login import LOGIN, AdminLogin
+from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
+from messaging.message_vpn import DEFAULT_VPN
+
+SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
+TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
+AUTHORIZATION: Final = "Authorization"
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else than it was told: urllib would take the login along, to whatever host, and make GET of POST."""
+
+    def redirect_request(self, req: urllib.request.Request, *_: object) -> None:
+        """Leave it at the answer."""
+
+
+@cache
+def _opener() -> urllib.request.OpenerDirector:
+    """Return what sends requests. Making it reads the machine's certificates: commands that ask nobody do without."""
+    return urllib.request.build_opener(_NoRedirects)
+
+
+class AdminPort:
+    """One gateway's admin port, for one message VPN. What is asked raises CommandFailed with a message for people."""
+
+    def __init__(self, url: str, vpn: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            advice = "Write it like http://HOST:PORT."
+            raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
+        self._url = url.rstrip("/")
+        self._vpn = vpn
+        self._headers = {"Accept": "application/json"}
+        authorization = LOGIN.get(AdminLogin()).authorization()
+        if authorization is not None:
+            self._headers[AUTHORIZATION] = authorization
+
+    def in_vpn(self, vpn: str) -> "AdminPort":
+        """Return the same for another message VPN: with the same login, which is asked for and read once."""
+        other = copy.copy(self)
+        other._vpn = vpn
+        return other
+
+    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
+        """Return the document that answers a request, None for an empty answer."""
+        with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
+            raw: bytes = response.read()
+        return _parsed(raw) if raw else None
+
+    def follow(self, path: str) -> Iterator[object]:
+        """Yield the documents of an answer as they come, one a line, until the gateway ends it."""
+        with self._open("GET", path, None, timeout_s=None) as lines:
+            for line in lines:
+                yield _parsed(line)
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Mapping[str, object] | None, *, timeout_s: float | None
+    ) -> Iterator[http.client.HTTPResponse]:
+        data = None if body is None else orjson.dumps(body)
+        headers = self._headers | ({"Content-Type": "application/json"} if data else {})
+        if self._vpn != DEFAULT_VPN:
+            path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
+        request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
+        try:
+            with _opener().open(request, timeout=timeout_s) as response:
+                yield response
+        except urllib.error.HTTPError as error:
+            with error:
+                is_stranger = error.code == http.HTTPStatus.UNAUTHORIZED and AUTHORIZATION not in headers
+                raise CommandFailed(_problem_text(error), advice=SIGN_IN_ADVICE if is_stranger else "") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise unreachable(self._url, reason, "--url or SLUICEGATE_URL") from None
+
+
+def _parsed(raw: bytes) -> object:
+    try:
+        value: object = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise CommandFailed("what answers there is no Sluicegate admin port", exit_code=UNREACHABLE) from None
+    return value
+
+
+def _problem_text(error: urllib.error.HTTPError) -> str:
+    """Return what the gateway said was wrong."""
+    elsewhere = error.headers.get("Location")
+    if elsewhere is not None:
+        return f"{error.url} points to {elsewhere!r}, and no login is taken there; give the admin port's own address"
+    try:
+        problem: object = orjson.loads(error.read())
+    except (orjson.JSONDecodeError, OSError):
+        problem = None
+    if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
+        return str(problem["detail"])
+    return f"the gateway answered {error.code} {error.reason}"
