@@ -48,6 +48,10 @@ class ReportingGroup(TyperGroup):
         except BrokenPipeError:  # `sluicegate sub | head`
             _forget(sys.stdout)
             raise typer.Exit(OK) from None
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):  # rich ends the process itself, as a failure
+                raise typer.Exit(OK) from None
+            raise
 
 
 def report(failure: CommandFailed) -> None:

@@ -86,6 +86,7 @@ class MqttSession:
         self._peer = peer
         self._receive_maximum = receive_maximum
         self._connack: ReasonCode | None = None
+        self._answer = ""  # what CONNACK says
         self._refusal: ReasonCode | None = None  # why the gateway closed the connection
         # Manual: a message that was received but not printed is not acknowledged, and so not lost.
         self.client = mqtt.Client(
@@ -121,7 +122,7 @@ class MqttSession:
             advice = (
                 "Accounts are in authentication.users; see --username." if _is_about_accounts(self._connack) else ""
             )
-            raise CommandFailed(f"the gateway refused the connection: {self._connack}", exit_code=FAILED, advice=advice)
+            raise CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED, advice=advice)
 
     def run_until(self, done: Callable[[], bool], *, timeout_s: float | None = None) -> bool:
         """Serve the connection until `done`; return whether it came to that before the time was over."""
@@ -143,7 +144,7 @@ class MqttSession:
 
     def _lost(self) -> CommandFailed:
         if self._connack is not None and self._connack.is_failure:
-            return CommandFailed(f"the gateway refused the connection: {self._connack}", exit_code=FAILED)
+            return CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED)
         if self._refusal is not None and self._refusal.is_failure:
             return CommandFailed(f"the gateway closed the connection: {self._refusal}", exit_code=FAILED)
         return CommandFailed("the connection to the gateway was lost", exit_code=UNREACHABLE)
@@ -152,11 +153,17 @@ class MqttSession:
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
     ) -> None:
         self._connack = reason
+        self._answer = in_words(reason, properties)
 
     def _on_disconnect(
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
     ) -> None:
         self._refusal = reason
+
+
+def in_words(reason: ReasonCode, properties: Properties | None) -> str:
+    """Return what the gateway says of a reason code, or the standard."""
+    return str(getattr(properties, "ReasonString", "") or reason)
 
 
 def _is_about_accounts(reason: ReasonCode) -> bool:

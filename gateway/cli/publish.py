@@ -25,6 +25,7 @@ from gateway.cli.mqtt_session import (
     TlsOption,
     UserOption,
     VersionOption,
+    in_words,
 )
 from gateway.cli.output import JsonOption, print_json
 
@@ -128,7 +129,7 @@ class _Publisher:
         else:
             self._early.add(mid)
         if reason.is_failure:
-            self.refusals.append(getattr(properties, "ReasonString", "") or str(reason))
+            self.refusals.append(in_words(reason, properties))
         else:
             self.confirmed_count += 1
 

@@ -61,4 +61,5 @@ def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
         typer.echo(f"warning: {text}", err=True)
     for text in view.restart_needed:
         typer.echo(f"takes a restart: {text}", err=True)
-    sys.stdout.write("".join(f"{text}\n" for text in view.taken_over) or "nothing changed\n")
+    nothing = "nothing was taken over\n" if view.restart_needed else "nothing changed\n"
+    sys.stdout.write("".join(f"{text}\n" for text in view.taken_over) or nothing)

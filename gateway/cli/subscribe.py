@@ -26,6 +26,7 @@ from gateway.cli.mqtt_session import (
     TlsOption,
     UserOption,
     VersionOption,
+    in_words,
 )
 from gateway.cli.output import JsonOption, print_json
 
@@ -84,6 +85,7 @@ class _Subscriber:
         self._as_json = as_json
         self._console = Console(soft_wrap=True, highlight=False)
         self._granted: list[ReasonCode] | None = None
+        self._about_grant: Properties | None = None
         session.client.on_message = self._on_message
         session.client.on_subscribe = self._on_subscribe
 
@@ -118,19 +120,23 @@ class _Subscriber:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _check_granted(self, filters: list[str]) -> None:
-        refused = [
-            f"{each}: {reason}" for each, reason in zip(filters, self._granted or (), strict=False) if reason.is_failure
-        ]
+        refused = {
+            each: in_words(reason, self._about_grant)  # which has one text for all of them
+            for each, reason in zip(filters, self._granted or (), strict=False)
+            if reason.is_failure
+        }
         if refused:
             advice = (
                 "`sluicegate queue list` shows the queues." if any(QUEUE_PREFIX in each for each in refused) else ""
             )
-            raise CommandFailed(f"the gateway refused {'; '.join(refused)}", exit_code=FAILED, advice=advice)
+            text = f"the gateway refused {', '.join(refused)}: {'; '.join(dict.fromkeys(refused.values()))}"
+            raise CommandFailed(text, exit_code=FAILED, advice=advice)
 
     def _on_subscribe(
         self, client: mqtt.Client, userdata: object, mid: int, reasons: list[ReasonCode], properties: Properties | None
     ) -> None:
         self._granted = reasons
+        self._about_grant = properties
 
     def _on_message(self, client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
         if self._has_all():

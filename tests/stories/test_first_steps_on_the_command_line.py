@@ -91,7 +91,7 @@ def test_a_consumer_that_is_interrupted_gives_back_what_it_did_not_print(node: G
 def test_a_queue_that_does_not_exist_is_named_and_fails(node: GatewayProcess) -> None:
     refused = node.command("sub", "--queue", "oders")
     assert refused.returncode == 1
-    assert "oders" in refused.stderr
+    assert "there is no queue 'oders'" in refused.stderr
     assert "sluicegate queue list" in refused.stderr
 
     unknown = node.command("queue", "show", "oders")

@@ -1,6 +1,8 @@
 """The commands against a real admin server: output, exit codes, and advice instead of tracebacks."""
 
+import os
 import socket
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -24,6 +26,7 @@ class Shell:
     """Runs commands, with the admin port of the test's node in the environment."""
 
     def __init__(self, url: str, **environment: str) -> None:
+        self.url = url
         self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
 
     def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
@@ -43,6 +46,18 @@ class Shell:
 @pytest.fixture
 def shell(admin: RunningAdmin) -> Shell:
     return Shell(admin.url)
+
+
+def test_a_command_whose_reader_has_gone_ends_in_good_order(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`sluicegate queue list | head -0` is no failure."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        monkeypatch.setenv("SLUICEGATE_URL", shell.url)
+        with pytest.raises(SystemExit) as ended:
+            main(["queue", "list"])
+    assert ended.value.code == OK
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Durable selectors and reloads over the admin port and from the command line."""
 
+from dataclasses import replace
+
 import orjson
 
 from gateway.cli.failures import FAILED
@@ -25,9 +27,10 @@ def test_durable_selectors_are_set_listed_and_forgotten(admin: RunningAdmin) -> 
 
 def test_a_reload_says_what_it_took_over(admin: RunningAdmin, node: MemoryNode) -> None:
     shell = Shell(admin.url)
-    node.reloads = [RELOADED, RELOADED]
+    node.reloads = [replace(RELOADED, taken_over=()), RELOADED, RELOADED]  # the last one first
     assert shell.run("reload").strip().endswith("log.level: info -> debug")
     assert orjson.loads(shell.run("reload", "--json"))["restart_needed"] == ["admin.port: 1 -> 2"]
+    assert shell.run("reload").strip().endswith("nothing was taken over")
     assert "the configuration is wrong" in shell.run("reload", expect=FAILED)
 
 
