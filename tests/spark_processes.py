@@ -7,16 +7,17 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import psutil
 import pyspark
 
 from gateway_process import free_port, wait_until
-from pipeline.configuration import PARQUET
 from unit.storage.spool_file import same_imports
 
+SPARK: Final = Path(pyspark.__file__).parent
 COPY: Final = Path(__file__).parent / "spark" / "programs" / "copy_until_killed.py"
+SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}  # as the image for Spark has it: a program's own folder is nobody's package
 STARTS_S: Final = 120  # a JVM, on a busy machine
 ENDS_S: Final = 600  # a program that copies a thousand rows in batches, there
 LOG_TAIL_CHARACTERS: Final = 6_000
@@ -37,10 +38,10 @@ SUBMITTED_WITH: Final = {
 
 
 class Copying:
-    """The program `copy_until_killed`, run as often as a test wants."""
+    """The program `copy_until_killed`, run as often as a test wants: by itself, or by `spark-submit`."""
 
-    def __init__(self, url: str, folder: Path, *, master: str = "local[2,4]", files_are: str = PARQUET) -> None:
-        self._command = [sys.executable, "-P", str(COPY), url, str(folder), master, files_are]
+    def __init__(self, url: str, folder: Path, *, by: Sequence[str | Path] = (sys.executable,)) -> None:
+        self._command = [*by, COPY, url, folder]
         self._log = folder / "driver.log"
 
     @contextmanager
@@ -58,42 +59,37 @@ class Copying:
             assert process.wait(ENDS_S) == 0, self._log_tail()
 
     def _running(self) -> "AbstractContextManager[subprocess.Popen[bytes]]":
-        return _group(self._command, self._log, small_spark_environment())
+        return _group(self._command, self._log, small_spark_environment() | SAFE_PATH)
 
     def _log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:]
 
 
-class Cluster(NamedTuple):
-    """A standalone cluster that runs."""
-
-    master: str  # its URL
-    folder: Path  # what executors work in
-
-
 @contextmanager
-def standalone_cluster(folder: Path) -> Iterator[Cluster]:
-    """Run a master and a worker with two cores for the length of a `with` block."""
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """Run a master and a worker with two cores for the length of a `with` block; give the master's URL."""
+    folder.mkdir()
+    spark_class = str(SPARK / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
     daemon = spark_environment() | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL_JVM}
     port = free_port()
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    master = [str(spark_class), f"{deploy}.master.Master", *here, "--port", str(port)]
-    worker = [str(spark_class), f"{deploy}.worker.Worker", *here, "--work-dir", str(folder), *WORKER]
+    master = [spark_class, f"{deploy}.master.Master", *here, "--port", str(port)]
+    worker = [spark_class, f"{deploy}.worker.Worker", *here, "--work-dir", str(folder), *WORKER]
     log = folder / "master.log"
     with _group(master, log, daemon):
         wait_until(lambda: "New state: ALIVE" in log.read_text(), within_s=STARTS_S, what="the master of the cluster")
         url = f"spark://127.0.0.1:{port}"
         with _group([*worker, url], folder / "worker.log", daemon):
-            yield Cluster(url, folder)
+            yield url
 
 
-def kill_executor_of(client_port: int) -> None:
-    """Kill the executor one of whose tasks talks to a gateway from this port."""
-    client = ("127.0.0.1", client_port)
-    (worker,) = {each.pid for each in psutil.net_connections("tcp4") if each.laddr == client and each.pid}
-    (executor,) = [each for each in psutil.Process(worker).parents() if EXECUTOR in " ".join(each.cmdline())]
+def kill_executor_of(client_port: int, line_port: int) -> None:
+    """Kill the executor one of whose tasks talks from a port to that of a line."""
+    way = (("127.0.0.1", client_port), ("127.0.0.1", line_port))  # both: others may have the client's port elsewhere
+    workers = {each.pid for each in psutil.net_connections("tcp4") if (each.laddr, each.raddr) == way and each.pid}
+    above = {each for worker in workers for each in psutil.Process(worker).parents()}
+    (executor,) = [each for each in above if EXECUTOR in " ".join(each.cmdline())]
     executor.kill()
 
 
@@ -106,6 +102,12 @@ def small_spark_environment() -> dict[str, str]:
     """Return the same for a program that starts Spark itself, with what is told here in place of what Spark does."""
     told = " ".join(f"--conf '{name}={value}'" for name, value in SUBMITTED_WITH.items())
     return spark_environment() | {"PYSPARK_SUBMIT_ARGS": f"{told} pyspark-shell"}
+
+
+def spark_submit(master: str) -> list[str | Path]:
+    """Return the command that has a program run on a cluster, with the same; the program's own follows."""
+    told = [part for name, value in SUBMITTED_WITH.items() for part in ("--conf", f"{name}={value}")]
+    return [SPARK / "bin" / "spark-submit", "--master", master, *told]
 
 
 @contextmanager

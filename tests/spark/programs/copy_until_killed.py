@@ -1,12 +1,11 @@
-"""A program for tests that kill it: copy the queue `from` to files, and to the queue `to`, until everything is through.
+"""A program for tests that kill it: copy the queue `from` to Parquet files, to a Delta table and to the queue `to`.
 
-It takes the gateway's URL, a folder, Spark's master, and what the files are. Run again it goes on from the checkpoints
-in the folder; and it tries again itself what jobs try again, for on a busy machine Spark may give up a Python that
-starts too slowly.
+It takes the gateway's URL and a folder, and runs where jobs do: where `spark-submit` says, or else in itself. It ends
+when everything is through; run again it goes on from the checkpoints in the folder. And it tries again what jobs try
+again, for on a busy machine Spark may give up a Python that starts too slowly.
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.archive import archive
-from pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
+from pipeline.configuration import DELTA, PARQUET, ArchiveJob, ArchiveTable, SessionSettings
 from pipeline.session import spark_session
 from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
@@ -41,10 +40,10 @@ def source(url: str, cursor: str, mode: str) -> dict[str, bool | int | str]:
 
 def to_files(spark: SparkSession, url: str, folder: Path, files_are: str) -> StreamingQuery:
     """Start the job that operators run."""
-    table = {"path": str(folder / "files"), "format": files_are}
+    table = {"path": str(folder / files_are), "format": files_are}
     config = ArchiveJob(
-        source=source(url, "files", "tap"),
-        checkpoint=str(folder / "files.checkpoint"),
+        source=source(url, files_are, "tap"),
+        checkpoint=str(folder / f"{files_are}.checkpoint"),
         archive=ArchiveTable.model_validate(table),
     )
     return archive(spark, config, Trigger(None))
@@ -60,28 +59,31 @@ def to_queue(spark: SparkSession, url: str, folder: Path) -> StreamingQuery:
     return writer.trigger(availableNow=True).start()
 
 
-def copy(spark: SparkSession, url: str, folder: Path, files_are: str) -> None:
-    """Run one query to its end, and then the other."""
-    for start in (partial(to_files, files_are=files_are), to_queue):
-        query = start(spark, url, folder)
-        try:
+def copy(spark: SparkSession, url: str, folder: Path) -> None:
+    """Run all queries to their end, side by side."""
+    queries: list[StreamingQuery] = []
+    try:
+        queries.append(to_queue(spark, url, folder))
+        queries += [to_files(spark, url, folder, files_are) for files_are in (PARQUET, DELTA)]
+        for query in queries:
             query.awaitTermination()
-        finally:
+    finally:
+        for query in queries:
             query.stop()
 
 
-def main(url: str, folder: Path, master: str, files_are: str) -> None:
+def main(url: str, folder: Path) -> None:
     """Copy what is there."""
     connect = SourceOptions.of({"url": url, "queue": "from", "retryMs": str(RETRY_MS)}).connect
-    checkpoints = [str(folder / "files.checkpoint"), str(folder / "queue.checkpoint")]
+    checkpoints = [str(folder / f"{to}.checkpoint") for to in ("queue", PARQUET, DELTA)]
     for each in checkpoints:
         sweep(connect, each)
-    with spark_session("copy", SessionSettings(master=master, memory="512m")) as spark:
+    with spark_session("copy", SessionSettings(memory="512m")) as spark:
         spark.streams.addListener(Acknowledger(connect))
-        supervise(lambda: copy(spark, url, folder, files_are), lambda: 0, Event())
+        supervise(lambda: copy(spark, url, folder), lambda: 0, Event())
     for each in checkpoints:
         sweep(connect, each)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(sys.argv[1], Path(sys.argv[2]))
