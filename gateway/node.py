@@ -33,7 +33,7 @@ from gateway.mqtt_front import MqttFront
 from gateway.node_port import NodeView
 from gateway.proofs import Secrets, read_secrets
 from gateway.protocol_front import ProtocolFront
-from gateway.recovery import Recovered, partition_ids_of, read_store, register_partitions
+from gateway.recovery import Recovered, read_store, register_partitions
 from gateway.start_errors import CannotStart, opening
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.trace_export import TraceExport, make_tracing, start_export
@@ -112,7 +112,7 @@ class Node:
         for name in names:
             self.vpns[name] = MessageVpn(self, name, self.recovered.stored(name), secrets.clients[name])
         self.default = self.vpns[DEFAULT_VPN]
-        register_partitions(self.recovered, partition_ids_of(self.recovered.vpns))  # what their ledgers have is known
+        register_partitions(self.recovered, self.partition_addresses)  # what their ledgers have is known
         self.event_log = spawn_event_log(self)
         self.following = Following(self.runtime, self.root)
         self.watched_files = WatchedFiles(self.runtime, config, lambda: self._go_by(self._read_secrets(self.config)))

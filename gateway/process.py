@@ -36,6 +36,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
         text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
         raise CannotStart(text) from None
     keep_freed_memory()
+    gc.disable()  # a start makes nothing but what stays, and the collector would look through it again and again
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, reload))
 
@@ -58,6 +59,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
     if node.failed.done():

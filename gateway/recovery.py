@@ -1,14 +1,14 @@
 """Reading what the store held into the forms that the actors start from."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from messaging.publication import Publication
 from messaging.recovery import StoredPartition
 from messaging.routing import RetainedMessage, TopicSpace
 from storage.interface import Store
-from storage.queue_catalog import staging_partition_id, stored_queues
+from storage.queue_catalog import staging_partition_id
 from storage.record import decode_batch
 from storage.spool_plan import SpoolPlanner
 from storage.stored_state import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
@@ -51,21 +51,11 @@ def read_store(store: Store) -> Recovered:
     )
 
 
-def partition_ids_of(vpns: Mapping[str, StoredVpn]) -> list[int]:
-    """Return the partitions of all queues, and those in which transactions are staged."""
-    partition_ids: list[int] = []
-    for name, vpn in vpns.items():
-        staging_id = staging_partition_id(name, vpn.catalog)
-        if staging_id is not None:
-            partition_ids.append(staging_id)
-        partition_ids += [each for queue in stored_queues(vpn.catalog) for each in queue.partition_ids]
-    return partition_ids
-
-
-def register_partitions(recovered: Recovered, partition_ids: list[int]) -> None:
-    """Open the accounts of the partitions that exist, and of the journal's records."""
+def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> None:
+    """Open the accounts of the queues' partitions, of those in which transactions are staged, and of the journal."""
     planner = recovered.planner
-    for partition_id in partition_ids:
+    staging_ids = [staging_partition_id(name, vpn.catalog) for name, vpn in recovered.vpns.items()]
+    for partition_id in (*partition_ids, *(each for each in staging_ids if each is not None)):
         stored = recovered.partitions.get(partition_id)
         if stored is None:
             planner.register(partition_id, floor=1, next_sequence_reserved=1)

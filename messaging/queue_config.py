@@ -173,37 +173,12 @@ def is_named(name: str) -> bool:
     return not name.startswith("#") or name == DEAD_MESSAGE_QUEUE
 
 
-def checked(config: QueueConfig, *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
-    """Return the same configuration, or raise QueueInvalid for the first rule it breaks.
+def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
+    """Build a checked configuration from name and attributes; what is absent has its default.
 
     With `reserved_name` the name is not looked at: the broker's own queues are called as it likes. A temporary queue
     may have a longer name.
     """
-    if not reserved_name:
-        check_queue_name(config.name, durable=durable)
-    for attribute in ATTRIBUTES:
-        value: object = getattr(config, attribute.name)
-        if not attribute.accepts(value):
-            raise QueueInvalid(attribute.name, f"{value!r} is not allowed", attribute.allowed())
-    if config.partition_count > 0 and config.access_type != NON_EXCLUSIVE:
-        raise QueueInvalid(
-            "partition_count",
-            f"{config.partition_count} partitions on an {config.access_type} queue",
-            f"0, or access_type {NON_EXCLUSIVE}",
-        )
-    if config.reject_low_priority_msg_enabled and config.reject_msg_to_sender_on_discard_behavior == REJECT_NEVER:
-        raise QueueInvalid(
-            "reject_low_priority_msg_enabled",
-            "nobody would be told: reject_msg_to_sender_on_discard_behavior is never",
-            "false, or another behavior",
-        )
-    if config.dead_msg_queue == config.name:
-        raise QueueInvalid("dead_msg_queue", "a queue cannot be its own dead message queue", "another queue, or empty")
-    return config
-
-
-def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, durable: bool = True) -> QueueConfig:
-    """Build a checked configuration from name and attributes; what is absent has its default."""
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
             known = ", ".join(["name", *ATTRIBUTE_BY_NAME])
@@ -213,52 +188,50 @@ def config_from_dict(values: dict[str, object], *, reserved_name: bool = False, 
         raise QueueInvalid("name", "it is missing" if name is None else f"{name!r} is not a text", "a text")
     if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
         values = {**values, "dead_msg_queue": ""}  # the default would make it its own
-    return checked(
-        QueueConfig(
-            name=name,
-            access_type=_text(values, "access_type"),
-            partition_count=_number(values, "partition_count"),
-            partition_key_source=_text(values, "partition_key_source"),
-            ingress_enabled=_flag(values, "ingress_enabled"),
-            egress_enabled=_flag(values, "egress_enabled"),
-            max_msg_size=_number(values, "max_msg_size"),
-            max_msg_spool_usage=_number(values, "max_msg_spool_usage"),
-            max_bind_count=_number(values, "max_bind_count"),
-            max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
-            max_redelivery_count=_number(values, "max_redelivery_count"),
-            redelivery_enabled=_flag(values, "redelivery_enabled"),
-            redelivery_delay_enabled=_flag(values, "redelivery_delay_enabled"),
-            redelivery_delay_initial_interval_ms=_number(values, "redelivery_delay_initial_interval_ms"),
-            redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
-            redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
-            delivery_delay_s=_number(values, "delivery_delay_s"),
-            consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
-            respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
-            respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
-            max_ttl=_number(values, "max_ttl"),
-            dead_msg_queue=_text(values, "dead_msg_queue"),
-            respect_dmq_eligible_enabled=_flag(values, "respect_dmq_eligible_enabled"),
-            reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
-            reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
-            reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),
-            event_bind_count_threshold=_text(values, "event_bind_count_threshold"),
-            event_msg_spool_usage_threshold=_text(values, "event_msg_spool_usage_threshold"),
-            event_reject_low_priority_msg_limit_threshold=_text(
-                values, "event_reject_low_priority_msg_limit_threshold"
-            ),
-            owner=_text(values, "owner"),
-            permission=_text(values, "permission"),
-            expires_unbound_s=_number(values, "expires_unbound_s"),
-            group_buckets=_number(values, "group_buckets"),
-            group_rebalance=_flag(values, "group_rebalance"),
-            partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
-            partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
-            retention_time_s=_number(values, "retention_time_s"),
-            retention_size_mb=_number(values, "retention_size_mb"),
-        ),
-        reserved_name=reserved_name,
-        durable=durable,
+    config = QueueConfig(
+        name=name,
+        access_type=_text(values, "access_type"),
+        partition_count=_number(values, "partition_count"),
+        partition_key_source=_text(values, "partition_key_source"),
+        ingress_enabled=_flag(values, "ingress_enabled"),
+        egress_enabled=_flag(values, "egress_enabled"),
+        max_msg_size=_number(values, "max_msg_size"),
+        max_msg_spool_usage=_number(values, "max_msg_spool_usage"),
+        max_bind_count=_number(values, "max_bind_count"),
+        max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
+        max_redelivery_count=_number(values, "max_redelivery_count"),
+        redelivery_enabled=_flag(values, "redelivery_enabled"),
+        redelivery_delay_enabled=_flag(values, "redelivery_delay_enabled"),
+        redelivery_delay_initial_interval_ms=_number(values, "redelivery_delay_initial_interval_ms"),
+        redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
+        redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
+        delivery_delay_s=_number(values, "delivery_delay_s"),
+        consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
+        respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
+        respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
+        max_ttl=_number(values, "max_ttl"),
+        dead_msg_queue=_text(values, "dead_msg_queue"),
+        respect_dmq_eligible_enabled=_flag(values, "respect_dmq_eligible_enabled"),
+        reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
+        reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
+        reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),
+        event_bind_count_threshold=_text(values, "event_bind_count_threshold"),
+        event_msg_spool_usage_threshold=_text(values, "event_msg_spool_usage_threshold"),
+        event_reject_low_priority_msg_limit_threshold=_text(values, "event_reject_low_priority_msg_limit_threshold"),
+        owner=_text(values, "owner"),
+        permission=_text(values, "permission"),
+        expires_unbound_s=_number(values, "expires_unbound_s"),
+        group_buckets=_number(values, "group_buckets"),
+        group_rebalance=_flag(values, "group_rebalance"),
+        partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
+        partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
+        retention_time_s=_number(values, "retention_time_s"),
+        retention_size_mb=_number(values, "retention_size_mb"),
     )
+    if not reserved_name:
+        check_queue_name(name, durable=durable)
+    _check_together(config)
+    return config
 
 
 def definition_from_dict(
@@ -282,6 +255,24 @@ def changed(definition: QueueDefinition, changes: dict[str, object], *, durable:
     values = definition.to_dict()
     values.update(changes)
     return definition_from_dict(values, durable=durable)
+
+
+def _check_together(config: QueueConfig) -> None:
+    """Raise QueueInvalid for attributes of which each is allowed, but not beside the others."""
+    if config.partition_count > 0 and config.access_type != NON_EXCLUSIVE:
+        raise QueueInvalid(
+            "partition_count",
+            f"{config.partition_count} partitions on an {config.access_type} queue",
+            f"0, or access_type {NON_EXCLUSIVE}",
+        )
+    if config.reject_low_priority_msg_enabled and config.reject_msg_to_sender_on_discard_behavior == REJECT_NEVER:
+        raise QueueInvalid(
+            "reject_low_priority_msg_enabled",
+            "nobody would be told: reject_msg_to_sender_on_discard_behavior is never",
+            "false, or another behavior",
+        )
+    if config.dead_msg_queue == config.name:
+        raise QueueInvalid("dead_msg_queue", "a queue cannot be its own dead message queue", "another queue, or empty")
 
 
 def _subscriptions(given: object) -> tuple[str, ...]:
