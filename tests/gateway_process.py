@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from messaging.message_vpn import DEFAULT_VPN
+from plain_http import HTTP
 from processes import running
 
 START_S: Final = 45  # a cold start with a large spool, on a busy machine
@@ -167,7 +168,7 @@ class GatewayProcess:
 
     def is_ready(self) -> bool:
         """Ask /health/ready."""
-        return httpx.get(f"{self.admin_url}/health/ready", timeout=START_S).status_code == 200
+        return HTTP.get(f"{self.admin_url}/health/ready", timeout=START_S).status_code == 200
 
     def kill9(self) -> None:
         """Kill the process, as a crash of the machine would."""
@@ -218,7 +219,7 @@ class GatewayProcess:
         """Create a queue over the admin port."""
         body = {"name": name, **attributes}
         url = f"{self.admin_url}/queues"
-        httpx.post(url, params={"vpn": vpn}, json=body, timeout=REQUEST_S).raise_for_status()
+        HTTP.post(url, params={"vpn": vpn}, json=body, timeout=REQUEST_S).raise_for_status()
 
     def queue(self, name: str) -> dict[str, object]:
         """Return what the admin port says of a queue."""
@@ -272,7 +273,7 @@ class GatewayProcess:
         return self._process
 
     def _get(self, path: str, **parameters: str) -> httpx.Response:
-        return httpx.get(self.admin_url + path, params=parameters, timeout=REQUEST_S).raise_for_status()
+        return HTTP.get(self.admin_url + path, params=parameters, timeout=REQUEST_S).raise_for_status()
 
     def _ended(self) -> None:
         process, self._process = self._process, None

@@ -10,6 +10,7 @@ import httpx
 import orjson
 
 from gateway.node_port import NodeView
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -23,7 +24,7 @@ def http_url(broker: RunningBroker) -> str:
 
 @asynccontextmanager
 async def http_client(broker: RunningBroker, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=http_url(broker), timeout=DEADLINE_S, trust_env=False, **options) as client:
+    async with plain_async_client(http_url(broker), timeout=DEADLINE_S, **options) as client:
         yield client
 
 

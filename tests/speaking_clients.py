@@ -13,6 +13,7 @@ import mqtt_packets as mqtt
 from amqp_client import AMQP_HEADER, AmqpClient, body
 from amqp_heard import Ended
 from flow_client import FlowClient, Refused
+from plain_http import plain_async_client
 from protocols.amqp.encoding import encode_composite
 from protocols.amqp.frames import frame, sasl_frame
 from protocols.amqp.outcomes import AmqpError
@@ -195,7 +196,7 @@ class Http:
 
     def __init__(self, broker: RunningBroker, name: str = "device") -> None:
         url = f"http://127.0.0.1:{broker.node.http.listeners['http'].port}"
-        self._client = httpx.AsyncClient(base_url=url, timeout=DEADLINE_S, trust_env=False, headers={"X-Name": name})
+        self._client = plain_async_client(url, timeout=DEADLINE_S, headers={"X-Name": name})
 
     async def connect(self, user: str, password: str) -> Answer:
         if user:

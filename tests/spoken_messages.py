@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Protocol
 
-import httpx
 from paho.mqtt.packettypes import PacketTypes
 from proton import Message, symbol
 from proton.utils import BlockingConnection
@@ -20,6 +19,7 @@ from flow_client import FlowClient
 from gateway_process import GatewayProcess
 from messaging.headers import Headers
 from paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties
+from plain_http import HTTP, plain_client
 from protocols.amqp.reply_addresses import JMS_REPLY_TO
 from protocols.flow.publish_frames import write_publish
 
@@ -386,11 +386,11 @@ class Http:
             text = str(value).lower() if kind == "boolean" else str(value)
             headers[f"Solace-User-Property-{name}"] = text if kind is None else f"{text}; type={kind}"
         address = f"{self._url}/TOPIC/{topic}"
-        answer = httpx.post(address, content=_bytes(message.body), headers=headers, timeout=ANSWER_S)
+        answer = HTTP.post(address, content=_bytes(message.body), headers=headers, timeout=ANSWER_S)
         assert (answer.status_code, answer.content) == (200, b"")
 
     def receive(self, queue: str) -> Spoken:
-        with httpx.Client(base_url=self._url, timeout=2 * ANSWER_S) as client:
+        with plain_client(self._url, timeout=2 * ANSWER_S) as client:
             got = client.get(f"/QUEUE/{queue}", params={"wait_s": ANSWER_S})
             assert got.status_code == 200
             assert client.post(got.headers["sluicegate-settle"]).status_code == 204

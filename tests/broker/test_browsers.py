@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
 import orjson
 import pytest
 
@@ -13,6 +12,7 @@ from actors.messages import BindRefused, BrowsedMessage
 from browser_client import Browser
 from gateway.node_port import NodeView
 from named_queues import change, create, shown, shows
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -188,7 +188,7 @@ async def following(broker: RunningBroker, query: str = "") -> AsyncIterator[Asy
     admin = broker.node.admin
     assert admin is not None
     url = f"http://127.0.0.1:{admin.port}/queues/q/messages?follow=1{query}"
-    async with httpx.AsyncClient(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
+    async with plain_async_client(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"
 
         async def lines() -> AsyncIterator[dict[str, object]]:

@@ -1,12 +1,12 @@
 """Deliver-To-One over every protocol: who asks for it, who is chosen, and who always gets it."""
 
-import httpx
 import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
 from flow_client import FlowClient
 from messaging.headers import Headers
+from plain_http import plain_async_client
 from protocols.amqp.encoding import encode
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
 from protocols.amqp.performatives import Detach
@@ -146,7 +146,7 @@ async def test_every_protocol_can_ask_for_it(broker: RunningBroker) -> None:
     """An AMQP annotation, an HTTP header, a flag of the flow protocol; the consumer sees that it was asked."""
     pair = [await subscribed(broker, name) for name in ("a", "b")]
     port = broker.node.http.listeners["http"].port
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_S, trust_env=False) as http:
+    async with plain_async_client(f"http://127.0.0.1:{port}", timeout=DEADLINE_S) as http:
         fields = {"Solace-Deliver-To-One": "true", "Solace-Delivery-Mode": "Direct"}
         assert (await http.post("/TOPIC/t", content=b"http", headers=fields)).status_code == 200
         refused = await http.post("/TOPIC/t", content=b"http", headers={"Solace-Deliver-To-One": "perhaps"})

@@ -13,6 +13,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from tokens import TokenServer
@@ -28,7 +29,7 @@ def url(broker: RunningBroker) -> str:
 
 @asynccontextmanager
 async def client_of(broker: RunningBroker) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=url(broker), timeout=DEADLINE_S, trust_env=False) as client:
+    async with plain_async_client(url(broker), timeout=DEADLINE_S) as client:
         yield client
 
 

@@ -25,6 +25,7 @@ from gateway.cli.app import app
 from gateway.config.sections import Log
 from gateway.logs import JsonLines, TextLines, set_up_logging
 from named_queues import create
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, FlowProtocol, Http, Mqtt, SpeakingClient
@@ -122,7 +123,7 @@ async def story(
     good, expired = tokens
     assert await comes_and_publishes(Mqtt(broker), "grace", good)
     assert not await comes_and_publishes(Mqtt(broker), "grace", expired)
-    async with httpx.AsyncClient(trust_env=False, timeout=DEADLINE_S) as client:
+    async with plain_async_client(timeout=DEADLINE_S) as client:
         url = f"http://127.0.0.1:{broker.node.http.listeners['http'].port}/TOPIC/orders/eu"
         for token in tokens:
             await client.post(url, content=b"x", headers={"Authorization": f"Bearer {token}"})
@@ -201,11 +202,8 @@ async def test_no_secret_is_told_to_anybody(tmp_path: Path) -> None:
             with everything_logged() as texts:
                 async with broker:
                     port = broker.node.admin.port if broker.node.admin is not None else 0
-                    async with httpx.AsyncClient(
-                        base_url=f"http://127.0.0.1:{port}",
-                        auth=("ada", OPERATOR),
-                        trust_env=False,
-                        timeout=DEADLINE_S,
+                    async with plain_async_client(
+                        f"http://127.0.0.1:{port}", auth=("ada", OPERATOR), timeout=DEADLINE_S
                     ) as admin:
                         await story(broker, admin, tokens, web, tmp_path)
                         await until_pushed(web)

@@ -11,6 +11,7 @@ import pytest
 from gateway.config.load import load
 from gateway.config.sections import Log
 from gateway.logs import set_up_logging
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -31,11 +32,10 @@ def user(folder: Path, name: str, level: str) -> str:
 
 def client(broker: RunningBroker, name: str = "", password: str = PASSWORD) -> httpx.AsyncClient:
     assert broker.node.admin is not None
-    return httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{broker.node.admin.port}",
+    return plain_async_client(
+        f"http://127.0.0.1:{broker.node.admin.port}",
         auth=httpx.BasicAuth(name, password) if name else None,
         timeout=DEADLINE_S,
-        trust_env=False,
     )
 
 

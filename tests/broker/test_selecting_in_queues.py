@@ -2,7 +2,6 @@
 
 import asyncio
 
-import httpx
 import orjson
 import pytest
 
@@ -14,6 +13,7 @@ from gateway.ports import QueueInvalid
 from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.views import TakenView
 from named_queues import create, shows
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -65,7 +65,7 @@ async def test_the_admin_port_takes_a_selector_for_a_page_and_for_following(brok
     await create(broker, subscriptions=["t"])
     await published(broker, *range(6))
     assert broker.node.admin is not None
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{broker.node.admin.port}", timeout=DEADLINE_S) as client:
+    async with plain_async_client(f"http://127.0.0.1:{broker.node.admin.port}", timeout=DEADLINE_S) as client:
         page = await client.get("/queues/q/messages", params={"selector": "number LIKE '4%'"})
         assert [message["payload"] for message in page.json()["messages"]] == ["4"]
         wrong = await client.get("/queues/q/messages", params={"selector": "number LIKE 4"})

@@ -12,6 +12,7 @@ import pytest
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
 from http_client import create, http_client, poll, publish, ready_count
+from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -25,7 +26,7 @@ async def semp(broker: RunningBroker) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose paths begin after `/SEMP/v2`."""
     admin = broker.node.admin
     assert admin is not None
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{admin.port}/SEMP/v2", timeout=DEADLINE_S) as client:
+    async with plain_async_client(f"http://127.0.0.1:{admin.port}/SEMP/v2", timeout=DEADLINE_S) as client:
         yield client
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
-import httpx
 import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
 
 from browser_page import WAIT_MS, browser_page
 from gateway_process import GatewayProcess
+from plain_http import HTTP
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
@@ -77,6 +77,6 @@ def test_who_has_a_message_vpn_only_sees_its_queues(browser: Browser, running: G
 
 
 def test_a_browser_is_asked_for_an_account_before_it_gets_a_page(running: GatewayProcess) -> None:
-    answer = httpx.get(f"{running.admin_url}/console/", timeout=WAIT_MS / 1000)
+    answer = HTTP.get(f"{running.admin_url}/console/", timeout=WAIT_MS / 1000)
     assert answer.status_code == 401
     assert "Basic" in answer.headers["WWW-Authenticate"]

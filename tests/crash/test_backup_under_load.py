@@ -4,13 +4,13 @@ import os
 from collections import defaultdict
 from pathlib import Path
 
-import httpx
 import orjson
 import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import COMMAND_S, gateway, wait_until
 from messaging.message_vpn import DEFAULT_VPN
+from plain_http import HTTP
 from storage.backup_folder import PARTIAL_FILE
 from storage.environment import DATA_FILE
 from storage.spool_reader import SpoolReader
@@ -114,7 +114,7 @@ def test_a_kill_in_the_midst_of_a_backup_leaves_nothing_that_could_be_taken_for_
         run_until([publisher], lambda: publisher.is_idle, within_s=WITHIN_S, what="the last confirmations")
         publisher.hang_up()
 
-        begun = httpx.post(f"{node.admin_url}/backup", json={"name": "killed"}, timeout=COMMAND_S)
+        begun = HTTP.post(f"{node.admin_url}/backup", json={"name": "killed"}, timeout=COMMAND_S)
         assert begun.status_code == 202
         folder = node.backups / "killed"
         wait_until(folder.is_dir, within_s=WITHIN_S, what="the beginning of the backup")

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-import httpx
 import pytest
 
 from foreign import library
 from gateway_process import GatewayProcess, wait_until
 from paho_client import PahoClient
+from plain_http import HTTP
 
 WITHIN_S = 60
 HOUR_S = 3600
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.timeout(300)]
 def post(node: GatewayProcess, payload: str, ttl_s: int = 0) -> None:
     headers = {"Solace-Time-To-Live-In-ms": str(ttl_s * 1000)}
     url = f"{node.http_url}/QUEUE/orders"
-    assert httpx.post(url, content=payload, headers=headers, trust_env=False, timeout=WITHIN_S).status_code == 200
+    assert HTTP.post(url, content=payload, headers=headers, timeout=WITHIN_S).status_code == 200
 
 
 def test_the_clock_jumps_forward_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 
 from amqp_client import AmqpClient, body, in_transaction
 from gateway_process import GatewayProcess, wait_until
+from plain_http import HTTP
 
 MESSAGES = 300
 ROUNDS = 3
@@ -90,7 +90,7 @@ async def _work(port: int, worker: int, answered: Answered) -> None:
 
 def found(gateway: GatewayProcess, queue: str) -> Counter[str]:
     """How often each number is in a queue."""
-    answer = httpx.get(f"{gateway.admin_url}/queues/{queue}/messages", params={"limit": 1000}, timeout=REQUEST_S)
+    answer = HTTP.get(f"{gateway.admin_url}/queues/{queue}/messages", params={"limit": 1000}, timeout=REQUEST_S)
     return Counter(message["payload"] for message in answer.raise_for_status().json()["messages"])
 
 

@@ -17,6 +17,7 @@ import pytest
 
 import mqtt_packets as mqtt
 from gateway_process import GatewayProcess, wait_until
+from plain_http import HTTP, plain_client
 from raw_client import RawClient
 
 DMQ = "#DEAD_MSG_QUEUE"
@@ -49,7 +50,7 @@ class Upheaval:
     def by_operators(self, gateway: GatewayProcess, seed: int) -> None:
         """Move some messages at a time between any two queues."""
         draw = random.Random(seed)
-        with suppress(httpx.TransportError), httpx.Client(base_url=gateway.admin_url, timeout=REQUEST_S) as client:
+        with suppress(httpx.TransportError), plain_client(gateway.admin_url, timeout=REQUEST_S) as client:
             while True:
                 source, target = draw.sample(QUEUES, 2)
                 body = {"to": target, "limit": draw.randint(1, 40)}
@@ -78,7 +79,7 @@ def found(gateway: GatewayProcess) -> Counter[str]:
     seen: Counter[str] = Counter()
     for name in QUEUES:
         path = f"{gateway.admin_url}/queues/{name.replace('#', '%23')}/messages"
-        answer = httpx.get(path, params={"limit": 1000}, timeout=REQUEST_S).raise_for_status()
+        answer = HTTP.get(path, params={"limit": 1000}, timeout=REQUEST_S).raise_for_status()
         seen.update(message["payload"] for message in answer.json()["messages"])
     return seen
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
+from plain_http import HTTP
 
 WITHIN_S = 60
 KEYS = 40
@@ -52,7 +52,7 @@ def publish(node: GatewayProcess, first: int) -> list[str]:
     ]
     batch = {"Sluicegate-Batch": "ndjson"}
     url = f"{node.http_url}/QUEUE/orders"
-    answer = httpx.post(url, content="\n".join(lines), headers=batch, trust_env=False, timeout=WITHIN_S)
+    answer = HTTP.post(url, content="\n".join(lines), headers=batch, timeout=WITHIN_S)
     assert answer.status_code == 200
     return payloads
 

@@ -20,6 +20,7 @@ import yaml
 
 from gateway_process import START_S, free_port, wait_until
 from manifests import container, files, one
+from plain_http import HTTP
 from processes import running
 
 LISTENERS: Final = ("mqtt", "amqp", "flow", "http")
@@ -77,7 +78,7 @@ class Pod:
 
     def is_ready(self) -> bool:
         try:
-            return httpx.get(f"{self.health}/health/ready", timeout=START_S, trust_env=False).status_code == 200
+            return HTTP.get(f"{self.health}/health/ready", timeout=START_S).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -87,7 +88,7 @@ class Pod:
 
     def waiting(self) -> int:
         """How many messages wait in the queue, by what the port for scrapers says."""
-        text = httpx.get(f"{self.health}/metrics", timeout=START_S, trust_env=False).text
+        text = HTTP.get(f"{self.health}/metrics", timeout=START_S).text
         series = 'sluicegate_queue_messages_ready{queue="orders",vpn="default"}'
         lines = [line for line in text.splitlines() if line.startswith(series)]
         return int(float(lines[0].split()[-1]))
@@ -147,11 +148,10 @@ def test_the_container_runs_as_its_manifest_says(pod: Pod) -> None:
 def _publish(pod: Pod, count: int) -> None:
     """Publish guaranteed messages as the user of the secret, and wait until each is confirmed."""
     for _ in range(count):
-        answer = httpx.post(
+        answer = HTTP.post(
             f"http://127.0.0.1:{pod.ports['http']}/TOPIC/orders/eu",
             content=b"x",
             auth=("app", "a password"),
             timeout=START_S,
-            trust_env=False,
         )
         assert answer.status_code == 200, answer.text

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import promql_parser
 import pytest
 
 from gateway.metrics import METRIC_BY_NAME
 from gateway_process import GatewayProcess
 from manifests import K8S, files
+from plain_http import HTTP, plain_client
 
 NAME: Final = re.compile(r"\b((?:sluicegate|process)_[a-z_]+)\s*(?:\{([^}]*)\})?")
 LABEL: Final = re.compile(r"([a-z_]+)\s*[=!]~?")
@@ -55,7 +55,7 @@ def exposition(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     }
     gateway = GatewayProcess(folder, settings)
     with gateway:
-        yield httpx.get(f"{gateway.health_url}/metrics", timeout=30, trust_env=False).text
+        yield HTTP.get(f"{gateway.health_url}/metrics", timeout=30).text
 
 
 def test_every_metric_that_is_asked_for_is_shown(exposition: str) -> None:
@@ -112,7 +112,7 @@ def test_the_port_for_probes_has_nothing_else(exposition: str, tmp_path: Path) -
     """docs/configuration.md, health."""
     assert exposition
     gateway = GatewayProcess(tmp_path, {"health.enabled": True})
-    with gateway, httpx.Client(base_url=gateway.health_url, timeout=30, trust_env=False) as client:
+    with gateway, plain_client(gateway.health_url, timeout=30) as client:
         assert client.get("/health/live").status_code == 200
         assert client.get("/health/ready").status_code == 200
         for path in ("/", "/queues", "/actors", "/events", "/docs", "/openapi.json"):

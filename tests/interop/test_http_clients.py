@@ -11,6 +11,7 @@ import pytest
 from certificates import Certificates
 from foreign import program
 from gateway_process import GatewayProcess, gateway
+from plain_http import HTTP, plain_client
 
 ANSWER_S = 30
 FETCH = """
@@ -75,7 +76,7 @@ def test_a_certificate_says_who_publishes(tmp_path: Path, certificates: Certific
         known = ssl.create_default_context(cafile=str(certificates.authority))
         known.load_cert_chain(certificates.client, certificates.client_key)
         assert httpx.post(url, verify=known, trust_env=False, timeout=ANSWER_S).status_code == 200
-        assert httpx.post(f"{node.http_url}/TOPIC/a", trust_env=False, timeout=ANSWER_S).status_code == 401
+        assert HTTP.post(f"{node.http_url}/TOPIC/a", timeout=ANSWER_S).status_code == 401
 
 
 @pytest.mark.crash
@@ -85,7 +86,7 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
         node.create_queue("kept")
         confirmed = 0
         for round_number in range(3):
-            with httpx.Client(base_url=node.http_url, trust_env=False, timeout=ANSWER_S) as client:
+            with plain_client(node.http_url, timeout=ANSWER_S) as client:
                 for number in range(20):
                     answer = client.post("/QUEUE/kept", content=f"{round_number}/{number}")
                     assert answer.status_code == 200

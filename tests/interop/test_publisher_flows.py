@@ -1,10 +1,10 @@
 """Operators hear of an AMQP client's links to send on as they hear of other publishers (Solace 9.5)."""
 
-import httpx
 import pytest
 from proton.utils import BlockingConnection
 
 from gateway_process import REQUEST_S, GatewayProcess, wait_until
+from plain_http import HTTP
 
 pytestmark = [pytest.mark.interop]
 
@@ -13,7 +13,7 @@ ANSWER_S = 30
 
 def texts(node: GatewayProcess) -> list[str]:
     """What was said of publisher flows so far."""
-    answer = httpx.get(f"{node.admin_url}/events", params={"limit": 1000}, timeout=REQUEST_S).raise_for_status()
+    answer = HTTP.get(f"{node.admin_url}/events", params={"limit": 1000}, timeout=REQUEST_S).raise_for_status()
     return [each["text"] for each in answer.json()["events"] if "_FLOW" in each["event"]]
 
 

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from gateway_process import GatewayProcess, gateway
+from plain_http import plain_async_client
 from web_server import WebServer
 
 WITHIN_S = 120
@@ -74,7 +75,7 @@ class Shop:
         self.settled[key].append(int(number))
 
     def client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self._url, timeout=WITHIN_S, trust_env=False)
+        return plain_async_client(self._url, timeout=WITHIN_S)
 
     def check(self) -> None:
         assert self.settled == {key: list(range(EACH)) for key in KEYS}

@@ -7,11 +7,11 @@ order, nothing is lost, and no two living consumers hold messages of one key.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from delivery_record import DeliveryRecord
 from gateway_process import GatewayProcess, gateway
+from plain_http import HTTP
 from wire_clients import Received, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60
@@ -49,7 +49,7 @@ class Rescaled:
         return sum(publisher.confirmed_count for publisher in self.publishers)
 
     def gets_partitions(self, count: int) -> None:
-        changed = httpx.patch(f"{self.node.admin_url}/queues/orders", json={"partition_count": count}, timeout=WITHIN_S)
+        changed = HTTP.patch(f"{self.node.admin_url}/queues/orders", json={"partition_count": count}, timeout=WITHIN_S)
         assert changed.status_code == 200, changed.text
 
     def runs_until_there_are(self, count: int) -> None:

@@ -1,0 +1,23 @@
+"""HTTP in the clear, from tests to what they have started: there are no certificates to check, and no proxies between.
+
+httpx by itself reads the authorities of the machine for every client, and for every request that has none: 50 ms of a
+processor, more than most answers take.
+"""
+
+from typing import Any, Final
+
+import httpx
+
+
+def plain_client(url: str = "", **options: Any) -> httpx.Client:
+    """Return a client for one server."""
+    return httpx.Client(base_url=url, verify=False, trust_env=False, **options)
+
+
+def plain_async_client(url: str = "", **options: Any) -> httpx.AsyncClient:
+    """Return a client for one server, for coroutines."""
+    return httpx.AsyncClient(base_url=url, verify=False, trust_env=False, **options)
+
+
+# For single requests, each with a connection of its own: what answers may have been killed and started since the last.
+HTTP: Final = plain_client(limits=httpx.Limits(max_keepalive_connections=0))
