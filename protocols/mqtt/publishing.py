@@ -44,6 +44,7 @@ REASON_CODES: Final = {
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
 RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
+RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {', '.join(RESERVED_PREFIXES)} are the gateway's"
 
 
 class PublishRefused(Exception):
@@ -95,7 +96,7 @@ class PublishingSide:
         for row in range(batch.count):
             its_ids = [(ids[row], ids[row])] if ids else []
             if batch.topic_of(row).startswith(RESERVED_PREFIXES):
-                self._refuse(batch.qos, its_ids, NOT_AUTHORIZED)
+                self._refuse(batch.qos, its_ids)
             else:
                 self._publish(batch.select([row]), its_ids)
 
@@ -254,14 +255,15 @@ class PublishingSide:
             for first, last in entry.packet_ids:
                 self._session.received.remove(first, last + 1)
 
-    def _refuse(self, qos: int, packet_ids: list[tuple[int, int]], reason_code: int) -> None:
-        """Refuse one message. A 3.x client is acknowledged and its message dropped: it may not publish there."""
+    def _refuse(self, qos: int, packet_ids: list[tuple[int, int]]) -> None:
+        """Refuse one message of a reserved topic. A 3.x client is acknowledged, and its message dropped."""
         self.refused_count += 1
         if qos == AT_MOST_ONCE:
             return
         entry = self.line.add(self.line.next_token(), qos, packet_ids, 1, 0)
         if self._level == 5:
-            entry.reason_code = reason_code
+            entry.reason_code = NOT_AUTHORIZED
+            entry.reason_text = RESERVED_TEXT
         self.answer()
 
 
