@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.passwords import new_password
-from gateway.config.allowed import allowed_by, is_secret, leaves
+from gateway.config.allowed import allowed_by, is_secret, leaves, shown
 from gateway.config.errors import ConfigError
 from gateway.config.load import load
 from gateway.config.model import Config
@@ -49,7 +49,7 @@ def check_config(
         print_json(loaded.model_dump(mode="json"))
         return
     for path, field, value in leaves(loaded):
-        typer.echo(f"{path} = {'(hidden)' if is_secret(field) else _shown(path, value)}  # {allowed_by(field)}")
+        typer.echo(f"{path} = {'(hidden)' if is_secret(field) else shown(value)}  # {allowed_by(field)}")
 
 
 def hash_password() -> None:
@@ -73,12 +73,3 @@ def loaded_config(config: Path | None, data: Path | None, settings: list[str] | 
     except ConfigError as error:
         advice = "`sluicegate check-config` prints every setting with what is allowed."
         raise CommandFailed(f"the configuration is wrong\n{error}", exit_code=USAGE, advice=advice) from None
-
-
-def _shown(path: str, value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        names = [item.config.name if path == "queues.declared" else item.name for item in value]
-        return "[" + ", ".join(names) + "]"
-    return str(value)

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from gateway.config.authentication import AllowAnonymous
 from gateway.config.sizes import Size, format_size
 from gateway.config.yaml_document import Path
+from messaging.queue_config import QueueDefinition
 
 PATH: Final = "a path"
 TEXT: Final = "a text"
@@ -79,6 +80,19 @@ def allowed_by(field: FieldInfo) -> str:
 def is_secret(field: FieldInfo | None) -> bool:
     """Tell whether a setting's value must not be shown."""
     return field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
+
+
+def shown(value: object) -> str:
+    """Return a setting's value in words: of a list, what its items are called."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(_called(item) for item in value)}]"
+    return str(value)
+
+
+def _called(item: object) -> str:
+    return str(getattr(item.config if isinstance(item, QueueDefinition) else item, "name", item))
 
 
 def leaves(model: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:

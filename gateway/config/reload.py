@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.config.allowed import is_secret, leaves
+from gateway.config.allowed import is_secret, leaves, shown
 from gateway.config.listeners import Listeners
 from gateway.config.model import Config
 
@@ -49,7 +49,9 @@ class Change:
     secret: bool = False
 
     def __str__(self) -> str:
-        return f"{self.path} changed" if self.secret else f"{self.path}: {self.old} -> {self.new}"
+        old, new = shown(self.old), shown(self.new)
+        # What differs within the items of a list is not told.
+        return f"{self.path} changed" if self.secret or old == new else f"{self.path}: {old} -> {new}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,20 @@ def test_a_quota_larger_than_the_file_that_holds_it_is_refused() -> None:
 def test_the_difference_says_what_needs_a_restart() -> None:
     changes = diff(load(), load(settings=["log.level=debug", "spool.sync=false", "authentication.users=[]"]))
     assert [str(change) for change in changes.reloadable] == ["log.level: info -> debug"]
-    assert [str(change) for change in changes.restart_needed] == ["spool.sync: True -> False"]
+    assert [str(change) for change in changes.restart_needed] == ["spool.sync: true -> false"]
+
+
+def test_lists_are_told_by_what_their_items_are_called() -> None:
+    """A queue has forty attributes; which of them differ is in the file."""
+    one = load(
+        settings=["queues.declared=[{name: a}]", "tracing.topics=[t/>]", "vpns={x: {queues: {declared: [{name: b}]}}}"]
+    )
+    two = load(settings=["queues.declared=[{name: a, max_ttl: 1}]", "vpns={x: {}}"])
+    assert [str(change) for change in diff(one, two).reloadable] == [
+        "vpns.x.queues.declared: [b] -> []",
+        "queues.declared changed",
+    ]
+    assert [str(change) for change in diff(one, two).restart_needed] == ["tracing.topics: [t/>] -> []"]
 
 
 def test_what_connections_take_from_the_configuration_is_taken_over() -> None:
