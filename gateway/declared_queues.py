@@ -11,20 +11,21 @@ from gateway.config.sections import Queues
 log = logging.getLogger("sluicegate.node")
 
 
-async def declare_queues(queues: ActorCell, config: Queues) -> None:
-    """Create those templates and queues of a configuration that there are not."""
-    for template in config.templates:
-        await _declare(queues, PutTemplate(template, must_be_new=True), f"queue template {template.name!r}")
-    for definition in config.declared:
-        await _declare(queues, CreateQueue(definition, NAMED, durable=True), f"queue {definition.config.name!r}")
-
-
-async def _declare(queues: ActorCell, asked: PutTemplate | CreateQueue, what: str) -> None:
-    try:
-        await queues.ask(asked)
-    except (TemplateExists, QueueExists):
-        return  # what was created before is left as it is
-    except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
-        log.warning("%s was not created as declared: %s", what, refusal)
-    else:
-        log.info("%s created as declared", what)
+async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
+    """Create those templates and queues of a configuration that there are not. Return what is to be warned of."""
+    asked: list[tuple[str, PutTemplate | CreateQueue]] = [
+        *((f"queue template {each.name!r}", PutTemplate(each, must_be_new=True)) for each in config.templates),
+        *((f"queue {each.config.name!r}", CreateQueue(each, NAMED, durable=True)) for each in config.declared),
+    ]
+    warnings = []
+    for what, message in asked:
+        try:
+            await queues.ask(message)
+        except (TemplateExists, QueueExists):
+            continue  # what was created before is left as it is
+        except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
+            warnings.append(f"{what} was not created as declared: {refusal}")
+            log.warning("%s", warnings[-1])
+        else:
+            log.info("%s created as declared", what)
+    return warnings

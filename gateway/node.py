@@ -216,8 +216,9 @@ class Node:
             await (vpn.reload() if vpn.is_started else vpn.start(NOTHING_STORED))
         except Exception as error:  # of whatever kind: the others go on
             until_then = "" if vpn.is_started else ", and until then nobody is let in"
-            text = "message VPN %r has not taken over what is configured: %r; a reload tries it again%s"
-            log.error(text, vpn.name, error, until_then)
+            text = f"has not taken over what is configured: {error!r}; a reload tries it again{until_then}"
+            vpn.warnings = [f"message VPN {vpn.name!r} {text}"]
+            log.error("%s", vpn.warnings[0])
 
     def users_changed(self, vpn: MessageVpn) -> None:
         """Go by all users of a message VPN as they are now."""

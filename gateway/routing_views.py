@@ -19,4 +19,4 @@ class ReloadView:
 
     taken_over: tuple[str, ...]  # settings that are in force now
     restart_needed: tuple[str, ...]  # those that changed and are not
-    warnings: tuple[str, ...]  # of virtual destinations, and of message VPNs that could not be started
+    warnings: tuple[str, ...]  # of what message VPNs declare: what is hardly meant, and what could not be made

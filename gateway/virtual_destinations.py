@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("sluicegate.node")
 
 
-async def define_virtual_destinations(vpn: "MessageVpn") -> None:
-    """Put the definitions of a configuration in force, and make the queues that they name."""
+async def define_virtual_destinations(vpn: "MessageVpn") -> list[str]:
+    """Put the definitions of a configuration in force, and make the queues that they name. Return their warnings."""
     section = vpn.config.virtual_destinations
     definitions = section.definitions()
-    for text in warning_texts(vpn.name, section):
+    warnings = warning_texts(vpn.name, section)
+    for text in warnings:
         log.warning("%s", text)
     await vpn.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
     await vpn.queues.ask(MakeNamedQueues())
     await vpn.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
+    return warnings
 
 
 def warning_texts(vpn: str, section: VirtualDestinationsSection) -> list[str]:
@@ -53,18 +55,7 @@ async def reload_configuration(node: "Node") -> ReloadView:
     return ReloadView(
         taken_over=tuple(str(change) for change in changes.reloadable),
         restart_needed=tuple(str(change) for change in changes.restart_needed),
-        warnings=(
-            *(
-                text
-                for name, vpn in node.config.message_vpns().items()
-                for text in warning_texts(name, vpn.virtual_destinations)
-            ),
-            *(
-                f"message VPN {name!r} could not be started, and lets nobody in; the log says why"
-                for name, vpn in node.vpns.items()
-                if not vpn.is_started
-            ),
-        ),
+        warnings=tuple(text for vpn in node.vpns.values() for text in vpn.warnings),
     )
 
 

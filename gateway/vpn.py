@@ -80,6 +80,7 @@ class MessageVpn:
         self.users = Users(node, self, stored)
         self.clients = make_roster(name, self.space, self.events)
         self.is_started = False  # all that it declares is there
+        self.warnings: list[str] = []  # of what it declares, or could not take over
         self._configure_roster()
         self.accounts = Accounts(
             self.config.authentication,
@@ -203,8 +204,8 @@ class MessageVpn:
         self._sampler = runtime.after(SAMPLE_MS, self._sample_rates)
 
     async def _declare(self) -> None:
-        await declare_queues(self.queues, self.config.queues)
-        await define_virtual_destinations(self)
+        self.warnings = await declare_queues(self.queues, self.config.queues)
+        self.warnings += await define_virtual_destinations(self)
 
     # --- putting together ---
 

@@ -49,8 +49,10 @@ async def test_what_a_full_store_cannot_take_of_a_declaration_is_told_and_the_re
         carry_out(job)
 
     monkeypatch.setattr(broker.node.store, "commit", commit)
-    await broker.node.reload(config)
-    assert [line.partition(" as declared: ")[0] for line in told(caplog, logging.WARNING) if "declared" in line] == [
+    broker.node.configuration = lambda: config
+    warned = (await NodeView(broker.node).reload()).warnings
+    assert [line for line in told(caplog, logging.WARNING) if "declared" in line] == list(warned)
+    assert [line.partition(" as declared: ")[0] for line in warned] == [
         "queue template 'small' was not created",
         "queue 'fresh' was not created",
     ]
@@ -75,17 +77,18 @@ async def test_a_message_vpn_that_cannot_be_started_lets_nobody_in_before_it_is_
     def fails(_: object) -> NoReturn:
         raise OSError("for this test")
 
+    broker.node.configuration = lambda: config
     with monkeypatch.context() as patch:
         patch.setattr(vpn, "define_virtual_destinations", fails)
-        await broker.node.reload(config)
-    assert [line for line in told(caplog, logging.ERROR) if "'new'" in line] == [
+        warned = (await NodeView(broker.node).reload()).warnings
+    assert told(caplog, logging.ERROR) == list(warned)
+    assert [line for line in warned if "'new'" in line] == [
         "message VPN 'new' has not taken over what is configured: OSError('for this test'); "
         "a reload tries it again, and until then nobody is let in"
     ]
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
     assert await comes_in(Mqtt(broker), "x@new") == VPN_DOWN["mqtt"]
     assert await comes_in(Http(broker), "") == VPN_DOWN["http"]
-    broker.node.configuration = lambda: config
     assert (await NodeView(broker.node).reload()).warnings == ()
     assert await comes_in(Mqtt(broker), "x@new") == OK
 
