@@ -28,6 +28,7 @@ COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
     "storage/record*.py",  # the at-rest format: one call per message written or read back
     "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
+    "actors/asking.py",
     "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
     "actors/burying.py",  # so are errands, and those that derive from them
     "actors/errands.py",
@@ -37,6 +38,8 @@ COMPILED: Final = (
     "actors/taking.py",
     "actors/commit_watch.py",
     "actors/consumer_asks.py",  # who waits is looked at in every turn of a partition
+    "actors/runtime.py",  # an actor begins with each connection
+    "actors/tasks.py",  # what waits stands in the dispatcher's line
     "actors/transacting.py",  # has an address
     "actors/transaction_messages.py",
     "actors/cell.py",  # what every message between actors costs, whatever it says

@@ -9,6 +9,7 @@ import pykka
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
+from actors.asking import ask_at
 from actors.futures import LoopFuture
 from actors.inbox import Inbox, Scheduled
 from actors.supervision import OnFailure, RestartLog, RestartPolicy
@@ -172,9 +173,8 @@ class ActorCell(Scheduled):
                 self.runtime.fatal(error)
 
     def ask(self, message: object) -> LoopFuture[Any]:
-        """Ask the actor through pykka; the future carries its answer or its exception."""
-        future: LoopFuture[Any] = self.actor.actor_ref.ask(message, block=False)
-        return future
+        """Ask the actor; the future carries its answer or its exception."""
+        return ask_at(self.inbox, message)
 
     def stop(self) -> None:
         """Stop the actor and its children, children first. What waits in the inbox is refused."""
@@ -228,10 +228,10 @@ class ActorCell(Scheduled):
                 envelope.reply_to.set(None)
             return
         if envelope.reply_to is None:
-            self.actor._handle_receive(envelope.message)
+            self._receive(envelope.message)
             return
         try:
-            answer = self.actor._handle_receive(envelope.message)
+            answer = self._receive(envelope.message)
         except Exception:  # an ask carries its failure back to who asked
             envelope.reply_to.set_exception()
             return

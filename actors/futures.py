@@ -18,12 +18,15 @@ class LoopFuture(pykka.Future[T]):
     is there it raises RuntimeError.
     """
 
+    # What each has to begin with stands in the class: several are made for each request of a client.
+    _get_hook: Callable[[float | None], T] | None = None
+    _done = False
+    _value: Any = None
+    _error: BaseException | None = None
+    _callbacks: list[Callable[["LoopFuture[T]"], None]] | None = None
+
     def __init__(self) -> None:
-        super().__init__()
-        self._done = False
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[[LoopFuture[T]], None]] = []
+        """Begin without an answer."""
 
     @property
     def done(self) -> bool:
@@ -39,6 +42,10 @@ class LoopFuture(pykka.Future[T]):
         error = (exc_info or sys.exc_info())[1]
         self._finish(None, error if error is not None else RuntimeError("an ask failed without a reason"))
 
+    def error(self) -> BaseException | None:
+        """Return what the answer is in place of a value; None: it is a value, or not there yet."""
+        return self._error
+
     def get(self, *, timeout: float | None = None) -> T:
         """Return the answer, which must be there. Raises what the actor raised."""
         if self._get_hook is not None:
@@ -53,14 +60,19 @@ class LoopFuture(pykka.Future[T]):
         """Call back with this future once the answer is there; at once when it is."""
         if self._done:
             callback(self)
+        elif self._callbacks is None:
+            self._callbacks = [callback]
         else:
             self._callbacks.append(callback)
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self._done:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.then(lambda _: None if waiter.done() else waiter.set_result(None))
-            yield from waiter.__await__()
+            if asyncio.current_task() is None:  # a request of `actors.tasks`, which knows futures of this kind
+                yield self
+            else:
+                waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self.then(lambda _: None if waiter.done() else waiter.set_result(None))
+                yield from waiter.__await__()
         return self.get()
 
     def _finish(self, value: Any, error: BaseException | None) -> None:
@@ -69,6 +81,6 @@ class LoopFuture(pykka.Future[T]):
         self._done = True
         self._value = value
         self._error = error
-        callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
+        callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
             callback(self)

@@ -4,7 +4,8 @@ It stays interpreted, because what inherits from pykka's actor cannot be compile
 thin class that hands `on_receive` and `on_drained` over to a compiled object.
 """
 
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import pykka
 
@@ -24,10 +25,14 @@ class LoopActor(pykka.Actor):
         # pykka's own constructor makes a UUID and a thread event for each actor: 5 us and 1 kB that we do without.
         self.cell = cell
         self.runtime = cell.runtime
-        self.actor_urn = f"urn:actor:{cell.runtime.next_urn()}"
-        self.actor_inbox = cell.inbox
-        self.actor_stopped = cell.stopped  # type: ignore[assignment]  # pykka reads is_set() and set() only
-        self._actor_ref = pykka.ActorRef(self)
+
+    @cached_property
+    def actor_ref(self) -> pykka.ActorRef[Self]:
+        """pykka's reference, made for whoever asks for it: our own asks and posts go to the inbox."""
+        self.actor_urn = f"urn:actor:{self.runtime.next_urn()}"
+        self.actor_inbox = self.cell.inbox
+        self.actor_stopped = self.cell.stopped  # type: ignore[assignment]  # pykka reads is_set() and set() only
+        return pykka.ActorRef(self)
 
     @staticmethod
     def _create_actor_inbox() -> Inbox:

@@ -1,23 +1,65 @@
-"""Running a coroutine on behalf of an actor, with its outcome as the actor's answer."""
+"""Running a coroutine on behalf of an actor, with its outcome as the actor's answer.
 
+A request begins at once, and mostly ends at once. Where it has to wait, it goes on in a turn of the dispatcher, in line
+with the actors: asyncio's tasks begin and go on in a callback of the event loop each.
+"""
+
+import logging
+from asyncio import CancelledError
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 from actors.futures import LoopFuture
+from actors.inbox import Scheduled
 from actors.runtime import Runtime
+
+log = logging.getLogger("sluicegate.actors")
 
 T = TypeVar("T")
 
 
 def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
-    """Start a coroutine on the runtime's loop; the future carries what it returns or raises."""
+    """Carry a coroutine out, now and whenever it can go on; the future carries what it returns or raises.
+
+    It may wait for futures of ours and of asyncio, and for nothing else.
+    """
     answer: LoopFuture[T] = LoopFuture()
-
-    async def carry_out() -> None:
-        try:
-            answer.set(await request)
-        except Exception as error:  # whoever asked gets it
-            answer.set_exception((type(error), error, error.__traceback__))
-
-    runtime.keep(runtime.loop.create_task(carry_out()))
+    _Request(runtime, request, answer).go_on()
     return answer
+
+
+@final
+class _Request(Scheduled):
+    """One coroutine on its way. Whatever it waits for holds it, and nobody else."""
+
+    def __init__(self, runtime: Runtime, work: Coroutine[Any, Any, Any], answer: LoopFuture[Any]) -> None:
+        self._clock = runtime.clock
+        self._dispatcher = runtime.dispatcher
+        self._work = work
+        self._answer = answer
+
+    def drain(self, started_ns: int) -> int:
+        """Go on in the dispatcher's turn, which nothing must end that waits for the answer."""
+        try:
+            self.go_on()
+        except Exception:
+            log.exception("what waited for a request failed")
+        return self._clock.now_ns()
+
+    def go_on(self) -> None:
+        """Run until it has to wait, or is done."""
+        try:
+            waits_for = self._work.send(None)
+        except StopIteration as done:
+            self._answer.set(done.value)
+        except (Exception, CancelledError) as error:  # whoever asked gets it
+            self._answer.set_exception((type(error), error, error.__traceback__))
+        else:
+            if isinstance(waits_for, LoopFuture):
+                waits_for.then(self._woken)
+            else:
+                waits_for._asyncio_future_blocking = False  # the word that asyncio's futures wait for
+                waits_for.add_done_callback(self._woken)
+
+    def _woken(self, _: Any) -> None:
+        self._dispatcher.enqueue(self)

@@ -64,6 +64,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         self.connections = node.runtime.spawn(
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=node.root
         )
+        self._make_actor = self.make_actor  # one for all cells, which keep it
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
         self.vpns: MessageVpns[S] = self._make_vpns()
@@ -170,7 +171,7 @@ class ProtocolFront(ABC, Generic[C, S]):
     def _connect(self) -> Connection:
         self._accepted_count += 1
         cell = self._node.runtime.spawn(
-            self.make_actor,
+            self._make_actor,
             kind="connection",
             name=f"{self.name}-{self._accepted_count}",
             policy=ONE_CONNECTION,

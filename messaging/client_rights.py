@@ -18,6 +18,8 @@ from messaging.vpn_quota import VpnQuota
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
 
+_NO_VERDICTS: Final[dict[str, bool]] = {}  # of all clients that asked for none yet
+
 # Why something was denied, in metrics and in the audit log.
 NOT_AUTHENTICATED: Final = "not_authenticated"
 VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # a client named one that is not there, or not its own
@@ -88,7 +90,7 @@ class ClientRights:
         self.admitted_ms = now_ms  # of the clock that timers go by
         self._denials = denials
         self._quota = quota  # of the message VPN
-        self._verdicts: dict[str, bool] = {}  # topics that may, or may not, be published to
+        self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics that may, or may not, be published to
         self.acl_name = acl.name
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(user, client)
@@ -113,7 +115,7 @@ class ClientRights:
         self._share_names = acl.share_names
         self._publish = acl.publish.of_client(self.user, self.client)
         self._subscribe = acl.subscribe.of_client(self.user, self.client)
-        self._verdicts.clear()
+        self._verdicts = _NO_VERDICTS
         self._credit = min(self._credit, profile.max_msg_rate) if was_limited else profile.max_msg_rate
         self.limits_publishing = self._limits_publishing()
 
@@ -158,8 +160,8 @@ class ClientRights:
         """Return whether a topic may be published to; a queue's is its own, as in `$queue/orders`. Tells nobody."""
         known = self._verdicts.get(topic)
         if known is None:
-            if len(self._verdicts) >= VERDICTS_CACHED_MAX:
-                self._verdicts.clear()
+            if self._verdicts is _NO_VERDICTS or len(self._verdicts) >= VERDICTS_CACHED_MAX:
+                self._verdicts = {}
             known = self._verdicts[topic] = self._publish.allows_topic(topic)
         return known
 

@@ -39,7 +39,7 @@ class Pressure:
         self.over = False  # publishers must wait
         self.waived = False  # no progress for too long: publishers must not wait
         self.over_since_ms = 0
-        self._waiting: dict[Address, None] = {}
+        self._waiting: dict[Address, None] | None = None  # until somebody does
 
     def set_marks(self, *, high_bytes: int, low_bytes: int) -> None:
         """Change the marks; who waits is looked at with the next level."""
@@ -78,6 +78,8 @@ class Pressure:
 
     def wait(self, publisher: Address) -> None:
         """Note a publisher that has stopped reading because of this destination."""
+        if self._waiting is None:
+            self._waiting = {}
         self._waiting[publisher] = None
 
     def close(self) -> list[Address]:
@@ -86,6 +88,6 @@ class Pressure:
         return self._release()
 
     def _release(self) -> list[Address]:
-        released = list(self._waiting)
-        self._waiting.clear()
+        released = [] if self._waiting is None else list(self._waiting)
+        self._waiting = None
         return released

@@ -188,12 +188,13 @@ class Listener(BaseListener):
             tls_handshake_s=tls_handshake_s,
         )
         self._connect = connect
+        self._dismiss = self.dismiss  # one for all streams, which keep it
         self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
 
     def open(self, transport: asyncio.Transport) -> None:
         """Give an admitted stream a connection, and let it begin. An exception of the connection ends the stream."""
         try:
-            stream = Stream(transport, self._connect(), self.dismiss)
+            stream = Stream(transport, self._connect(), self._dismiss)
         except Exception as error:
             self.dismiss()
             _report(error, "a connection could not be made", transport)

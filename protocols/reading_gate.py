@@ -21,7 +21,7 @@ class ReadingGate:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._transport: ByteTransport | None = None
-        self._waits_for: list[Pressure] = []
+        self._waits_for: list[Pressure] | None = None  # None: for nobody
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
         self._rights: ClientRights | None = None
@@ -53,9 +53,9 @@ class ReadingGate:
     def published(self, pressures: list[Pressure], unanswered_count: int) -> None:
         """Note what a publish ran into. Empties the list."""
         for pressure in pressures:
-            if pressure.over and pressure not in self._waits_for:
+            if pressure.over and (self._waits_for is None or pressure not in self._waits_for):
                 pressure.wait(self._address)
-                self._waits_for.append(pressure)
+                self._waits_for = [*(self._waits_for or ()), pressure]
         pressures.clear()
         rights = self._rights
         if rights is not None and rights.is_ahead():
@@ -69,15 +69,15 @@ class ReadingGate:
 
     def resume(self) -> None:
         """A destination can take more, or is waited for no longer."""
-        self._waits_for = [pressure for pressure in self._waits_for if pressure.over]
+        self._waits_for = [pressure for pressure in self._waits_for or () if pressure.over] or None
         self._decide()
 
     def waits_for_a_destination(self) -> bool:
         """Return whether the client is not read from because somebody else is slow."""
-        return len(self._waits_for) > 0
+        return self._waits_for is not None
 
     def _decide(self) -> None:
-        stop = self._busy or self._too_many_unanswered or self._ahead or len(self._waits_for) > 0
+        stop = self._busy or self._too_many_unanswered or self._ahead or self._waits_for is not None
         if stop == self.stopped:
             return
         self.stopped = stop

@@ -23,23 +23,25 @@ class AttachedSession:
         session: Session,
         will: Will | None,
         *,
-        publishing: PublishingSide,
         delivering: DeliveringSide,
         writes: SessionWrites,
         watch: WritingWatch,
+        explains: bool,
     ) -> None:
         self.session = session
         self.will = will
-        self.publishing = publishing
+        self.publishing: PublishingSide | None = None  # until it publishes
         self.delivering = delivering
         self.writes = writes
         self.watch = watch
+        self.explains = explains  # the client wants to read why a publish was refused [3.1.2-29]
 
     def release(self, connection: ActorCell, *, with_will: bool) -> SessionReleased:
         """Take the session off its connection: flows end, packet ids are remembered."""
         session = self.session
         session.subscriber.address = session.subscriber.pressure = None
-        self.publishing.leave()
+        if self.publishing is not None:
+            self.publishing.leave()
         self.delivering.remember()
         for flow_id, bound in self.delivering.flows.items():
             extra = bound.extra

@@ -1,6 +1,6 @@
 """Whose turn it is in the exchange of AUTH packets [4.12]. What the data in them proves is not asked here."""
 
-from typing import final
+from typing import Final, final
 
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import AuthReceived
@@ -49,3 +49,6 @@ class AuthenticationDialogue:
             self.awaits_client = False
         else:
             raise LocalMisuse(f"AUTH with reason code 0x{reason_code:02X} at this point")
+
+
+NO_DIALOGUE: Final = AuthenticationDialogue(None)  # of all whose CONNECT names no method: there are no turns to take

@@ -163,26 +163,9 @@ def _accept(
 
 def _attach(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
     services = connection.services
-    counters = services.counters
     limit = event.receive_maximum if event.level == 5 else services.window_v3
     watch = connection.watch_writing()
     writes = SessionWrites(connection.cell, services, session)
-    publisher = Publisher(
-        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
-    )
-    publisher.rights = connection.identity.rights
-    publishing = PublishingSide(
-        engine=connection.engine,
-        level=event.level,
-        session=session,
-        publisher=publisher,
-        before_answer=writes.before_exactly_once,
-        forget_received=writes.forget_received,
-        explains=event.request_problem_information,
-        opens_flow=lambda: connection.services.events.emit(
-            CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id
-        ),
-    )
     delivering = DeliveringSide(
         engine=connection.engine,
         level=event.level,
@@ -190,8 +173,8 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
         window=CreditWindow(limit, services.credit),
         dispatcher=connection.runtime.dispatcher,
         before_exactly_once=writes.before_exactly_once,
-        wall_ms=connection.runtime.clock.wall_ms,
-        too_large=lambda count: counters.count(counters.dropped, "packet_too_large", count),
+        clock=connection.runtime.clock,
+        counters=services.counters,
         later=connection.go_on_later,
     )
     delivering.resend_releases()
@@ -201,9 +184,28 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
     services.space.prioritise(session.subscriber, connection.identity.rights.profile.dto_local_priority)
     session.subscriber.address = connection.cell.inbox
     session.subscriber.pressure = watch.pressure
-    return AttachedSession(
-        session, event.will, publishing=publishing, delivering=delivering, writes=writes, watch=watch
+    explains = event.request_problem_information
+    return AttachedSession(session, event.will, delivering=delivering, writes=writes, watch=watch, explains=explains)
+
+
+def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
+    """Give a client its way in, with the first that it publishes: many never do."""
+    services, session, writes = connection.services, attached.session, attached.writes
+    publisher = Publisher(
+        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
     )
+    publisher.rights = connection.identity.rights
+    attached.publishing = PublishingSide(
+        engine=connection.engine,
+        level=connection.level,
+        session=session,
+        publisher=publisher,
+        before_answer=writes.before_exactly_once,
+        forget_received=writes.forget_received,
+        explains=attached.explains,
+        opens_flow=lambda: services.events.emit(CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id),
+    )
+    return attached.publishing
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:
@@ -216,6 +218,6 @@ def _tell_connected(connection: "MqttConnection", event: ConnectReceived, sessio
 def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
     """Tell operators that a client's session has left its connection."""
     events, client = connection.services.events, attached.session.client_id
-    if attached.publishing.has_flow:
+    if attached.publishing is not None and attached.publishing.has_flow:
         events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
     events.emit(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)

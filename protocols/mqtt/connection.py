@@ -5,7 +5,6 @@ actors, `publishing` and `delivering` are the two directions of the data path. W
 it wait here, and the socket is not read. Its actor is in `connection_actor`.
 """
 
-import asyncio
 import logging
 from collections.abc import Coroutine
 from typing import Any
@@ -15,6 +14,7 @@ from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedD
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
+from actors.tasks import run
 from messaging.batch import MessageBatch
 from protocols.gathered import gathered
 from protocols.identity import Identity
@@ -22,7 +22,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
-from protocols.mqtt.connecting import connect, tell_disconnected
+from protocols.mqtt.connecting import begin_publishing, connect, tell_disconnected
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import (
     AcknowledgementReceived,
@@ -37,7 +37,7 @@ from protocols.mqtt.events import (
 )
 from protocols.mqtt.first_bytes import PUBREL
 from protocols.mqtt.messages import SessionReleased, TakeOver
-from protocols.mqtt.publishing import PublishRefused
+from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
@@ -150,6 +150,8 @@ class MqttConnection:
     def flush(self) -> None:
         """Write, once for everything of this turn."""
         self._flush_asked = False
+        if self._held is not None:
+            self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
         transport, pieces = self._transport, self.engine.take()
         if transport is not None:
             for data in gathered(pieces):
@@ -208,9 +210,7 @@ class MqttConnection:
         return True
 
     def _publish(self, event: PublishReceived) -> None:
-        attached = self.attached
-        assert attached is not None
-        publishing = attached.publishing
+        publishing = self._publishing()
         self._counters.messages_received += event.batch.count
         try:
             publishing.publish(event)
@@ -219,11 +219,16 @@ class MqttConnection:
             return
         self.gate.published(publishing.publisher.pressures, publishing.line.unanswered_count)
 
+    def _publishing(self) -> PublishingSide:
+        attached = self.attached
+        assert attached is not None
+        return begin_publishing(self, attached) if attached.publishing is None else attached.publishing
+
     def _acknowledged(self, event: AcknowledgementReceived) -> None:
         attached = self.attached
         assert attached is not None
         if event.kind == PUBREL:
-            attached.publishing.released(event.first, event.last)
+            self._publishing().released(event.first, event.last)
         elif attached.delivering.wrong_kind(event):
             self.end(PROTOCOL_ERROR, f"packet id {event.first} was answered with the wrong kind of acknowledgement")
         else:
@@ -251,18 +256,16 @@ class MqttConnection:
         self._held = []
         if self.attached is not None:
             self.attached.delivering.hold()
-        self.gate.busy(True)
-        task = self.runtime.loop.create_task(request)
-        self.runtime.keep(task)
-        task.add_done_callback(self._carried_out)
+        self.ask_flush()
+        run(self.runtime, request).then(self._carried_out)
 
-    def _carried_out(self, task: "asyncio.Task[None]") -> None:
+    def _carried_out(self, done: LoopFuture[None]) -> None:
         held, self._held = self._held or [], None
         if self._taken_over is not None:
             self._taken_over.set(self._hand_over())
         elif not self.is_open():
             self._release(with_will=True)  # the client went meanwhile
-        error = None if task.cancelled() else task.exception()
+        error = done.error()
         if isinstance(error, StoreRefused):
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
         elif error is not None:
@@ -272,13 +275,10 @@ class MqttConnection:
             return
         if self.attached is not None:
             self._counters.messages_sent += self.attached.delivering.go_on()
+        self.gate.busy(False)
         if held:
             self._handle(held)
-        self.gate.busy(self._is_carrying_out())
         self.drained()
-
-    def _is_carrying_out(self) -> bool:
-        return self._held is not None  # asked by a call, where mypy, and compiled code, would go by an older value
 
     # --- messages of other actors ---
 
@@ -336,11 +336,11 @@ class MqttConnection:
             attached.writes.confirmed(message.token)
             return
         try:
-            attached.publishing.confirmed(message.token)
+            self._publishing().confirmed(message.token)
         except PublishRefused as refusal:
             self.end(QUOTA_EXCEEDED, str(refusal))
             return
-        self.gate.answered(attached.publishing.line.unanswered_count)
+        self.gate.answered(self._publishing().line.unanswered_count)
 
     def _refused(self, message: Refused) -> None:
         attached = self.attached
@@ -351,7 +351,7 @@ class MqttConnection:
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {message.reason}")
             return
         try:
-            attached.publishing.refused(message.token, message.reason)
+            self._publishing().refused(message.token, message.reason)
         except PublishRefused as refusal:
             self.end(QUOTA_EXCEEDED, str(refusal))
 

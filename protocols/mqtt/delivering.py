@@ -6,6 +6,7 @@ Everything here runs for each batch, most of it for no single message.
 from collections.abc import Callable
 from typing import Final
 
+from actors.clock import Clock
 from actors.data_messages import Deliveries, Settle, SharedDirect
 from actors.inbox import Dispatcher
 from actors.waking import wake_waiters
@@ -15,6 +16,7 @@ from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.publication import Publication
 from messaging.settlement import ACCEPTED, REJECTED, RELEASED
+from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -23,7 +25,7 @@ from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds
 from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
-from protocols.mqtt.rows_out import RowsOut
+from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
 
@@ -61,12 +63,12 @@ class DeliveringSide:
         window: CreditWindow[Address],
         dispatcher: Dispatcher,
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
-        wall_ms: Callable[[], int],
-        too_large: Callable[[int], None],
+        clock: Clock,
+        counters: ProtocolCounters,
         later: Callable[[], None],
     ) -> None:
-        self._too_large = too_large  # hears how many messages this client cannot take
-        self._wall_ms = wall_ms
+        self._counters = counters
+        self._clock = clock
         self._held: list[Deliveries] | None = None
         self._engine = engine
         self._level = level
@@ -83,7 +85,7 @@ class DeliveringSide:
             self.ids.restore_released(first, end)
         window.take(self.ids.released.total)
         self.retained = RetainedOut(
-            engine=engine, session=session, ids=self.ids, window=window, too_large=too_large, later=later
+            engine=engine, session=session, ids=self.ids, window=window, counters=counters, later=later
         )
 
     # --- direct messages ---
@@ -140,7 +142,7 @@ class DeliveringSide:
                 bound.sources[message.partition_number] = source
                 self._take_over(source)
             # Without headers nothing expires, and the time is not asked for.
-            wall_ms = 0 if delivery.batch.headers() is None else self._wall_ms()
+            wall_ms = 0 if delivery.batch.headers() is None else self._clock.wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
@@ -268,7 +270,7 @@ class DeliveringSide:
         skipped = rows.send(self._engine, packet_id, dup=dup)
         if not skipped:
             return
-        self._too_large(len(skipped))
+        self._counters.count(self._counters.dropped, TOO_LARGE, len(skipped))
         if rows.qos:
             for row in skipped:
                 # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
@@ -350,7 +352,7 @@ class DeliveringSide:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""
         self.window.give(count)
         if self.retained.waits:
-            self.retained.go_on(self._wall_ms())
+            self.retained.go_on(self._clock.wall_ms())
         wake_waiters(self.window, self._dispatcher)
 
     def hold_back(self, is_full: bool) -> None:

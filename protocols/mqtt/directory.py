@@ -50,13 +50,15 @@ TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer o
 class Entry:
     """One client's place in the directory."""
 
+    __slots__ = ("connection", "expiry_timer", "released", "session", "will", "will_timer")
+
     def __init__(self, session: Session) -> None:
         self.session = session
         self.connection: ActorCell | None = None
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
         self.expiry_timer: TimerHandle | None = None
-        self.released: LoopFuture[None] = LoopFuture()  # done when the connection has given the session back
+        self.released: LoopFuture[None] | None = None  # of who waits until the connection has given the session back
 
     def stop_timers(self) -> None:
         """Call off what was to happen while the client is away."""
@@ -95,7 +97,7 @@ class SessionDirectory(LoopActor):
         self._next_token = 1
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self.runtime.rng)
         self._handlers: dict[type, Callable[[Any], Any]] = {
-            ClaimSession: lambda message: run(self.runtime, self._claim(message)),
+            ClaimSession: self._claim,
             SessionReleased: self._released,
             RestoreSessions: lambda message: run(self.runtime, self._restore(message)),
             Confirmed: self._rows_deleted,
@@ -113,8 +115,18 @@ class SessionDirectory(LoopActor):
 
     # --- claims ---
 
-    async def _claim(self, message: ClaimSession) -> SessionClaimed:
-        """Bring a session to a connection. Claims for one client are served one after the other."""
+    def _claim(self, message: ClaimSession) -> SessionClaimed | LoopFuture[SessionClaimed]:
+        """Bring a session to a connection: at once, unless another of the client has to end before."""
+        client_id = message.client_id
+        entry = self._entries.get(client_id)
+        is_held = entry is not None and (entry.connection is not None or message.clean_start)
+        if is_held or client_id in self._ended or client_id in self._claims:
+            return run(self.runtime, self._claim_in_turn(message))
+        self._check_user(entry, message)
+        return self._bring(entry, message)
+
+    async def _claim_in_turn(self, message: ClaimSession) -> SessionClaimed:
+        """Claims for one client are served one after the other."""
         client_id = message.client_id
         while client_id in self._claims:
             await self._claims[client_id]
@@ -129,10 +141,7 @@ class SessionDirectory(LoopActor):
     async def _serve(self, message: ClaimSession) -> SessionClaimed:
         client_id = message.client_id
         entry = self._entries.get(client_id)
-        if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
-            text = f"403 Client Name Already In Use: the session {client_id!r} is another user's"
-            self._clients.denials.deny(SESSION_OF_ANOTHER, client_id, text)
-            raise ClientDenied(SESSION_OF_ANOTHER, text)
+        self._check_user(entry, message)
         if entry is not None and entry.connection is not None:
             await self._take_over(entry, message)
             entry = self._entries.get(client_id)
@@ -141,17 +150,26 @@ class SessionDirectory(LoopActor):
             entry = None
         if client_id in self._ended:  # the answer says that there is no session: a crash must not bring it back
             await self._ended[client_id]
+        return self._bring(entry, message)
+
+    def _check_user(self, entry: Entry | None, message: ClaimSession) -> None:
+        if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
+            text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
+            self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
+            raise ClientDenied(SESSION_OF_ANOTHER, text)
+
+    def _bring(self, entry: Entry | None, message: ClaimSession) -> SessionClaimed:
+        """Give a session that no connection has, or a new one, to the client's connection."""
         present = entry is not None
         if entry is None:
-            session = Session(client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
-            entry = self._entries[client_id] = Entry(session)
+            session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
+            entry = self._entries[message.client_id] = Entry(session)
         entry.stop_timers()
         entry.will = None  # the client is back before its delay was over [3.1.3-9]
         session = entry.session
         session.expiry_s = message.expiry_s
         session.user = message.user
         entry.connection = message.connection
-        entry.released = LoopFuture()
         return SessionClaimed(session, present)
 
     async def _take_over(self, entry: Entry, message: ClaimSession) -> None:
@@ -164,6 +182,7 @@ class SessionDirectory(LoopActor):
             released = None
         if released is None:  # it was ending by itself: its word is on the way
             if entry.connection is connection:
+                entry.released = LoopFuture()
                 await entry.released
             return
         will = released.will
@@ -195,8 +214,9 @@ class SessionDirectory(LoopActor):
             entry.will = will
             self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
             self._store(session, will, closed_wall_ms=self.runtime.clock.wall_ms())
-        if not entry.released.done:
+        if entry.released is not None:
             entry.released.set(None)
+            entry.released = None
 
     def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
@@ -277,6 +297,7 @@ class SessionDirectory(LoopActor):
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
+        session.stored_row = b""
         rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row)]
         ids = session.ids_row()
         if ids is not None:

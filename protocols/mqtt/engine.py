@@ -16,7 +16,7 @@ Three rules for the caller:
 from typing import Final, final
 
 from messaging.batch import MessageBatch
-from protocols.mqtt.authentication import AuthenticationDialogue
+from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import ConnectReceived, MqttEvent, PeerViolated
 from protocols.mqtt.first_bytes import (
@@ -67,6 +67,7 @@ from protocols.mqtt.wire import is_padded, read_length
 
 AS_IN_LIMITS: Final = -1  # of an argument of `accept`
 
+_NO_READER: Final = PublishReader(0, MqttLimits())  # it never reads: no PUBLISH passes before CONNECT
 _PINGRESP: Final = b"\xd0\x00"
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
@@ -98,15 +99,17 @@ class MqttEngine:
         self._stage = _SILENT
         self._first_bytes = BEFORE_CONNECT
         self._packet_bytes_max = limits.connect_bytes_max
-        self._connect: ConnectReceived | None = None
-        self._reader = PublishReader(0, limits)
-        self._writer = PublishWriter(0, 0, 0)
+        self._connect: ConnectReceived | None = None  # while it waits for an answer
+        self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
+        self._topic_alias_maximum = 0  # the client's
+        self._reader = _NO_READER  # until CONNECT
+        self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._pieces: list[bytes] = []
         self._partial = PartialPacket()
         self._last_packet_ms = now_ms
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
-        self._authentication = AuthenticationDialogue(None)
+        self._authentication = NO_DIALOGUE
 
     # --- the three verbs ---
 
@@ -209,6 +212,7 @@ class MqttEngine:
             )
             self._queue(encode_connack(session_present, SUCCESS, properties))
         self._keep_alive_ms = keep_alive_s * 1500
+        self._connect = None
         self._stage = _OPEN
         self._first_bytes = CONNECTED[self.level]
         self._authentication.accepted()
@@ -274,6 +278,8 @@ class MqttEngine:
         """
         if not self._may_send():
             return []
+        if self._writer is None:
+            self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
         skipped = self._writer.write(
             self._pieces,
             batch,
@@ -343,8 +349,10 @@ class MqttEngine:
             raise PeerViolation(MALFORMED_PACKET, "remaining length is not in its shortest form [1.5.5-1]")
         if stop > end:
             return pos
-        if packet_type == PINGREQ:
-            self._ping()
+        if packet_type == PINGREQ and self._stage == _OPEN:
+            self._queue(_PINGRESP)
+        elif packet_type == PINGREQ:
+            self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
             events.append(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
         elif packet_type == UNSUBSCRIBE:
@@ -354,7 +362,9 @@ class MqttEngine:
         elif packet_type == DISCONNECT:
             self._read_disconnect(data, body, stop, events)
         else:
-            self._read_auth(data, body, stop, events)
+            auth = decode_auth(data, body, stop)
+            self._authentication.received(auth)
+            events.append(auth)
         return stop
 
     def _read_connect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
@@ -363,34 +373,25 @@ class MqttEngine:
         self._stage = _ASKING
         connect = decode_connect(data, protocol, stop, self._limits)
         self._connect = connect
-        self._authentication = AuthenticationDialogue(connect.authentication_method)
+        self._expires_at_close = connect.session_expiry_s == 0
+        if connect.authentication_method is not None:
+            self._authentication = AuthenticationDialogue(connect.authentication_method)
         self.client_packet_bytes_max = connect.maximum_packet_size
         self.restricts_output = connect.maximum_packet_size > 0
         self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
         self._reader = PublishReader(self.level, self._limits)
         self._reader.publisher = connect.client_id
-        self._writer = PublishWriter(self.level, connect.maximum_packet_size, connect.topic_alias_maximum)
+        self._topic_alias_maximum = connect.topic_alias_maximum
         self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
         events.append(connect)
 
     def _read_disconnect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
         event = decode_disconnect(data, body, stop, self.level)
-        if event.session_expiry_s > 0 and self._connect is not None and self._connect.session_expiry_s == 0:
+        if event.session_expiry_s > 0 and self._expires_at_close:
             raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 [3.14.2-2]")
         events.append(event)
         self._end()
-
-    def _read_auth(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
-        event = decode_auth(data, body, stop)
-        self._authentication.received(event)
-        events.append(event)
-
-    def _ping(self) -> None:
-        if self._stage == _OPEN:
-            self._queue(_PINGRESP)
-        else:
-            self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
 
     # --- ending and writing ---
 

@@ -55,9 +55,10 @@ class SubscriptionTable:
         self._of_level = [0, 0, 0]  # subscriptions by QoS
         self._selecting_count = 0
         self._special_count = 0  # with an option, an identifier or a selector
-        self._index: SubscriptionIndex[GrantedSubscription] = SubscriptionIndex()
-        self._cache: dict[str, DeliveryOptions] = {}
-        self._own_cache: dict[str, DeliveryOptions] = {}
+        # Three that most sessions never have, whose subscriptions are all alike: until something is looked up.
+        self._index: SubscriptionIndex[GrantedSubscription] | None = None
+        self._cache: dict[str, DeliveryOptions] | None = None
+        self._own_cache: dict[str, DeliveryOptions] | None = None
 
     def grant(self, filter_text: str, subscription: GrantedSubscription) -> None:
         """Add or replace a subscription."""
@@ -65,7 +66,8 @@ class SubscriptionTable:
         if former is not None:
             self._count(former, -1)
         self.by_filter[filter_text] = subscription
-        self._index.add(subscription.topic_filter, 0, subscription)
+        if self._index is not None:
+            self._index.add(subscription.topic_filter, 0, subscription)
         self._count(subscription, 1)
         self._changed()
 
@@ -73,7 +75,8 @@ class SubscriptionTable:
         """Remove a subscription; return what it was, None when there was none."""
         subscription = self.by_filter.pop(filter_text, None)
         if subscription is not None:
-            self._index.discard(subscription.topic_filter, 0)
+            if self._index is not None:
+                self._index.discard(subscription.topic_filter, 0)
             self._count(subscription, -1)
             self._changed()
         return subscription
@@ -81,12 +84,25 @@ class SubscriptionTable:
     def _options(self, topic: str, own: bool) -> DeliveryOptions:
         """Return what to do with a message on a topic, where nothing selects; `own`: this client sent it [3.8.3-3]."""
         cache = self._own_cache if own else self._cache
-        found = cache.get(topic)
+        found = None if cache is None else cache.get(topic)
         if found is None:
-            if len(cache) >= TOPICS_CACHED_MAX:
-                cache.clear()
-            found = cache[topic] = _combined(self._index.match(topic), own)
+            found = _combined(self._matching(topic), own)
+            if cache is None or len(cache) >= TOPICS_CACHED_MAX:
+                cache = {}
+                if own:
+                    self._own_cache = cache
+                else:
+                    self._cache = cache
+            cache[topic] = found
         return found
+
+    def _matching(self, topic: str) -> list[GrantedSubscription]:
+        index = self._index
+        if index is None:
+            index = self._index = SubscriptionIndex()
+            for subscription in self.by_filter.values():
+                index.add(subscription.topic_filter, 0, subscription)
+        return index.match(topic)
 
     def runs(self, batch: MessageBatch, start: int, stop: int, *, own: bool) -> list[tuple[int, int, DeliveryOptions]]:
         """Cut the rows `[start, stop)` of a batch into runs of equal options; `own`: this client published it."""
@@ -108,9 +124,7 @@ class SubscriptionTable:
         topic = batch.topic_of(row)
         if not self._selects:
             return self._options(topic, own)
-        asking = [
-            each for each in self._index.match(topic) if each.selector is None or each.selector.matches(batch, row)
-        ]
+        asking = [each for each in self._matching(topic) if each.selector is None or each.selector.matches(batch, row)]
         return _combined(asking, own)
 
     def _count(self, subscription: GrantedSubscription, step: int) -> None:
@@ -123,8 +137,7 @@ class SubscriptionTable:
             self._special_count += step
 
     def _changed(self) -> None:
-        self._cache.clear()
-        self._own_cache.clear()
+        self._cache = self._own_cache = None
         self._selects = self._selecting_count > 0
         levels = [qos for qos, count in enumerate(self._of_level) if count > 0]
         self.uniform_qos = levels[0] if len(levels) == 1 and self._special_count == 0 else -1

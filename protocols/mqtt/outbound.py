@@ -77,7 +77,7 @@ class OutboundIds:
         self.released = RangeSet()
         self._used = RangeSet()
         self._runs: dict[int, OutboundRun] = {}
-        self._kept: set[int] = set()  # ids the client knows from an earlier connection, not sent again yet
+        self._kept = RangeSet()  # ids the client knows from an earlier connection, not sent again yet
         self._next = FIRST_PACKET_ID
 
     def allocate(self, count: int, first_sequence: int, qos: int, source: DeliverySource) -> OutboundRun:
@@ -105,7 +105,7 @@ class OutboundIds:
     def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> bool:
         """Take one certain id, which the client knows from an earlier connection; return whether it was free."""
         if packet_id in self._kept:
-            self._kept.discard(packet_id)
+            self._kept.remove(packet_id, packet_id + 1)
         elif packet_id in self._used:
             return False
         self._used.add(packet_id, packet_id + 1)
@@ -114,13 +114,13 @@ class OutboundIds:
 
     def keep(self, packet_id: int) -> None:
         """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
-        self._kept.add(packet_id)
+        self._kept.add(packet_id, packet_id + 1)
         self._used.add(packet_id, packet_id + 1)
 
     def drop(self, packet_id: int) -> None:
         """Free an id that was kept: there is no message under it any more."""
         if packet_id in self._kept:
-            self._kept.discard(packet_id)
+            self._kept.remove(packet_id, packet_id + 1)
             self._used.remove(packet_id, packet_id + 1)
 
     def restore_released(self, first: int, end: int) -> None:

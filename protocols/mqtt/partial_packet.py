@@ -2,12 +2,16 @@
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from protocols.mqtt.wire import read_length
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
+_NONE: Final[list[bytes]] = []  # what waits at most moments, at all connections
 
 
 @final
+@mypyc_attr(acyclic=True)
 class PartialPacket:
     """Bytes that wait for more. A packet in many reads is copied once, not once for each of them.
 
@@ -15,7 +19,7 @@ class PartialPacket:
     """
 
     def __init__(self) -> None:
-        self._reads: list[bytes] = []
+        self._reads: list[bytes] = _NONE
         self._waiting_bytes = 0
         self._needed_bytes = 0
 
@@ -40,9 +44,9 @@ class PartialPacket:
             reads.append(data)
         if self._waiting_bytes < self._needed_bytes:
             return b""
-        self._reads = []
+        self._reads = _NONE
         return b"".join(reads)
 
     def drop(self) -> None:
         """Give the memory back."""
-        self._reads = []
+        self._reads = _NONE

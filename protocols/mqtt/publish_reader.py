@@ -36,6 +36,13 @@ from protocols.mqtt.topic_names import decode_topic
 from protocols.mqtt.wire import is_padded, read_length, read_varint
 from protocols.mqtt.wire_batch import WireBatch, dialect_of
 
+# What readers have in common that have read nothing to keep yet, or nothing since; replaced before anything is added.
+_NO_TOPICS: Final[dict[bytes, str]] = {}
+_NO_PROPERTIES: Final[dict[bytes, MessageProperties]] = {}
+_NO_ALIASES: Final[dict[int, str]] = {}
+_NO_PAYLOADS: Final[list[bytes]] = []
+_NO_IDS: Final[list[tuple[int, int]]] = []
+
 _NO_RUN: Final = -1
 _WIRE_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP: what a subscriber gets, too
 _QOS_AND_RETAIN: Final = 0x07
@@ -61,9 +68,9 @@ class PublishReader:
         self._is_v5 = level == 5
         self._dialect = dialect_of(level)
         self._refuse_control_characters = limits.refuse_control_characters
-        self._topic_cache: dict[bytes, str] = {}
-        self._properties_cache: dict[bytes, MessageProperties] = {}
-        self._aliases: dict[int, str] = {}
+        self._topic_cache: dict[bytes, str] = _NO_TOPICS
+        self._properties_cache: dict[bytes, MessageProperties] = _NO_PROPERTIES
+        self._aliases: dict[int, str] = _NO_ALIASES
         self._wall_ms = 0
         # The open run.
         self._run = _NO_RUN  # its QoS and RETAIN bits
@@ -71,10 +78,10 @@ class PublishReader:
         self._count = 0
         self._topic = ""
         self._topics: list[str] | None = None
-        self._payloads: list[bytes] = []
+        self._payloads: list[bytes] = _NO_PAYLOADS
         self._headers: list[Headers | None] | None = None
         self._payload_bytes = 0
-        self._packet_ids: list[tuple[int, int]] = []
+        self._packet_ids: list[tuple[int, int]] = _NO_IDS
         self._id_first = 0
         self._id_last = -1  # -1: no run of ids is open
         self._wire_start = 0
@@ -274,8 +281,8 @@ class PublishReader:
                 return ""
             topic = decode_topic(raw, self._refuse_control_characters)
             if len(raw) <= TOPIC_CACHE_BYTES_MAX:
-                if len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:
-                    self._topic_cache.clear()
+                if self._topic_cache is _NO_TOPICS or len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:
+                    self._topic_cache = {}
                 self._topic_cache[raw] = topic
         return topic
 
@@ -284,8 +291,9 @@ class PublishReader:
         if properties is None:
             properties = decode_publish_properties(section)
             if len(section) <= PROPERTIES_CACHE_BYTES_MAX:
-                if len(self._properties_cache) >= PROPERTIES_CACHE_ENTRIES_MAX:
-                    self._properties_cache.clear()
+                known = len(self._properties_cache)
+                if self._properties_cache is _NO_PROPERTIES or known >= PROPERTIES_CACHE_ENTRIES_MAX:
+                    self._properties_cache = {}
                 self._properties_cache[section] = properties
         return properties
 
@@ -300,6 +308,8 @@ class PublishReader:
                 TOPIC_ALIAS_INVALID, f"Topic Alias {alias}, at most {self.topic_alias_maximum} [3.3.2-9]"
             )
         if topic != "":
+            if self._aliases is _NO_ALIASES:
+                self._aliases = {}
             self._aliases[alias] = topic
             return topic
         known = self._aliases.get(alias)
@@ -313,6 +323,8 @@ class PublishReader:
         if self._run != run or self._run_is_wire:
             self._end_run(data, events)
             self._run = run
+            self._payloads = []
+            self._packet_ids = []
 
     def _append_row(self, topic: str, payload: bytes, headers: Headers | None) -> None:
         self._payloads.append(payload)
@@ -341,10 +353,10 @@ class PublishReader:
             events.append(PublishReceived(self._batch(data), self._packet_ids))
             self._count = 0
             self._topics = None
-            self._payloads = []
+            self._payloads = _NO_PAYLOADS
             self._headers = None
             self._payload_bytes = 0
-            self._packet_ids = []
+            self._packet_ids = _NO_IDS
             self._id_last = -1
         self._run = _NO_RUN
         self._run_is_wire = False

@@ -13,10 +13,11 @@ from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
+from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
 from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds
-from protocols.mqtt.rows_out import RowsOut
+from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
 from protocols.mqtt.session import RetainedSent, RetainedWanted, Session
 
 SLICE_MESSAGES: Final = 256  # 0.3 ms of work
@@ -34,10 +35,10 @@ class RetainedOut:
         session: Session,
         ids: OutboundIds,
         window: CreditWindow[Address],
-        too_large: Callable[[int], None],
+        counters: ProtocolCounters,
         later: Callable[[], None],
     ) -> None:
-        self._too_large = too_large
+        self._counters = counters
         self._later = later  # asks for another `go_on` in the next turn
         self._later_asked = False
         self._engine = engine
@@ -127,7 +128,7 @@ class RetainedOut:
         skipped = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None).send(self._engine, packet_id, dup=dup)
         if not skipped:
             return
-        self._too_large(1)
+        self._counters.count(self._counters.dropped, TOO_LARGE)
         if qos:
             # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
             for run in self._ids.acknowledge(packet_id, packet_id):

@@ -3,12 +3,14 @@
 Packet ids and settlement are not here: an id is given to rows when it is known that they go out.
 """
 
-from typing import final
+from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions
+
+TOO_LARGE: Final = "packet_too_large"  # why rows that `send` returns are dropped, in metrics
 
 
 @final

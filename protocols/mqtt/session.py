@@ -123,6 +123,7 @@ class Session:
         self.received = RangeSet()
         self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
+        self.stored_row = b""  # the state row that it has for certain; empty: that is not known
         self.ids_were_stored = False  # and one with packet ids
         self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
         self.retained_wanted: dict[str, RetainedWanted] = {}  # by filter, in the order subscribed
@@ -207,6 +208,7 @@ class StoredSession:
         self.session = Session(client_id, expiry_s=row["expiry_s"], row_prefix=row_prefix)
         self.session.user = row.get("user", "")  # earlier releases wrote none
         self.session.was_stored = True
+        self.session.stored_row = state
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]
         self.extras: list[ExtraSubscription] = [

@@ -24,8 +24,10 @@ class SessionWrites:
         self._services = services
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
-        self._after_ids: list[Callable[[], None]] = []
-        self._incomplete: list[Publication] = []  # some partition has yet to number them, so the spool has them not
+        self._after_ids: list[Callable[[], None]] | None = None  # None: nobody waits for a turn's end
+        self._incomplete: list[Publication] | None = (
+            None  # some partition has yet to number them, so the spool has them not
+        )
         self._is_abandoned = False
         self._session = session
 
@@ -51,7 +53,12 @@ class SessionWrites:
         if self._is_abandoned:
             return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
+        if row == session.stored_row:
+            return  # most clients subscribe anew whenever they come, to what they had
+        session.stored_row = b""
         await self._write([(session.state_key(), row)])
+        if not self._is_abandoned:
+            session.stored_row = row
 
     def before_exactly_once(self, callback: Callable[[], None], publication: Publication | None) -> None:
         """Call back once the session's packet ids are in the store, and in no later commit the publication.
@@ -59,10 +66,13 @@ class SessionWrites:
         Ids without their message would let it come twice: the publisher, which was not confirmed, sends it again.
         Several callers in one turn share a write.
         """
-        if not self._after_ids:
+        if self._after_ids is None:
+            self._after_ids = []
             self._services.runtime.dispatcher.at_turn_end(self, self._cell)
         self._after_ids.append(callback)
         if publication is not None and publication.unsequenced_count > 0:
+            if self._incomplete is None:
+                self._incomplete = []
             self._incomplete.append(publication)
 
     def forget_received(self, first: int, last: int, callback: Callable[[], None]) -> None:
@@ -80,11 +90,11 @@ class SessionWrites:
         session = self._session
         if self._is_abandoned:
             return
-        self._incomplete = [each for each in self._incomplete if each.unsequenced_count > 0]
-        if self._incomplete:
+        self._incomplete = [each for each in self._incomplete or () if each.unsequenced_count > 0] or None
+        if self._incomplete is not None:
             self._services.runtime.after(LOOK_AGAIN_MS, self.flush)
             return
-        callbacks, self._after_ids = self._after_ids, []
+        callbacks, self._after_ids = self._after_ids or [], None
         row = session.ids_row()
         rows: list[tuple[bytes, bytes | None]] = [] if row is None else [(session.ids_key(), row)]
         written = self._write(rows)

@@ -60,3 +60,15 @@ async def test_packet_ids_are_stored_no_earlier_than_their_message(broker: Runni
         while len(written) < 2:
             await asyncio.sleep(0.01)
     assert written == ["first", "second"]
+
+
+async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit(broker: RunningBroker) -> None:
+    """[4.1.0-1]: the store has its session already, and what has it keeps through a restart."""
+    client = await broker.connect_durable("again")
+    await client.subscribe("a", "b")
+    spool = broker.node.spool.actor
+    before = spool.commits_count
+    assert await client.subscribe("a", "b") == [0, 0]
+    assert spool.commits_count == before
+    await client.subscribe(("a", 1))
+    assert spool.commits_count > before

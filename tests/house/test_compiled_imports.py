@@ -12,16 +12,17 @@ IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "sock
 
 # Compiled for speed, though they are no cores: the actor runtime itself, and what its actors hand everything to.
 SHELLS = {
+    "actors/asking.py",
     "actors/cell.py",
     "actors/clock.py",
     "actors/inbox.py",
     "actors/publishing.py",
+    "actors/runtime.py",
+    "actors/tasks.py",
     "actors/transacting.py",
     "protocols/flow/bulk_requests.py",
     "protocols/flow/range_reading.py",
     "protocols/flow/session_requests.py",
-    "protocols/mqtt/connection.py",
-    "protocols/mqtt/requests.py",
 }
 
 

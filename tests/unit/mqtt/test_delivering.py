@@ -14,6 +14,7 @@ from messaging.publication import Publication
 from messaging.settlement import DISCARD_NOT_STORED
 from messaging.topics import Syntax, parse_filter
 from mqtt_conversation import connected
+from protocols.counters import ProtocolCounters
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.session import Session
@@ -40,8 +41,8 @@ def test_a_qos_2_message_that_the_store_has_refused_meanwhile_is_not_sent(is_ref
         window=window,
         dispatcher=dispatcher,
         before_exactly_once=before_exactly_once,
-        wall_ms=lambda: 0,
-        too_large=lambda _: None,
+        clock=SystemClock(),
+        counters=ProtocolCounters(),
         later=lambda: None,
     )
     partition = Inbox(dispatcher, Scheduled())
