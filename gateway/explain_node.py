@@ -12,8 +12,9 @@ from gateway.ports import QueueNotFound
 from gateway.specimen import Specimen
 from gateway.views import PartitionStatus
 from messaging.partitioning import key_hash
-from messaging.standing import KeyStanding, WaitReason
+from messaging.standing import KeyStanding
 from messaging.topics import queue_topic
+from messaging.wait_reason import WaitReason
 
 if TYPE_CHECKING:
     from gateway.vpn import MessageVpn

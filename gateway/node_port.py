@@ -55,7 +55,8 @@ from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection, selector_of
-from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
+from gateway.smrp import answer, rows_of
+from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views

@@ -16,7 +16,7 @@ from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
-from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView
+from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
 from gateway.user_views import UserView
 from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView

@@ -51,7 +51,7 @@ from gateway.reader_views import CursorView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
 from gateway.routing_views import DurableSelectorView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
-from gateway.smrp import SmrpQuestion
+from gateway.smrp_views import SmrpQuestion
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, MessageView, QueueView
 from messaging.queue_template import changed_template, template_from_dict

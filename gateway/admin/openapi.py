@@ -23,7 +23,7 @@ from gateway.replay_start import ALLOWED
 from gateway.rest_views import RestDeliveryPointsView
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, SELECTION_SCHEMA
-from gateway.smrp import SmrpSubscriptionsView
+from gateway.smrp_views import SmrpSubscriptionsView
 from gateway.stored_users import PASSWORD_CHARS_MAX, AskedUser
 from gateway.user_views import UsersView
 from gateway.version import VERSION

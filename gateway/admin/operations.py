@@ -21,7 +21,7 @@ from gateway.admin.rest_operations import REST_OPERATIONS
 from gateway.admin.template_operations import TEMPLATE_OPERATIONS
 from gateway.admin.user_operations import USER_OPERATIONS
 from gateway.client_views import CLIENTS_DEFAULT, CLIENTS_MAX
-from gateway.smrp import ROWS_DEFAULT, ROWS_MAX
+from gateway.smrp_views import ROWS_DEFAULT, ROWS_MAX
 from messaging.message_vpn import NAME_CHARS_MAX
 from messaging.selector_words import SELECTOR_CHARS_MAX
 

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 from urllib.parse import quote, urlencode
 
 import typer
@@ -14,12 +14,9 @@ from gateway.cli.failures import UNREACHABLE, CommandFailed
 from gateway.client_views import ClientsView
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, QueuesFigures
-from gateway.profile_views import ProfileKind, ProfilesView
 from gateway.reader_views import BackupView, CursorView, SpoolView
-from gateway.rest_views import RestDeliveryPointsView, RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
-from gateway.smrp import SmrpSubscriptionsView
-from gateway.user_views import UsersView, UserView
+from gateway.smrp_views import SmrpSubscriptionsView
 from gateway.views import ActorView, EventView, MessageView, QueueView, RedriveView, TakenView
 from gateway.vpn_views import MessageVpnsView
 from messaging.message_vpn import DEFAULT_VPN
@@ -37,7 +34,7 @@ class AdminClient:
     def __init__(self, url: str, vpn: str = DEFAULT_VPN) -> None:
         self._port = AdminPort(url, vpn)
 
-    def in_vpn(self, vpn: str) -> "AdminClient":
+    def in_vpn(self, vpn: str) -> Self:
         """Return the same for another message VPN."""
         other = copy.copy(self)
         other._port = self._port.in_vpn(vpn)
@@ -45,19 +42,19 @@ class AdminClient:
 
     def create_queue(self, definition: Mapping[str, object]) -> QueueView:
         """Create a queue."""
-        return _read(QueueView, self._port.ask("POST", "/queues", definition))
+        return read_view(QueueView, self._port.ask("POST", "/queues", definition))
 
     def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
-        return _read(QueueView, self._port.ask("PATCH", _queue_path(name), changes))
+        return read_view(QueueView, self._port.ask("PATCH", _queue_path(name), changes))
 
     def list_queues(self) -> Sequence[QueueView]:
         """Return every queue."""
-        return _read(tuple[QueueView, ...], _member(self._port.ask("GET", "/queues"), "queues"))
+        return read_view(tuple[QueueView, ...], _member(self._port.ask("GET", "/queues"), "queues"))
 
     def show_queue(self, name: str) -> QueueView:
         """Return one queue."""
-        return _read(QueueView, self._port.ask("GET", _queue_path(name)))
+        return read_view(QueueView, self._port.ask("GET", _queue_path(name)))
 
     def delete_queue(self, name: str) -> None:
         """Delete a queue."""
@@ -74,7 +71,7 @@ class AdminClient:
         """Return one page of messages."""
         query = _query(after=after, limit=limit, partition=partition, selector=selector)
         answer = self._port.ask("GET", f"{_queue_path(name)}/messages?{query}")
-        return _read(tuple[MessageView, ...], _member(answer, "messages"))
+        return read_view(tuple[MessageView, ...], _member(answer, "messages"))
 
     def follow_queue(
         self, name: str, *, partition: int | None, after: int, selector: str | None
@@ -82,11 +79,13 @@ class AdminClient:
         """Yield messages as they come, until the gateway ends it."""
         query = _query(after=after, follow=1, partition=partition, selector=selector)
         for message in self._port.follow(f"{_queue_path(name)}/messages?{query}"):
-            yield _read(MessageView, message)
+            yield read_view(MessageView, message)
 
     def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return every durable selector."""
-        return _read(tuple[DurableSelectorView, ...], _member(self._port.ask("GET", "/durable-selectors"), "selectors"))
+        return read_view(
+            tuple[DurableSelectorView, ...], _member(self._port.ask("GET", "/durable-selectors"), "selectors")
+        )
 
     def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set what a subscriber selects."""
@@ -98,7 +97,7 @@ class AdminClient:
 
     def reload(self) -> ReloadView:
         """Have the node read its configuration again."""
-        return _read(ReloadView, self._port.ask("POST", "/configuration/reload"))
+        return read_view(ReloadView, self._port.ask("POST", "/configuration/reload"))
 
     def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
         """Create a queue template."""
@@ -123,19 +122,19 @@ class AdminClient:
 
     def take_messages(self, name: str, deed: str, selection: Mapping[str, object]) -> TakenView:
         """Delete, move or copy messages."""
-        return _read(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
+        return read_view(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
 
     def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
         """Begin to drive dead messages back."""
-        return _read(RedriveView, self._port.ask("POST", _queue_path(name) + "/redrive", selection))
+        return read_view(RedriveView, self._port.ask("POST", _queue_path(name) + "/redrive", selection))
 
     def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive has come."""
-        return _read(RedriveView, self._port.ask("GET", _queue_path(name) + "/redrive"))
+        return read_view(RedriveView, self._port.ask("GET", _queue_path(name) + "/redrive"))
 
     def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
-        return _read(RedriveView, self._port.ask("DELETE", _queue_path(name) + "/redrive"))
+        return read_view(RedriveView, self._port.ask("DELETE", _queue_path(name) + "/redrive"))
 
     def replay_queue(self, name: str, body: Mapping[str, object]) -> int:
         """Offer kept messages again; return how many."""
@@ -144,7 +143,9 @@ class AdminClient:
 
     def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""
-        return _read(tuple[CursorView, ...], _member(self._port.ask("GET", _queue_path(name) + "/cursors"), "cursors"))
+        return read_view(
+            tuple[CursorView, ...], _member(self._port.ask("GET", _queue_path(name) + "/cursors"), "cursors")
+        )
 
     def delete_cursor(self, name: str, cursor: str) -> None:
         """Forget a durable cursor."""
@@ -152,24 +153,24 @@ class AdminClient:
 
     def start_backup(self, name: str | None) -> BackupView:
         """Begin a backup."""
-        return _read(BackupView, self._port.ask("POST", "/backup", {} if name is None else {"name": name}))
+        return read_view(BackupView, self._port.ask("POST", "/backup", {} if name is None else {"name": name}))
 
     def show_backup(self) -> BackupView:
         """Return how far the latest backup has come."""
-        return _read(BackupView, self._port.ask("GET", "/backup"))
+        return read_view(BackupView, self._port.ask("GET", "/backup"))
 
     def cancel_backup(self) -> BackupView:
         """End the backup that is running."""
-        return _read(BackupView, self._port.ask("DELETE", "/backup"))
+        return read_view(BackupView, self._port.ask("DELETE", "/backup"))
 
     def actors(self) -> Sequence[ActorView]:
         """Return the roots of the actor tree."""
-        return _read(tuple[ActorView, ...], _member(self._port.ask("GET", "/actors"), "actors"))
+        return read_view(tuple[ActorView, ...], _member(self._port.ask("GET", "/actors"), "actors"))
 
     def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return events with numbers above `after`, oldest first."""
         query = urlencode({"after": after, "limit": limit})
-        return _read(tuple[EventView, ...], _member(self._port.ask("GET", f"/events?{query}"), "events"))
+        return read_view(tuple[EventView, ...], _member(self._port.ask("GET", f"/events?{query}"), "events"))
 
     def explain_publish(
         self,
@@ -196,87 +197,37 @@ class AdminClient:
         }
         query = {name: text for name, text in texts.items() if text is not None}
         numbers = {"size": size, "qos": qos, "priority": priority, "deliver_to_one": int(deliver_to_one)}
-        return _read(PublishExplanation, self._port.ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
+        return read_view(PublishExplanation, self._port.ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
 
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
         """Return where a key of a queue stands."""
-        return _read(KeyExplanation, self._port.ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}"))
-
-    def rest_delivery_points(self) -> RestDeliveryPointsView:
-        """Return every REST delivery point."""
-        return _read(RestDeliveryPointsView, self._port.ask("GET", "/rest-delivery-points"))
-
-    def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
-        """Make a REST delivery point."""
-        return _read(RestDeliveryPointView, self._port.ask("POST", "/rest-delivery-points", definition))
-
-    def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
-        """Return one REST delivery point."""
-        return _read(RestDeliveryPointView, self._port.ask("GET", _rest_point_path(name)))
-
-    def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
-        """Change some keys of a REST delivery point."""
-        return _read(RestDeliveryPointView, self._port.ask("PATCH", _rest_point_path(name), changes))
-
-    def delete_rest_delivery_point(self, name: str) -> None:
-        """Delete a REST delivery point."""
-        self._port.ask("DELETE", _rest_point_path(name))
-
-    def list_users(self) -> UsersView:
-        """Return every user."""
-        return _read(UsersView, self._port.ask("GET", "/users"))
-
-    def create_user(self, definition: Mapping[str, object]) -> UserView:
-        """Make a user."""
-        return _read(UserView, self._port.ask("POST", "/users", definition))
-
-    def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
-        """Change a user."""
-        return _read(UserView, self._port.ask("PATCH", _user_path(name), changes))
-
-    def delete_user(self, name: str) -> None:
-        """Delete a user."""
-        self._port.ask("DELETE", _user_path(name))
-
-    def list_profiles(self) -> ProfilesView:
-        """Return every client profile and every ACL profile."""
-        return _read(ProfilesView, self._port.ask("GET", "/profiles"))
-
-    def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
-        """Make a profile."""
-        self._port.ask("POST", _profiles_path(kind), definition)
-
-    def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> None:
-        """Change a profile."""
-        self._port.ask("PATCH", f"{_profiles_path(kind)}/{quote(name, safe='')}", changes)
-
-    def delete_profile(self, kind: ProfileKind, name: str) -> None:
-        """Delete a profile."""
-        self._port.ask("DELETE", f"{_profiles_path(kind)}/{quote(name, safe='')}")
+        return read_view(
+            KeyExplanation, self._port.ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}")
+        )
 
     def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
-        return _read(MessageVpnsView, self._port.ask("GET", "/message-vpns"))
+        return read_view(MessageVpnsView, self._port.ask("GET", "/message-vpns"))
 
     def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `question` has the parameters of the operation."""
-        return _read(ClientsView, self._port.ask("GET", f"/clients?{urlencode(question)}"))
+        return read_view(ClientsView, self._port.ask("GET", f"/clients?{urlencode(question)}"))
 
     def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
-        return _read(NodeFigures, self._port.ask("GET", "/figures"))
+        return read_view(NodeFigures, self._port.ask("GET", "/figures"))
 
     def queues_figures(self, question: Mapping[str, str | int]) -> QueuesFigures:
         """Return a page of queues, a line of numbers each; `question` has the parameters of the operation."""
-        return _read(QueuesFigures, self._port.ask("GET", f"/figures/queues?{urlencode(question)}"))
+        return read_view(QueuesFigures, self._port.ask("GET", f"/figures/queues?{urlencode(question)}"))
 
     def show_spool(self) -> SpoolView:
         """Return the spool."""
-        return _read(SpoolView, self._port.ask("GET", "/spool"))
+        return read_view(SpoolView, self._port.ask("GET", "/spool"))
 
     def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `question` has the parameters of the operation."""
-        return _read(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
+        return read_view(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
 
 
 def _queue_path(name: str) -> str:
@@ -296,18 +247,6 @@ def _template_path(name: str) -> str:
     return "/queue-templates/" + quote(name, safe="")
 
 
-def _rest_point_path(name: str) -> str:
-    return "/rest-delivery-points/" + quote(name, safe="")
-
-
-def _profiles_path(kind: ProfileKind) -> str:
-    return f"/{kind.replace('_', '-')}s"
-
-
-def _user_path(name: str) -> str:
-    return "/users/" + quote(name, safe="")
-
-
 def _object(answer: object) -> dict[str, object]:
     if not isinstance(answer, dict):
         raise CommandFailed("the answer is no object: no Sluicegate, or another release", exit_code=UNREACHABLE)
@@ -320,7 +259,8 @@ def _member(answer: object, key: str) -> object:
     return answer[key]
 
 
-def _read(kind: type[View], answer: object) -> View:
+def read_view(kind: type[View], answer: object) -> View:
+    """Return the view that an answer is. Raises CommandFailed."""
     try:
         return adapter(kind).validate_python(answer)
     except ValidationError as error:

@@ -10,7 +10,8 @@ import orjson
 import typer
 import yaml
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption
+from gateway.cli.admin_client import URL_DEFAULT, UrlOption
+from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.declared_kinds import DECLARED, DeclaredKind
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
@@ -53,7 +54,7 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Print queues, templates, profiles, users without passwords, REST delivery points, as YAML that apply reads."""
-    client = AdminClient(url)
+    client = AdminObjects(url)
     names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
     document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
     dumped = (
@@ -87,7 +88,7 @@ def apply(
 ) -> None:
     """Make and change what differs from a document. What it does not list stays, but for --prune."""
     wanted = _wanted(file)
-    client = AdminClient(url)
+    client = AdminObjects(url)
     clients = {vpn: client.in_vpn(vpn) for vpn in wanted}
     planned = [
         (vpn, change, _secrets(change, by_kind))
@@ -105,7 +106,7 @@ def apply(
         raise typer.Exit(DIFFERS)
 
 
-def _exported(client: AdminClient) -> dict[str, list[Fields]]:
+def _exported(client: AdminObjects) -> dict[str, list[Fields]]:
     """Return what a document says of a message VPN; a kind of which there is nothing is an empty list."""
     return {
         each.kind: [each.written(fields) for _, fields in sorted(each.present(client).items())] for each in DECLARED
@@ -142,7 +143,7 @@ def _complete(kind: DeclaredKind, given: Fields, where: str) -> Fields:
         raise CommandFailed(f"{where}: {wrong}", exit_code=USAGE) from None
 
 
-def _changes(client: AdminClient, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:
+def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:
     """Yield what has to be done in a message VPN, in an order in which it can be."""
     removals: list[Change] = []
     for kind in DECLARED:
@@ -161,7 +162,7 @@ def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
     return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.deed == ADD else {}
 
 
-def _do(client: AdminClient, change: Change, secrets: Fields) -> None:
+def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:
     kind = KINDS[change.kind]
     if change.deed == ADD:
         kind.add(client, {**change.fields, **secrets})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cli.admin_client import AdminClient
+from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.failures import CommandFailed
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.rest_delivery_points import RestDeliveryPoint
@@ -33,10 +33,10 @@ class DeclaredKind:
     kind: str  # in documents
     label: str  # of one, for people
     complete: Callable[[Fields], Fields]  # with the defaults of what an object does not say; raises QueueInvalid
-    present: Callable[[AdminClient], Objects]  # complete fields of all objects that operators made
-    add: Callable[[AdminClient, Fields], object]
-    change: Callable[[AdminClient, str, Fields], object]  # some fields
-    remove: Callable[[AdminClient, str], object]
+    present: Callable[[AdminObjects], Objects]  # complete fields of all objects that operators made
+    add: Callable[[AdminObjects, Fields], object]
+    change: Callable[[AdminObjects, str, Fields], object]  # some fields
+    remove: Callable[[AdminObjects, str], object]
     required: tuple[str, ...] = ("name",)  # what has no default
     secrets: Callable[[Fields], Fields] = _no_secrets  # what cannot be read back, for an object that is to be made
 
@@ -51,7 +51,7 @@ def _queue(given: Fields) -> Fields:
     return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
 
 
-def _queues(client: AdminClient) -> Objects:
+def _queues(client: AdminObjects) -> Objects:
     return {
         each.name: {**each.config.to_dict(), "subscriptions": sorted(each.subscriptions)}
         for each in client.list_queues()
@@ -59,7 +59,7 @@ def _queues(client: AdminClient) -> Objects:
     }
 
 
-def _add_queue(client: AdminClient, fields: Fields) -> None:
+def _add_queue(client: AdminObjects, fields: Fields) -> None:
     client.create_queue({**fields, "durable": True})
 
 
@@ -68,11 +68,11 @@ def _template(given: Fields) -> Fields:
     return {**unset, **template_from_dict({key: value for key, value in given.items() if value is not None}).to_dict()}
 
 
-def _templates(client: AdminClient) -> Objects:
+def _templates(client: AdminObjects) -> Objects:
     return {str(each["name"]): _template(each) for each in client.list_templates()}
 
 
-def _add_template(client: AdminClient, fields: Fields) -> None:
+def _add_template(client: AdminObjects, fields: Fields) -> None:
     client.create_template({key: value for key, value in fields.items() if value is not None})
 
 
@@ -80,7 +80,7 @@ def _user(given: Fields) -> Fields:
     return asked_user(given).settings()
 
 
-def _users(client: AdminClient) -> Objects:
+def _users(client: AdminObjects) -> Objects:
     return {
         each.name: {name: getattr(each, name) for name in ("name", "enabled", "client_profile", "acl_profile")}
         for each in client.list_users().users
@@ -99,7 +99,7 @@ def _point(given: Fields) -> Fields:
     return described(RestDeliveryPoint, given).to_dict()
 
 
-def _points(client: AdminClient) -> Objects:
+def _points(client: AdminObjects) -> Objects:
     return {
         each.name: each.definition.to_dict()
         for each in client.rest_delivery_points().rest_delivery_points
@@ -113,20 +113,20 @@ def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> Decla
     def complete(given: Fields) -> Fields:
         return described(model, given).to_dict()
 
-    def present(client: AdminClient) -> Objects:
+    def present(client: AdminObjects) -> Objects:
         view = client.list_profiles()
         found: Sequence[ProfileView] = view.client_profiles if kind is ProfileKind.CLIENT else view.acl_profiles
         return {
             each.name: each.model_dump(mode="json", exclude={"origin"}) for each in found if each.origin == OPERATOR
         }
 
-    def add(client: AdminClient, fields: Fields) -> None:
+    def add(client: AdminObjects, fields: Fields) -> None:
         client.create_profile(kind, fields)
 
-    def change(client: AdminClient, name: str, fields: Fields) -> None:
+    def change(client: AdminObjects, name: str, fields: Fields) -> None:
         client.update_profile(kind, name, fields)
 
-    def remove(client: AdminClient, name: str) -> None:
+    def remove(client: AdminObjects, name: str) -> None:
         client.delete_profile(kind, name)
 
     return DeclaredKind(
@@ -142,8 +142,8 @@ DECLARED: Final = (
         complete=_template,
         present=_templates,
         add=_add_template,
-        change=AdminClient.update_template,
-        remove=AdminClient.delete_template,
+        change=AdminObjects.update_template,
+        remove=AdminObjects.delete_template,
         required=("name", "queue_name_filter"),
     ),
     DeclaredKind(
@@ -152,8 +152,8 @@ DECLARED: Final = (
         complete=_queue,
         present=_queues,
         add=_add_queue,
-        change=AdminClient.update_queue,
-        remove=AdminClient.delete_queue,
+        change=AdminObjects.update_queue,
+        remove=AdminObjects.delete_queue,
     ),
     _profiles(ProfileKind.CLIENT, "client profile", ClientProfileSettings),
     _profiles(ProfileKind.ACL, "ACL profile", AclProfileSettings),
@@ -162,9 +162,9 @@ DECLARED: Final = (
         label="user",
         complete=_user,
         present=_users,
-        add=AdminClient.create_user,
-        change=AdminClient.update_user,
-        remove=AdminClient.delete_user,
+        add=AdminObjects.create_user,
+        change=AdminObjects.update_user,
+        remove=AdminObjects.delete_user,
         secrets=_password,
     ),
     DeclaredKind(
@@ -172,8 +172,8 @@ DECLARED: Final = (
         label="REST delivery point",
         complete=_point,
         present=_points,
-        add=AdminClient.create_rest_delivery_point,
-        change=AdminClient.update_rest_delivery_point,
-        remove=AdminClient.delete_rest_delivery_point,
+        add=AdminObjects.create_rest_delivery_point,
+        change=AdminObjects.update_rest_delivery_point,
+        remove=AdminObjects.delete_rest_delivery_point,
     ),
 )

@@ -12,7 +12,7 @@ from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
 from gateway.explanations import CheckView, DestinationView
 from messaging.message_vpn import DEFAULT_VPN
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 
 app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
 

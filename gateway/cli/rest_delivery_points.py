@@ -10,7 +10,8 @@ from typing import Annotated
 import orjson
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
+from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import print_table
@@ -47,7 +48,7 @@ def create(
 ) -> None:
     """Make a delivery point, and start it. It stays until it is deleted, over restarts."""
     asked = _with_values(_document(file), values or ())
-    view = AdminClient(url, vpn).create_rest_delivery_point({**asked, "name": name})
+    view = AdminObjects(url, vpn).create_rest_delivery_point({**asked, "name": name})
     _done(view, f"made REST delivery point {name}", as_json)
 
 
@@ -56,7 +57,7 @@ def show(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Show one delivery point: what it is, and how it fares."""
-    view = AdminClient(url, vpn).show_rest_delivery_point(name)
+    view = AdminObjects(url, vpn).show_rest_delivery_point(name)
     if as_json:
         print_json(view)
         return
@@ -77,7 +78,7 @@ def change(
     as_json: JsonOption = False,
 ) -> None:
     """Change a delivery point that was made so; it begins anew."""
-    client = AdminClient(url, vpn)
+    client = AdminObjects(url, vpn)
     document = _document(file)
     known = Document(client.show_rest_delivery_point(name).definition.to_dict() | document.root)
     view = client.update_rest_delivery_point(name, _with_values(known, values or ()))
@@ -89,7 +90,7 @@ def delete(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Delete a delivery point; what it held goes back to its queues."""
-    AdminClient(url, vpn).delete_rest_delivery_point(name)
+    AdminObjects(url, vpn).delete_rest_delivery_point(name)
     if as_json:
         print_json({"deleted": name})
     else:

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.cli.admin_client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from gateway.cli.admin_client import URL_DEFAULT, UrlOption, VpnOption
+from gateway.cli.admin_objects import AdminObjects
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
 from gateway.cli.passwords import PasswordFileOption, new_password
@@ -26,7 +27,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's na
 @app.command("list")
 def list_users(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """List all users of a message VPN, those of its configuration too."""
-    view = AdminClient(url, vpn).list_users()
+    view = AdminObjects(url, vpn).list_users()
     if as_json:
         print_json(view)
         return
@@ -51,7 +52,7 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Make a user. Its password is asked for, or read from a file or standard input."""
-    client = AdminClient(url, vpn)
+    client = AdminObjects(url, vpn)
     asked = {
         "name": name,
         "password": new_password(password_file),
@@ -71,7 +72,7 @@ def passwd(
     as_json: JsonOption = False,
 ) -> None:
     """Give a user another password, for whoever connects from now on."""
-    client = AdminClient(url, vpn)
+    client = AdminObjects(url, vpn)
     view = client.update_user(name, {"password": new_password(password_file)})
     _done(view, f"user {name} has another password", as_json)
 
@@ -90,7 +91,7 @@ def change(
     changes: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
     if not changes:
         raise CommandFailed("nothing to change: --client-profile or --acl-profile", exit_code=USAGE)
-    _done(AdminClient(url, vpn).update_user(name, changes), f"changed user {name}", as_json)
+    _done(AdminObjects(url, vpn).update_user(name, changes), f"changed user {name}", as_json)
 
 
 @app.command("disable")
@@ -98,7 +99,7 @@ def disable(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Shut a user down: its clients are sent away, and may not connect."""
-    _done(AdminClient(url, vpn).update_user(name, {"enabled": False}), f"user {name} is shut down", as_json)
+    _done(AdminObjects(url, vpn).update_user(name, {"enabled": False}), f"user {name} is shut down", as_json)
 
 
 @app.command("enable")
@@ -106,7 +107,7 @@ def enable(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Let the clients of a user that was shut down connect again."""
-    _done(AdminClient(url, vpn).update_user(name, {"enabled": True}), f"clients of user {name} may connect", as_json)
+    _done(AdminObjects(url, vpn).update_user(name, {"enabled": True}), f"clients of user {name} may connect", as_json)
 
 
 @app.command("remove")
@@ -114,7 +115,7 @@ def remove(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
     """Delete a user. Its clients are sent away; its sessions and queues stay."""
-    AdminClient(url, vpn).delete_user(name)
+    AdminObjects(url, vpn).delete_user(name)
     if as_json:
         print_json({"deleted": name})
     else:

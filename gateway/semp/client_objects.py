@@ -7,7 +7,7 @@ from gateway.client_views import ClientView
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
 from gateway.config.section import Section
 from gateway.semp.attributes import BOOLEAN, INTEGER, TEXT, Schema, SempAttribute, SempCollection, SempObject, semp_name
-from gateway.smrp import SmrpSubscriptionView
+from gateway.smrp_views import SmrpSubscriptionView
 from gateway.stored_users import PASSWORD_CHARS_MAX
 from gateway.user_views import UserView
 from gateway.vpn_views import MessageVpnView

@@ -21,7 +21,7 @@ from gateway.semp.client_objects import (
 from gateway.semp.errors import not_found
 from gateway.semp.queue_objects import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from gateway.semp.reading import Listing, Names, Resource
-from gateway.smrp import DestinationType, SmrpQuestion
+from gateway.smrp_views import DestinationType, SmrpQuestion
 
 ALL: Final = sys.maxsize  # pages are cut here, and not by the node
 

@@ -10,7 +10,7 @@ from gateway.ports import QueueNotFound
 from gateway.specimen import Specimen
 from messaging.admission import QueueGate
 from messaging.refusals import REFUSAL_COUNTERS
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 from running_broker import RunningBroker
 from unit.cores.messages import batch_of, with_priority
 

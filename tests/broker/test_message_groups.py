@@ -10,7 +10,7 @@ from amqp_client import AmqpClient
 from gateway.node_port import NodeView
 from gateway.ports import Refused
 from http_client import http_client, poll
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 from named_queues import change, create, shows
 from protocols.amqp.annotations import FIRST_OF_GROUP
 from raw_client import DEADLINE_S, RawClient

@@ -15,7 +15,7 @@ from gateway.config.load import load
 from gateway.metrics import Exposition
 from gateway.node_port import NodeView
 from gateway.ports import VpnNotFound
-from gateway.smrp import SmrpQuestion
+from gateway.smrp_views import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient
 from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN

@@ -5,7 +5,7 @@ import pytest
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
 from messaging.selecting import LOOKS_PER_TURN
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 from named_queues import create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker

@@ -8,7 +8,8 @@ from messaging.credit import CreditPool, CreditWindow
 from messaging.flows import DeliveryRules, Flow
 from messaging.ledger import Ledger
 from messaging.settlement import ACCEPTED
-from messaging.standing import WaitReason, key_standing
+from messaging.standing import key_standing
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, keyed, numbered
 
 

@@ -12,7 +12,8 @@ from messaging.settlement import (
     FAILED_ELSEWHERE,
     RELEASED_ELSEWHERE,
 )
-from messaging.standing import WaitReason, why_waiting
+from messaging.standing import why_waiting
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of
 
 

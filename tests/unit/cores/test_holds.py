@@ -9,7 +9,8 @@ from messaging.partitioning import key_hash
 from messaging.recovery import StoredBatch, StoredPartition, redelivered_ranges, restore
 from messaging.settlement import FAILED, RELEASED
 from messaging.slots import modulo_slots
-from messaging.standing import WaitReason, why_waiting
+from messaging.standing import why_waiting
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, flow_of, published, sequences_of
 
 SOURCE, GAINING = 0, 1

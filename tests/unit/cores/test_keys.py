@@ -14,8 +14,9 @@ from messaging.ledger import Ledger
 from messaging.partitioning import key_hash
 from messaging.settlement import FAILED
 from messaging.slots import modulo_slots
-from messaging.standing import WaitReason, key_standing
+from messaging.standing import key_standing
 from messaging.topics import MQTT_TOPIC_LEVELS_MAX
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, published, sequences_of
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "", "device-7"]), min_size=1, max_size=4)

@@ -20,7 +20,8 @@ from messaging.settlement import (
     RELEASED,
     RELEASED_ELSEWHERE,
 )
-from messaging.standing import WaitReason, why_waiting
+from messaging.standing import why_waiting
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
 
 SELECTORS = Selectors({})

@@ -3,7 +3,8 @@
 from messaging.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from messaging.ledger import Ledger
 from messaging.settlement import ACCEPTED, FAILED
-from messaging.standing import WaitReason, key_standing, why_waiting
+from messaging.standing import key_standing, why_waiting
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, keyed, window_of
 
 FAR = 1000

@@ -26,7 +26,8 @@ from gateway.reader_views import BackupState, BackupView, CursorPartitionView, C
 from gateway.replay_start import ReplayStart
 from gateway.routing_views import DurableSelectorView, ReloadView
 from gateway.selections import MessageSelection
-from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
+from gateway.smrp import answer, rows_of
+from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
 from gateway.views import (
     ActorView,
@@ -47,7 +48,7 @@ from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueDefinition, changed, definition_from_dict
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 from unit.gateway.memory_profiles import MemoryProfiles
 from unit.gateway.memory_rest_points import MemoryRestPoints
 from unit.gateway.memory_users import MemoryUsers

@@ -17,7 +17,7 @@ from gateway.cli.explain import REASONS
 from gateway.cli.failures import FAILED, OK, UNREACHABLE, USAGE
 from gateway.explanations import CheckView, DestinationView
 from gateway.views import ActorView, EventView, FlowView
-from messaging.standing import WaitReason
+from messaging.wait_reason import WaitReason
 from unit.gateway.memory_node import MemoryNode, cursor_view_of
 from unit.gateway.running_admin import RunningAdmin
 

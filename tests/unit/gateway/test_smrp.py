@@ -3,7 +3,8 @@
 import orjson
 import pytest
 
-from gateway.smrp import SmrpQuestion, SmrpSubscriptionsView, answer, rows_of
+from gateway.smrp import answer, rows_of
+from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from messaging.admission import QueueGate
 from messaging.deliver_to_one import priorities_of
 from messaging.pressure import Pressure

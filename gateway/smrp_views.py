@@ -1,0 +1,68 @@
+"""The subscriptions of a message VPN, as Solace's `show smrp subscriptions` has them: a row for each, by destination.
+
+Filters stand in MQTT's words where both syntaxes mean one. A node has no neighbours: nothing is exported, every
+destination is local, and there are no blocks of remote subscriptions.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+ROWS_MAX: Final = 10_000  # of one answer
+ROWS_DEFAULT: Final = 1_000
+
+
+class DestinationType(StrEnum):
+    """Column T."""
+
+    CLIENT = "C"
+    QUEUE = "Q"
+
+
+class Persistence(StrEnum):
+    """Column P: whether what comes by the subscription is spooled."""
+
+    PERSISTENT = "P"
+    NON_PERSISTENT = "N"
+
+
+class Redundancy(StrEnum):
+    """Column R: of which of a pair of brokers the destination is."""
+
+    PRIMARY = "P"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmrpSubscriptionView:
+    """One row."""
+
+    destination_name: str  # a client, or a queue
+    destination_type: DestinationType
+    persistence: Persistence
+    redundancy: Redundancy = Redundancy.PRIMARY
+    block_id: int | None = None  # of remote subscriptions only
+    dto_priority: str  # P1 to P4, or DA
+    subscription: str  # with #share/NAME/ or ! before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmrpSubscriptionsView:
+    """One page of rows, with the line above them."""
+
+    vpn_name: str
+    exported: bool = False  # to other nodes
+    complete_percent: int = 100
+    total_count: int  # of rows that were asked for, on this page or not
+    subscriptions: tuple[SmrpSubscriptionView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmrpQuestion:
+    """Which rows somebody wants. In patterns `*` stands for any characters, `?` for one; an empty one is for all."""
+
+    vpn_name: str = ""  # pattern
+    destination_name: str = ""  # pattern
+    topic: str = ""  # only what matches messages on this topic
+    topic_str: str = ""  # pattern of the subscription
+    after: int = 0  # rows to pass over
+    limit: int = ROWS_DEFAULT
