@@ -56,9 +56,7 @@ class QueueTarget:
         self.key_source: KeySource | None = None  # of the keys that publishers did not give
         self.exceptions: list[TopicFilter] = []  # topics matched by one of these are not for this queue
         self.selector: Selector | None = None  # what it takes of its topics' messages; None: all
-        self.turns: Subscriber | None = (
-            None  # its place among those that share Deliver-To-One messages; None: it gets all
-        )
+        self.turns: Subscriber | None = None  # its place among sharers of Deliver-To-One messages; None: it gets all
         self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
         self.watcher: Address | None = None  # who hears of its consumers: those that select say what comes into it
 
@@ -237,14 +235,17 @@ class RouteChoices:
             self._selectors.append(selector)
         return 1 << self._selectors.index(selector)
 
+    def met_by(self, batch: MessageBatch, row: int) -> int:
+        """Return the selectors that the message in a row of a batch meets."""
+        met = 0
+        for place, selector in enumerate(self._selectors):
+            if selector.matches(batch, row):
+                met |= 1 << place
+        return met
+
     def route(self, batch: MessageBatch, row: int) -> Route:
         """Return who gets the message in a row of a batch."""
-        met = 0
-        bit = 1
-        for selector in self._selectors:
-            if selector.matches(batch, row):
-                met |= bit
-            bit <<= 1
+        met = self.met_by(batch, row)
         route = self._routes.get(met)
         if route is None:
             if len(self._routes) >= CHOICES_CACHED_MAX:
@@ -291,10 +292,7 @@ class TopicExpander:
         raise AssertionError("an expander has definitions")
 
     def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
-        """Return where definitions send a message on that has come to a topic.
-
-        Beside that, what keeps it from the topic's own subscribers; empty: nothing.
-        """
+        """Return where definitions send a message on from a topic, and what keeps it from the topic's subscribers."""
         raise AssertionError("an expander has definitions")
 
 

@@ -142,44 +142,41 @@ class VirtualRoutes(TopicExpander):
 
         Beside that, what keeps it from the topic's own subscribers; empty: nothing.
         """
-        found = [self._way_to_queue(binding, batch, row) for binding in self._bindings_on(topic)]
-        composites = self._composites_on(topic)
+        choices = TreeChoices(traces=False)
+        to_queues = [
+            (binding, self._virtual(binding.definition), self._branch_to_queue(choices, binding, 0))
+            for binding in self._bindings_on(topic)
+        ]
+        forks = [(composite, self._composite(choices, composite, 0)) for composite in self._composites_on(topic)]
+        met = choices.met_by(batch, row)
+        found = [self._way_to_queue(binding, fork, branch, met) for binding, fork, branch in to_queues]
         kept_by: list[str] = []
-        for composite in composites:
+        for composite, fork in forks:
             name = f"composite {composite.kind} {composite.name.text}"
-            ways = [self._way_to_target(composite, name, to, batch, row) for to in composite.forward_to]
+            ways = [
+                _way_to_target(name, to, fork, is_taken=branch.takes(met))
+                for to, branch in zip(composite.forward_to, fork.branches, strict=True)
+            ]
             found += ways
-            if composite.send_when_not_matched and any(not way.obstacle for way in ways):
-                kept_by.append(f"{name} sends on what a target selects")
-            elif composite.forward_only and not composite.send_when_not_matched:
-                kept_by.append(f"{name} has forward_only")
-        return found, "; ".join(kept_by) if len(kept_by) == len(composites) else ""
+            if not fork.lets_own(is_taken=any(not way.obstacle for way in ways)):
+                said = "sends on what a target selects" if composite.send_when_not_matched else "has forward_only"
+                kept_by.append(f"{name} {said}")
+        return found, "; ".join(kept_by) if len(kept_by) == len(forks) else ""
 
-    def _way_to_queue(self, binding: _Binding, batch: MessageBatch, row: int) -> Way:
+    def _way_to_queue(self, binding: _Binding, fork: Fork, branch: Branch | None, met: int) -> Way:
         definition, target = binding.definition, binding.target
         condition = obstacle = ""
-        if definition.local and not self._local_only.matches(batch, row):
-            obstacle = "it came over a bridge, and the virtual topic is local"
-        elif definition.selector_aware and target.name not in self._want_all:
-            wanted = self._wanted.get(target.name, [])
-            shown = " | ".join([selector.text for selector in wanted])
+        if definition.selector_aware and target.name not in self._want_all:
+            shown = " | ".join([selector.text for selector in self._wanted.get(target.name, [])])
             condition = f"a consumer selects it: {shown}"
-            if not any(selector.matches(batch, row) for selector in wanted):
-                obstacle = f"no consumer selects it: {shown}" if wanted else "it has no consumer that could select it"
-        spares = definition.drop_on_resource_limit or self.definitions.fan_out == BEST_EFFORT
-        return Way(queue_topic(target.name), f"virtual topic {definition.name.text}", obstacle, condition, spares)
-
-    def _way_to_target(
-        self, composite: CompositeDestination, name: str, to: ForwardTarget, batch: MessageBatch, row: int
-    ) -> Way:
-        condition = obstacle = ""
-        if to.selector:
-            condition = f"it is selected: {to.selector}"
-            if not self._selectors[to.selector].matches(batch, row):
-                obstacle = f"it is not selected: {to.selector}"
-        spares = composite.drop_on_resource_limit or self.definitions.fan_out == BEST_EFFORT
-        topic = queue_topic(to.name) if to.kind == QUEUE else to.name
-        return Way(topic, name, obstacle, condition, spares)
+            obstacle = f"no consumer selects it: {shown}"
+        if branch is None:
+            obstacle = "it has no consumer that could select it"
+        elif branch.takes(met):
+            obstacle = ""
+        elif branch.needs & met != branch.needs:
+            obstacle = "it came over a bridge, and the virtual topic is local"
+        return Way(queue_topic(target.name), f"virtual topic {definition.name.text}", obstacle, condition, fork.spares)
 
     def _composites_on(self, topic: str) -> list[CompositeDestination]:
         """Return the composites that a topic, or the queue that it leads to, is one of."""
@@ -199,30 +196,40 @@ class VirtualRoutes(TopicExpander):
         """Let the queues of a virtual topic's consumers have its messages, each definition by itself."""
         forks: dict[int, Fork] = {}
         for binding in self._bindings_on(node.topic):
-            definition, target = binding.definition, binding.target
-            any_of = 0
-            if definition.selector_aware and target.name not in self._want_all:
-                for selector in self._wanted.get(target.name, []):
-                    any_of |= choices.bit_of(selector)
-                if not any_of:
-                    continue  # nobody is there whose selector could take a message
+            branch = self._branch_to_queue(choices, binding, depth)
+            if branch is None:
+                continue
+            definition = binding.definition
             fork = forks.get(id(definition))
             if fork is None:
-                fork = forks[id(definition)] = self._fork(
-                    NO_SAY,
-                    spares=definition.drop_on_resource_limit,
-                    is_concurrent=definition.concurrent_send,
-                    is_whole=definition.transacted_send,
-                )
-            topic = queue_topic(target.name)
-            branch = Branch(
-                self._node(choices, topic, self._space.matches(topic), depth + 1),
-                any_of=any_of,
-                needs=choices.bit_of(self._local_only) if definition.local else 0,
-                is_copy=definition.set_original_destination,
-            )
+                fork = forks[id(definition)] = self._virtual(definition)
             fork.branches.append(branch)
         node.forks += forks.values()
+
+    def _branch_to_queue(self, choices: RouteChoices, binding: _Binding, depth: int) -> Branch | None:
+        """Return the way to a queue of a virtual topic's consumers; None when nobody is there who could select any."""
+        definition, target = binding.definition, binding.target
+        any_of = 0
+        if definition.selector_aware and target.name not in self._want_all:
+            for selector in self._wanted.get(target.name, []):
+                any_of |= choices.bit_of(selector)
+            if not any_of:
+                return None
+        topic = queue_topic(target.name)
+        return Branch(
+            self._node(choices, topic, self._space.matches(topic), depth + 1),
+            any_of=any_of,
+            needs=choices.bit_of(self._local_only) if definition.local else 0,
+            is_copy=definition.set_original_destination,
+        )
+
+    def _virtual(self, definition: VirtualTopic) -> Fork:
+        return self._fork(
+            NO_SAY,
+            spares=definition.drop_on_resource_limit,
+            is_concurrent=definition.concurrent_send,
+            is_whole=definition.transacted_send,
+        )
 
     def _composite(self, choices: RouteChoices, composite: CompositeDestination, depth: int) -> Fork:
         own = NEVER if composite.forward_only else ALWAYS
@@ -253,3 +260,10 @@ class VirtualRoutes(TopicExpander):
             is_partial=mode == ACTIVEMQ and not is_whole,
             is_concurrent=is_concurrent,
         )
+
+
+def _way_to_target(name: str, to: ForwardTarget, fork: Fork, *, is_taken: bool) -> Way:
+    topic = queue_topic(to.name) if to.kind == QUEUE else to.name
+    obstacle = "" if is_taken else f"it is not selected: {to.selector}"
+    condition = f"it is selected: {to.selector}" if to.selector else ""
+    return Way(topic, name, obstacle, condition, fork.spares)

@@ -51,6 +51,10 @@ class Fork:
         self.is_concurrent = is_concurrent
         self.branches: list[Branch] = []
 
+    def lets_own(self, *, is_taken: bool) -> bool:
+        """Return whether the destination's own subscribers get a message that goes some of the ways here, or none."""
+        return self.own == ALWAYS or (self.own == WHEN_NOT_MATCHED and not is_taken)
+
 
 @final
 class TreeNode:
@@ -124,7 +128,7 @@ class _Walk:
         for fork in node.forks:
             taken = [branch for branch in fork.branches if branch.takes(self._met)]
             ways.append((fork, taken))
-            if fork.own == ALWAYS or (fork.own == WHEN_NOT_MATCHED and not taken):
+            if fork.lets_own(is_taken=bool(taken)):
                 is_own = True
         if is_own:
             self._deliver(node, leg, spares=spares)
