@@ -37,6 +37,7 @@ from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_table import QueueTable
 from actors.queue_templates import QueueTemplates, template_row
 from actors.rescale_messages import RescaleAdvanced, RescaleFinished
 from actors.rescale_plans import RescalePlans
@@ -78,7 +79,7 @@ class QueueDirectory(LoopActor):
         self._services = services
         self._router = router
         self._spool: Address = services.spool
-        self._queues: dict[str, QueueHandle] = {}
+        self._queues = QueueTable()
         self._catalog = catalog
         self._stored = stored
         self._was_clean = was_clean
@@ -109,7 +110,7 @@ class QueueDirectory(LoopActor):
             SetPressureLimits: self._set_pressure_limits,
             RescaleAdvanced: lambda message: self._go_on(message.queue_name),
             RescaleFinished: self._rescale_finished,
-            ListQueues: lambda _: [self._queues[name] for name in sorted(self._queues)],
+            ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
             Refused: lambda message: self._waiting.pop(message.token)(message.reason),
         }
@@ -117,11 +118,12 @@ class QueueDirectory(LoopActor):
     @property
     def queues_count(self) -> int:
         """How many queues there are, of all kinds."""
-        return len(self._queues)
+        return len(self._queues.by_name)
 
     def accepted_counts(self) -> dict[str, int]:
         """Return how many messages queues have taken, by name; those that have taken none are left out."""
-        return {name: count for name, handle in self._queues.items() if (count := handle.target.gate.accepted_count)}
+        queues = self._queues.by_name.items()
+        return {name: count for name, handle in queues if (count := handle.target.gate.accepted_count)}
 
     def on_start(self) -> None:
         """Bring back the queues that the catalog knows."""
@@ -138,7 +140,7 @@ class QueueDirectory(LoopActor):
                 stored=self._stored,
                 was_clean=self._was_clean,
             )
-            self._queues[handle.name] = handle
+            self._queues.put(handle)
             if row.rescale is not None:
                 resume_rescale(handle.core, row.rescale)
             self._attract(handle)
@@ -164,20 +166,19 @@ class QueueDirectory(LoopActor):
             raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
         if durable:
             return self._create(CreateQueue(definition, NAMED, durable=True))
-        if sum(handle.kind == TEMPORARY for handle in self._queues.values()) >= TEMPORARY_QUEUES_MAX:
+        if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:
             text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
             raise QueuesExhausted(text)
         return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=message.client)
 
     def _check_endpoint(self, user: str, client: str) -> None:
         """Raise ClientDenied unless a client may make one more queue."""
-        owned = sum(each.definition.config.owner == user for each in self._queues.values())
-        self._services.clients.check_endpoint(user, client, owned, len(self._queues))
+        self._services.clients.check_endpoint(user, client, self._queues.owned_by(user), self.queues_count)
 
     def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
         name = message.definition.config.name
-        found = self._queues.get(name)
+        found = self._queues.by_name.get(name)
         if found is not None:
             if message.must_be_new:
                 raise QueueExists(name)
@@ -207,7 +208,7 @@ class QueueDirectory(LoopActor):
         return answer
 
     def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
-        found = self._queues.get(message.name)
+        found = self._queues.by_name.get(message.name)
         rights = message.consumer
         if found is not None or rights is None or not self._consumer_queues.calls_for(message.name):
             return found
@@ -221,13 +222,13 @@ class QueueDirectory(LoopActor):
         return None if made is None else found_later(name, self._create(made))
 
     def _make_named_queues(self, _: MakeNamedQueues) -> LoopFuture[None]:
-        names = [name for name in self._consumer_queues.named if name not in self._queues]
+        names = [name for name in self._consumer_queues.named if name not in self._queues.by_name]
         return all_done([each for each in [self._make(name, "") for name in names] if each is not None])
 
     def _update(self, message: UpdateQueue) -> LoopFuture[None]:
         answer: LoopFuture[None] = LoopFuture()
         config = message.definition.config
-        handle = self._queues[config.name]
+        handle = self._queues.by_name[config.name]
         before = handle.definition.config
         if message.user is not None:
             others_change = replace(message.definition, subscriptions=handle.definition.subscriptions)
@@ -257,12 +258,12 @@ class QueueDirectory(LoopActor):
                 self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
-            present = self._queues.get(handle.name)
+            present = self._queues.by_name.get(handle.name)
             if present is None or present.cell is not handle.cell:
                 gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
                 return
-            self._queues[handle.name] = changed
+            self._queues.put(changed)
             self._rescales.begin(changed, planned)
             handle.cell.inbox.post(Reconfigure(config))
             self._attract(changed, lambda: answer.set(None))
@@ -299,7 +300,7 @@ class QueueDirectory(LoopActor):
 
     def _delete(self, message: DeleteQueue) -> LoopFuture[bool]:
         answer: LoopFuture[bool] = LoopFuture()
-        handle = self._queues.get(message.name)
+        handle = self._queues.by_name.get(message.name)
         if handle is None:
             answer.set(False)
             return answer
@@ -314,7 +315,7 @@ class QueueDirectory(LoopActor):
         return answer
 
     def _tell_consumers(self, message: TellConsumers) -> None:
-        handle = self._queues.get(message.name)
+        handle = self._queues.by_name.get(message.name)
         if handle is not None:
             handle.cell.inbox.post(message)
 
@@ -331,7 +332,7 @@ class QueueDirectory(LoopActor):
 
     def _set_pressure_limits(self, message: SetPressureLimits) -> None:
         self._services.pressure.take_over(message.limits)
-        for handle in self._queues.values():
+        for handle in self._queues.by_name.values():
             handle.cell.inbox.post(Reconfigure(handle.definition.config))
 
     def _check_that_nobody_reads(self, handle: QueueHandle) -> None:
@@ -344,7 +345,7 @@ class QueueDirectory(LoopActor):
             raise UpdateRefused(text)
 
     def _rescale_finished(self, message: RescaleFinished) -> None:
-        handle = self._queues.get(message.queue_name)
+        handle = self._queues.by_name.get(message.queue_name)
         if handle is not None and handle.durable:
             for partition_id in message.retired_ids:
                 self._spool.post(PurgeFromStore(partition_id))
@@ -352,7 +353,7 @@ class QueueDirectory(LoopActor):
 
     def _go_on(self, name: str) -> None:
         """Store how far a change of partitions has come, and begin the next one if the count was changed meanwhile."""
-        handle = self._queues.get(name)
+        handle = self._queues.by_name.get(name)
         if handle is None or self._rescales.pending(name) is not None:
             return
         if name in self._updating:  # a row written now would bring the definition of before back into the store
@@ -377,7 +378,7 @@ class QueueDirectory(LoopActor):
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
-        del self._queues[handle.name]
+        self._queues.remove(handle.name)
         del self._services.targets[handle.name]
         self._rescales.drop(handle, self._rescales.pending(handle.name))
         self._router.inbox.post(SetQueueTopics(handle.target, [], []))
@@ -408,7 +409,7 @@ class QueueDirectory(LoopActor):
             was_clean=self._was_clean,
             only_client=only_client,
         )
-        self._queues[handle.name] = handle
+        self._queues.put(handle)
         return handle
 
     def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:

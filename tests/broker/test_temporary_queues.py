@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from actors.directory_messages import DeclareQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
+from actors.directory_messages import DeclareQueue, DeleteQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
 from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
 from gateway.node_port import NodeView
 from gateway.ports import QueueInvalid, QueueNotFound, TemplateAlreadyExists, TemplateNotFound
 from gateway.views import QueueView
+from messaging.client_rights import ClientDenied
 from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
 from raw_client import DEADLINE_S
@@ -52,6 +53,22 @@ async def test_a_temporary_queue_that_nobody_binds_is_deleted_after_the_grace(br
     """docs/configuration.md: queues.temporary_grace_s."""
     await temporary(broker)
     await is_deleted(broker)
+
+
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_endpoint_count_per_client_username: 1}]")
+async def test_what_a_user_owns_counts_until_it_is_deleted_or_somebody_elses(broker: RunningBroker) -> None:
+    """Solace 3.8: maxEndpointCountPerClientUsername."""
+    await declare(broker, name="first", client="c", user="ada")
+    with pytest.raises(ClientDenied, match="user 'ada' owns the 1 queues"):
+        await declare(broker, name="second", client="c", user="ada")
+    await declare(broker, name="of another", client="d", user="bob")
+
+    await change(broker, "first", owner="bob")
+    await declare(broker, name="second", client="c", user="ada")
+    assert await broker.node.default.queues.ask(DeleteQueue("second"))
+    await declare(broker, name="third", durable=False, client="c", user="ada")
+    with pytest.raises(ClientDenied, match="user 'ada' owns the 1 queues"):
+        await declare(broker, client="c", user="ada")
 
 
 async def test_a_consumer_that_is_back_in_time_finds_its_queue(broker: RunningBroker) -> None:

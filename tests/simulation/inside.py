@@ -21,7 +21,7 @@ def queues_of(node: Node) -> list[QueueHandle]:
     """Return the queues there are."""
     directory = node.default.queues.actor
     assert isinstance(directory, QueueDirectory)
-    return list(directory._queues.values())
+    return list(directory._queues.by_name.values())
 
 
 def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
