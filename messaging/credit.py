@@ -110,8 +110,13 @@ class CreditWindow(Generic[Waiter]):
 
     def room(self) -> int:
         """Return how many more messages partitions may deliver now: what is available, and the pool has room for."""
-        available = self.available()
-        return available if self.pool is None else min(available, self.pool.available())
+        if self.is_shut:
+            return 0
+        free = self.limit - self.used
+        pool = self.pool
+        if pool is not None:
+            free = min(free, pool.limit - pool.used)
+        return free if free > 0 else 0
 
     def take(self, count: int) -> None:
         """Use `count` credits, which the caller has seen to be available."""

@@ -179,6 +179,11 @@ class LedgerFlow:
             available = min(available, unacked_count_max - self.flow.unacked_count())
         return max(0, available)
 
+    def holds_less(self, other: "LedgerFlow") -> bool:
+        """Return whether the flow is served before another: it holds less, or as much and has waited longer."""
+        held, others = self.in_flight.total, other.in_flight.total
+        return held < others or (held == others and self.turn < other.turn)
+
     def selects(self) -> bool:
         """Return whether the flow does not take whatever is ready."""
         return self.flow.selector is not None or self.declined is not None
@@ -212,11 +217,21 @@ class LedgerFlow:
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 
 
-def flows_with_room(flows: list[LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
+def least_loaded(flows: dict[int, LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
+    """Return the first of `flows_with_room`, if there is any.
+
+    A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room.
+    """
+    least: list[LedgerFlow] = []
+    for flow in flows.values():
+        if (not least or flow.holds_less(least[0])) and not flow.paused and flow.room(unacked_count_max) > 0:
+            least = [flow]
+    return least
+
+
+def flows_with_room(flows: dict[int, LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
     """Return the flows that may get messages now, in the order in which they are served: who holds least goes first."""
-    if len(flows) == 1:
-        return flows if not flows[0].paused and flows[0].room(unacked_count_max) > 0 else []
-    eligible = [flow for flow in flows if not flow.paused and flow.room(unacked_count_max) > 0]
+    eligible = [flow for flow in flows.values() if not flow.paused and flow.room(unacked_count_max) > 0]
     if len(eligible) > 1:
         eligible.sort(key=_load)
     return eligible

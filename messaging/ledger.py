@@ -13,7 +13,7 @@ from typing import final
 from messaging.batch import MessageBatch
 from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
-from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room
+from messaging.flows import DeliveryRules, Flow, LedgerFlow, flows_with_room, least_loaded
 from messaging.grouping import MessageGroups, groups_for, has_keys
 from messaging.keys import key_hash_in
 from messaging.last_value import keep_newest
@@ -132,7 +132,10 @@ class Ledger(LedgerState):
         if ready_count == 0 or not self.flows:
             return deliveries
         unacked_count_max = rules.unacked_count_max
-        line = flows_with_room(list(self.flows.values()), unacked_count_max)
+        if ready_count == 1 and groups is None and self.selecting_count == 0:
+            line = least_loaded(self.flows, unacked_count_max)
+        else:
+            line = flows_with_room(self.flows, unacked_count_max)
         if groups is not None and len(line) > 1:
             groups.put_owner_first(line, self.requeued.starts[0])
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.

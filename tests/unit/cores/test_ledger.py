@@ -1,7 +1,7 @@
 """The ledger of a partition: who has which message, in what order, and what is left to be done outside."""
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
@@ -91,6 +91,28 @@ def test_single_messages_go_round_flows_that_settle_at_once() -> None:
         served.append(flow_id)
 
     assert served == [1, 2, 3, 1, 2, 3]
+
+
+@given(held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=6))
+def test_messages_that_come_alone_go_to_whom_they_go_together(held: list[tuple[int, int]]) -> None:
+    """Goal: who is picked for one message is who would be first for several. Method: the same, alone and together."""
+    served: list[list[int]] = []
+    for parts in ([1] * len(held), [len(held)]):
+        ledger = Ledger(durable=True, rules=DeliveryRules())
+        flows = [flow_of(number, limit=count + room) for number, (count, room) in enumerate(held, 1)]
+        for flow, (count, _) in zip(flows, held, strict=True):
+            ledger.attach(flow, 1)
+            append(ledger, numbered(count))
+            delivered(ledger)
+            ledger.pause(flow.flow_id)
+        for flow in flows:
+            ledger.attach(flow, 1)
+        served.append([])
+        for part in parts:
+            append(ledger, numbered(part))
+            served[-1] += [flow_id for flow_id, _ in delivered(ledger)]
+
+    assert served[0] == served[1]
 
 
 def test_flows_that_share_a_window_get_no_more_than_it_holds_together() -> None:
