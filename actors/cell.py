@@ -15,7 +15,7 @@ from actors.inbox import Inbox, Scheduled
 from actors.supervision import OnFailure, RestartLog, RestartPolicy
 
 if TYPE_CHECKING:
-    from actors.runtime import Runtime
+    from actors.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("sluicegate.actors")
 
@@ -148,6 +148,17 @@ class ActorCell(Scheduled):
         self.handled_count += 1
         self.batches_count += 1
 
+    def do(self, work: Callable[[], object]) -> None:
+        """Do some of the actor's work that no message brings, supervised as what they bring is."""
+        try:
+            work()
+        except Exception as error:
+            self.failed(error)
+
+    def after(self, delay_ms: int, work: Callable[[], object]) -> "TimerHandle":
+        """Do some of the actor's work after a delay."""
+        return self.runtime.after(delay_ms, lambda: self.do(work))
+
     def failed(self, error: Exception) -> None:
         """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
         log.error("actor %s failed: %r", self.path(), error, exc_info=error)
@@ -160,7 +171,7 @@ class ActorCell(Scheduled):
         if self._restarts is None:
             self._restarts = RestartLog(self.policy)
         if self._restarts.may_restart(self.runtime.clock.now_ms()):
-            self._begin_anew()
+            self.do(self._begin_anew)
         elif self.policy.on_failure is OnFailure.STOP:
             self.stop()
         elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
@@ -198,7 +209,7 @@ class ActorCell(Scheduled):
         """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
         self.suspended = False
         self._restarts = None if self._restarts is None else self._restarts.anew()
-        self._begin_anew()
+        self.do(self._begin_anew)
         self.inbox.go_on()
 
     def path(self) -> str:
@@ -241,11 +252,8 @@ class ActorCell(Scheduled):
             envelope.reply_to.set(answer)
 
     def _begin_anew(self) -> None:
-        try:
-            self._install()
-            self.actor.on_start()
-        except Exception as error:
-            self.failed(error)
+        self._install()
+        self.actor.on_start()
 
     def _is_suspended(self) -> bool:
         return self.suspended  # asked by a call, where mypy, and compiled code, would go by an older value

@@ -114,7 +114,7 @@ class SpoolActor(LoopActor):
         wait_ms = self._last_commit_ms + self._commit_interval_ms - self.runtime.clock.now_ms()
         if wait_ms > 0:
             if self._planner.has_work() or self._idle_callbacks:
-                self._timer = self.runtime.after(wait_ms, self._timer_ended)
+                self._timer = self.cell.after(wait_ms, self._timer_ended)
             return
         self._commit()
 
@@ -264,7 +264,7 @@ class SpoolActor(LoopActor):
         if not self._gate.blocked:
             log.warning("the spool takes no more messages: %s", message.reason)
             self.runtime.events.emit(SYSTEM_SPOOL_CHANGED, f"message spool takes no more messages: {message.reason}")
-            self.runtime.after(PROBE_INTERVAL_MS, self._probe)
+            self.cell.after(PROBE_INTERVAL_MS, self._probe)
         self._gate.blocked = message.reason
         for publication in commit.publications:
             self._withdraw(publication, message.reason)
@@ -294,7 +294,7 @@ class SpoolActor(LoopActor):
             self._unblock("the spool has room again")
             self.on_drained()
         else:
-            self.runtime.after(PROBE_INTERVAL_MS, self._probe)
+            self.cell.after(PROBE_INTERVAL_MS, self._probe)
 
     def _unblock(self, text: str) -> None:
         log.info(text)

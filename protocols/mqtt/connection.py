@@ -384,7 +384,7 @@ class MqttConnection:
 
     def go_on_later(self) -> None:
         """Have the next slice of retained messages sent when other sockets had their turn."""
-        self.runtime.after(0, self._go_on)
+        self.cell.after(0, self._go_on)
 
     def _go_on(self) -> None:
         if self.attached is not None:

@@ -92,7 +92,7 @@ class SessionWrites:
             return
         self._incomplete = [each for each in self._incomplete or () if each.unsequenced_count > 0] or None
         if self._incomplete is not None:
-            self._services.runtime.after(LOOK_AGAIN_MS, self.flush)
+            self._cell.after(LOOK_AGAIN_MS, self.flush)
             return
         callbacks, self._after_ids = self._after_ids or [], None
         row = session.ids_row()

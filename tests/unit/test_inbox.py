@@ -230,3 +230,17 @@ def test_an_actor_that_fails_to_begin_anew_has_failed_once_more(runtime: Runtime
     assert heard == ["fail", "on", "drained"]
     assert len(begun) == 1 + RESTARTED.restarts_max
     assert failing.overview().state == "stopped"
+
+
+def test_a_failure_over_what_an_actor_has_put_off_is_the_actors(runtime: Runtime) -> None:
+    heard: list[object] = []
+
+    def fail() -> None:
+        raise ValueError("too late")
+
+    cell = spawned(runtime, heard)
+    cell.after(0, fail)
+    while cell.overview().state != "stopped":
+        turn(runtime)
+    cell.inbox.post("more")
+    assert cell.inbox.dead_letters == 1
