@@ -304,7 +304,7 @@ class AmqpConnection:
         """Run what needs other actors; if it fails, so does the connection."""
         task = self.runtime.loop.create_task(request)
         self.runtime.keep(task)
-        task.add_done_callback(self._carried_out)
+        task.add_done_callback(lambda done: self.cell.do(lambda: self._carried_out(done)))
 
     def _carried_out(self, task: Any) -> None:
         error = None if task.cancelled() else task.exception()

@@ -257,7 +257,7 @@ class MqttConnection:
         if self.attached is not None:
             self.attached.delivering.hold()
         self.ask_flush()
-        run(self.runtime, request).then(self._carried_out)
+        run(self.runtime, request).then(lambda done: self.cell.do(lambda: self._carried_out(done)))
 
     def _carried_out(self, done: LoopFuture[None]) -> None:
         held, self._held = self._held or [], None
