@@ -75,7 +75,7 @@ def _unreadable(world: World, step: Step) -> None:
 
 
 def _break(world: World, step: Step) -> None:
-    """Have a partition's actor fail, a few times or too often."""
+    """Have a partition's actor fail, a few times or too often, in its own turn or in its sender's."""
     queues = queues_of(world.node)
     if not queues:
         return
@@ -93,8 +93,10 @@ def _break(world: World, step: Step) -> None:
         if not queue.durable:  # what is never written is lost with the ledger
             target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
     world.log.expected.append("failed: AssertionError()")
+    inbox = cells[step.what % len(cells)].inbox
+    leave = inbox.hand if step.salt % 2 else inbox.post  # the first one at once, if the partition takes such
     for _ in range(times):
-        cells[step.what % len(cells)].inbox.post(Unheard())
+        leave(Unheard())
 
 
 FATE: Final[dict[str, Callable[[World, Step], None]]] = {
