@@ -91,7 +91,8 @@ def _reading(files: str, wanted: str) -> Iterator[None]:
     try:
         yield
     except ssl.SSLError as error:
-        raise TlsFilesRefused(f"{files}: this is not {wanted} ({error.reason or error})") from error
+        why = f" ({error.reason})" if error.reason else ""
+        raise TlsFilesRefused(f"{files}: this is not {wanted}{why}") from error
     except OSError as error:
         raise TlsFilesRefused(f"{files}: {error.strerror or error}") from error
 

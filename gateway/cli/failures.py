@@ -29,9 +29,13 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
     `options` are those that name another address.
     """
     advice = f"Is it running (`sluicegate serve`)? Another address: {options}."
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        advice = "An authority of your own: SSL_CERT_FILE=ca.pem in the environment."
     reason = getattr(problem, "strerror", None) or problem
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        reason = f"its certificate is not believed: {problem.verify_message}"
+        advice = "An authority of your own: SSL_CERT_FILE=ca.pem in the environment."
+    elif isinstance(problem, ssl.SSLError):
+        reason = f"TLS fails: {problem.reason}"
+        advice = f"Does that port speak TLS? Another address: {options}."
     return CommandFailed(f"no gateway answers at {where}: {reason}", exit_code=UNREACHABLE, advice=advice)
 
 

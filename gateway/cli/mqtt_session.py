@@ -145,6 +145,9 @@ class MqttSession:
     def _lost(self) -> CommandFailed:
         if self._connack is not None and self._connack.is_failure:
             return CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED)
+        if self._connack is None:
+            text = f"{self._peer.host}:{self._peer.port} closed the connection unanswered; is that an MQTT port?"
+            return CommandFailed(text, exit_code=UNREACHABLE, advice="" if self._peer.tls else "One with TLS: --tls.")
         if self._refusal is not None and self._refusal.is_failure:
             return CommandFailed(f"the gateway closed the connection: {self._refusal}", exit_code=FAILED)
         return CommandFailed("the connection to the gateway was lost", exit_code=UNREACHABLE)

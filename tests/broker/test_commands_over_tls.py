@@ -49,4 +49,12 @@ async def test_what_is_published_over_tls_is_received_over_tls(tmp_path: Path) -
         assert "hello" in printed
         exit_code, problems = await told(certificates.client, "pub", *peer, "--message", "hello")
         assert exit_code == UNREACHABLE
+        assert "its certificate is not believed" in problems
         assert "SSL_CERT_FILE" in problems
+        exit_code, problems = await told(certificates.authority, "pub", *peer[1:], "--message", "hello")
+        assert exit_code == UNREACHABLE
+        assert "One with TLS: --tls." in problems
+        plain = ("--tls", "--port", str(broker.port), "--topic", "a", "--message", "hello")
+        exit_code, problems = await told(certificates.authority, "pub", *plain)
+        assert exit_code == UNREACHABLE
+        assert "Does that port speak TLS?" in problems
