@@ -7,7 +7,7 @@ class Section(BaseModel):
     """A group of settings. Each field's description is its documentation, in the schema and in `check-config`."""
 
     # Defaults are validated too, so a default can never be a value that a file could not hold.
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
 
 class NamedSection(Section):
