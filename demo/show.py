@@ -27,7 +27,7 @@ def show(folder: Path, console: Console, *, most: int | None = None) -> bool:
     total = sum(len(rows) for rows in measured.values())
     console.print(f"Everything of this run is in [bold]{folder}[/]", soft_wrap=True)
     with gateway(folder) as urls:
-        console.print("The gateway is up:", *(urls[name] for name in ("mqtt", "amqp", "flow")))
+        console.print("The gateway is up:", *(urls[name] for name in ("mqtt", "amqp", "flow")), soft_wrap=True)
         console.print(f"{len(measured)} devices publish {total:,} readings, {WORKERS} workers share them:")
         with _bars(console) as bars:
             published = bars.add_task(f"MQTT 5 devices -> {SOURCE}", total=total)

@@ -75,6 +75,7 @@ def _watch(
         worked_on(done)
         if done >= total // 2 and crew[0].poll() is None:
             crew[0].kill()
+            crew[0].wait()  # or it would seem to live when looked at next
             killed(done)
         if waited_s > STUCK_AFTER_S or all(each.poll() is not None for each in crew):
             raise DemoFailed(f"{done} of {total} readings are worked on, and no more come: see {folder}/worker-*.log")
