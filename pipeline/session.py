@@ -16,6 +16,7 @@ from pipeline.spark_environment import SUBMITTED, spark_environment
 from pipeline.working_folder import working_folder
 
 HERE: Final = "local[*,4]"  # 4: tries of a task, of which local[*] has only one
+CONNECT: Final = "sc://"  # begins the address of a server of Spark Connect, which has a session already
 
 
 @contextmanager
@@ -26,7 +27,9 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
     Raises JobFailed where Spark does not begin, as with a master that it does not know.
     """
     builder = SparkSession.builder.appName(f"sluicegate {job}")
-    if settings.master is not None or SUBMITTED not in os.environ:
+    if settings.master is not None and settings.master.startswith(CONNECT):
+        builder = builder.remote(settings.master)
+    elif settings.master is not None or SUBMITTED not in os.environ:
         builder = builder.master(settings.master or HERE)
     with working_folder() as folder, spark_environment(folder):
         session = _begun(

@@ -1,4 +1,4 @@
-"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream.
+"""A program for test_connect: copy a queue over Spark Connect, as a batch and as a stream, and run a job.
 
 It takes the URLs of the server and of the gateway, and a folder.
 
@@ -10,7 +10,12 @@ from threading import Event
 
 from pyspark.sql import SparkSession
 
+from pipeline.archive import archive
+from pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
+from pipeline.session import spark_session
+from pipeline.streaming_job import run_stream
 from pipeline.supervision import supervise
+from pipeline.trigger import Trigger
 
 ENDS_S = 240
 
@@ -31,11 +36,21 @@ def copy(spark: SparkSession, url: str, folder: str) -> int:
     return rows.count()
 
 
+def keep(spark: SparkSession, url: str, folder: str) -> None:
+    """Archive the first queue, and print the line of each batch."""
+    config = ArchiveJob(
+        source={"url": url, "queue": "connect-from", "cursor": "archive"},
+        checkpoint=f"{folder}/archive.checkpoint",
+        archive=ArchiveTable(path=f"{folder}/archive"),
+    )
+    run_stream(spark, "archive", config, archive, trigger=Trigger(None), write=print, stopping=Event())
+
+
 def main(server: str, url: str, folder: str) -> None:
-    """Copy, and print the count."""
-    spark = SparkSession.builder.remote(server).getOrCreate()
-    print("rows", supervise(lambda: copy(spark, url, folder), lambda: 0, Event()), flush=True)
-    spark.stop()
+    """Copy, and print the count; archive, and print what the job tells."""
+    with spark_session("connect", SessionSettings(master=server)) as spark:
+        print("rows", supervise(lambda: copy(spark, url, f"{folder}/copy"), lambda: 0, Event()))
+        keep(spark, url, folder)
 
 
 if __name__ == "__main__":

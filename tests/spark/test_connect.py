@@ -1,5 +1,6 @@
 """Spark Connect: the data source runs in the server, and the program has no JVM of its own."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ PROGRAM = Path(__file__).with_name("connect_and_copy.py")
 QUEUES = ("connect-from", "connect-batch", "connect-stream")
 
 
-def test_a_queue_is_read_and_written_over_connect(
+def test_a_queue_is_read_and_written_and_a_job_runs_over_connect(
     spark: SparkSession, broker: GatewayProcess, connect_url: str, checkpoint: str
 ) -> None:
     """The server is the session of all tests."""
@@ -26,5 +27,8 @@ def test_a_queue_is_read_and_written_over_connect(
     with running(command, environment=spark_environment()) as program:
         out, err = program.communicate(timeout=ENDS_S)
         assert program.returncode == 0, err[-6000:]
-    assert out.splitlines() == ["rows 300"]
+    copied, *batches = out.splitlines()
+    assert copied == "rows 300"
+    assert [json.loads(each)["rows"] for each in batches] == [300]
+    assert spark.read.parquet(f"{checkpoint}/archive").count() == 300
     assert [broker.held_count(name) for name in QUEUES] == [300, 300, 300]
