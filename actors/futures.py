@@ -19,7 +19,6 @@ class LoopFuture(pykka.Future[T]):
     """
 
     # What each has to begin with stands in the class: several are made for each request of a client.
-    _get_hook: Callable[[float | None], T] | None = None
     _done = False
     _value: Any = None
     _error: BaseException | None = None
@@ -48,8 +47,6 @@ class LoopFuture(pykka.Future[T]):
 
     def get(self, *, timeout: float | None = None) -> T:
         """Return the answer, which must be there. Raises what the actor raised."""
-        if self._get_hook is not None:
-            return super().get(timeout=timeout)
         if not self._done:
             raise RuntimeError("the answer is not there yet, and waiting on the loop's thread would block it: await it")
         if self._error is not None:
