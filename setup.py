@@ -131,6 +131,10 @@ def extensions() -> list[Any]:
     except SystemExit as refused:  # how mypycify reports a type error
         go_on_without(str(refused.code))
         return []
+    if os.name == "posix":
+        # Else each call from one of our modules to another goes through a table, lest somebody put another function in.
+        for extension in made:
+            extension.extra_compile_args.append("-fvisibility=hidden")
     return made
 
 
