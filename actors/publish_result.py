@@ -2,6 +2,8 @@
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, refusal_text
 from messaging.routing import QueueTarget
@@ -10,6 +12,7 @@ REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refu
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class PublishResult:
     """What became of a publish at once.
 

@@ -7,6 +7,8 @@ the rare attributes stand in a column that is absent when no row has any.
 
 from typing import Final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.headers import Headers
 
 AT_MOST_ONCE: Final = 0  # a direct message: never spooled, never acknowledged
@@ -17,6 +19,9 @@ BYTES_PER_ROW: Final = 48  # a bytes object's head and its place in the column
 BYTES_PER_BATCH: Final = 640  # the batch, its columns, its segment and its publication
 
 
+# A class of which each message that comes alone makes one keeps the last instance that was freed for the next, which
+# costs some 250 instructions less than memory of the allocator's.
+@mypyc_attr(free_list_len=1)
 class MessageBatch:
     """A run of messages of one publisher, in the order published. Immutable once built, but for `encodings`.
 

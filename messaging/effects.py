@@ -2,12 +2,15 @@
 
 from typing import final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.batch import MessageBatch
 from messaging.flows import Flow
 from messaging.publication import Publication
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class Delivery:
     """Rows `[start_row, stop_row)` of a batch on their way to one flow, with consecutive sequences."""
 

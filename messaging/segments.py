@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.batch import MessageBatch
 from messaging.marks import Marks
 from messaging.publication import Publication
@@ -32,6 +34,7 @@ class Page:
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class Segment:
     """Consecutive sequences `[first, end)` whose messages are the rows of one batch, or lie in a page.
 
@@ -143,8 +146,8 @@ class SegmentList:
         """Take a segment out."""
         head = self._chunks[0]
         if head.segments and head.segments[0] is segment:
-            del head.segments[0]
-            del head.firsts[0]
+            head.segments.pop(0)
+            head.firsts.pop(0)
             self._count -= 1
             if not head.firsts:
                 self._drop_empty(0)

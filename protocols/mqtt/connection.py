@@ -71,6 +71,7 @@ class MqttConnection:
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.gate = ReadingGate(cell.inbox)
         self._clock = cell.runtime.clock
+        self._dispatcher = cell.runtime.dispatcher
         self._counters = services.counters
         self._transport: ByteTransport | None = None
         self._held: list[MqttEvent] | None = None  # events behind a request that is being carried out
@@ -145,7 +146,7 @@ class MqttConnection:
         """Write what the engine has to say at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self, self.cell)
+            self._dispatcher.at_turn_end(self, self.cell)
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""
@@ -229,10 +230,8 @@ class MqttConnection:
         assert attached is not None
         if event.kind == PUBREL:
             self._publishing().released(event.first, event.last)
-        elif attached.delivering.wrong_kind(event):
+        elif not attached.delivering.acknowledged(event):
             self.end(PROTOCOL_ERROR, f"packet id {event.first} was answered with the wrong kind of acknowledgement")
-        else:
-            attached.delivering.acknowledged(event)
 
     def _disconnect(self, event: DisconnectReceived) -> None:
         if self.attached is not None and event.session_expiry_s >= 0:

@@ -279,11 +279,22 @@ class DeliveringSide:
 
     # --- answers of the client ---
 
-    def acknowledged(self, event: AcknowledgementReceived) -> None:
-        """Take a run of PUBACK, PUBREC or PUBCOMP. Ids that stand for nothing are passed over (section 9.2)."""
+    def acknowledged(self, event: AcknowledgementReceived) -> bool:
+        """Take a run of PUBACK, PUBREC or PUBCOMP; return False, with nothing done, if it is of the wrong kind.
+
+        Ids that stand for nothing are passed over (section 9.2).
+        """
         kind, first, last, reason_code = event.kind, event.first, event.last, event.reason_code
         if kind == PUBACK:
-            self._settle_all(self.ids.acknowledge(first, last), REJECTED if reason_code >= ERROR_FROM else ACCEPTED)
+            outcome = REJECTED if reason_code >= ERROR_FROM else ACCEPTED
+            run = self.ids.acknowledge_run(first, last, AT_LEAST_ONCE)
+            if run is not None:  # what was sent together is answered together
+                self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
+                return True
+        if self._is_wrong_kind(event):
+            return False
+        if kind == PUBACK:
+            self._settle_all(self.ids.acknowledge(first, last), outcome)
         elif kind == PUBREC and reason_code >= ERROR_FROM:
             self._settle_all(self.ids.acknowledge(first, last), REJECTED)
         elif kind == PUBREC:
@@ -291,8 +302,9 @@ class DeliveringSide:
         elif kind == PUBCOMP:
             self._give_credit(self.ids.complete(first, last))
             self._session.released.remove(first, last + 1)
+        return True
 
-    def wrong_kind(self, event: AcknowledgementReceived) -> bool:
+    def _is_wrong_kind(self, event: AcknowledgementReceived) -> bool:
         """Return whether a PUBACK answers a QoS 2 message, or a PUBREC a QoS 1 message: a protocol error."""
         if event.kind not in (PUBACK, PUBREC):
             return False

@@ -6,6 +6,8 @@ session logic answers events with the engine's commands.
 
 from typing import NamedTuple, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.batch import MessageBatch
 from protocols.mqtt.will import Will
 
@@ -57,6 +59,7 @@ class ConnectReceived:
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class PublishReceived:
     """Consecutive PUBLISH packets of equal QoS and RETAIN flag."""
 
@@ -70,6 +73,7 @@ class PublishReceived:
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class AcknowledgementReceived:
     """A run of PUBACK, PUBREC, PUBREL or PUBCOMP with ascending packet ids and equal reason code."""
 

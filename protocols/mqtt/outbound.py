@@ -6,6 +6,8 @@ out of order breaks its run into single ids.
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.address import Address
 from messaging.ranges import RangeSet
 from protocols.mqtt.limits import PACKET_ID_MAX
@@ -40,6 +42,7 @@ RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, None)
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class OutboundRun:
     """Consecutive packet ids that stand for consecutive sequences of one source."""
 
@@ -128,13 +131,17 @@ class OutboundIds:
         self.released.add(first, end)
         self._used.add(first, end)
 
+    def acknowledge_run(self, first: int, last: int, qos: int) -> OutboundRun | None:
+        """Free the ids of a PUBACK if they are those of one run, sent at this QoS; return it, else None."""
+        run = self._runs.get(first)
+        if run is None or run.count != last - first + 1 or run.qos != qos:
+            return None
+        del self._runs[first]
+        self._used.discard(first, last + 1)
+        return run
+
     def acknowledge(self, first: int, last: int) -> list[OutboundRun]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
-        run = self._runs.get(first)
-        if run is not None and run.count == last - first + 1:
-            del self._runs[first]  # what was sent together is answered together
-            self._used.discard(first, last + 1)
-            return [run]
         answered = self._take_runs(first, last + 1)
         for each in answered:
             self._used.remove(each.first_packet_id, each.first_packet_id + each.count)

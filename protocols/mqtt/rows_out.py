@@ -5,6 +5,8 @@ Packet ids and settlement are not here: an id is given to rows when it is known 
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from protocols.mqtt.engine import MqttEngine
@@ -14,6 +16,7 @@ TOO_LARGE: Final = "packet_too_large"  # why rows that `send` returns are droppe
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class RowsOut:
     """Rows `[start, stop)` of a batch that one client gets alike."""
 

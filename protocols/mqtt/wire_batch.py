@@ -6,6 +6,8 @@ same on the way in and out. The messages are only cut out for whoever asks for t
 
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from protocols.mqtt.wire import read_length
 
@@ -20,6 +22,7 @@ def dialect_of(level: int) -> int:
 
 
 @final
+@mypyc_attr(free_list_len=1)
 class WireBatch(MessageBatch):
     """QoS 0 messages without headers, kept as their PUBLISH packets.
 
