@@ -19,6 +19,7 @@ from gateway.config.load import load
 from gateway.node import Node, open_store
 from protocols.transports import Connection, PeerInfo
 
+LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 TOPIC: Final = b"bench/t"
 ID_AT: Final = 4 + len(TOPIC)  # of a packet id, in a PUBLISH shorter than 128 bytes
 
@@ -86,8 +87,10 @@ async def _answered(transport: ListTransport) -> None:
 async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
     """Return microseconds per message."""
     with tempfile.TemporaryDirectory() as folder:
-        config = load(None, environment={}, settings=[f"data.path={folder}", "admin.enabled=false"])
+        settings = [f"data.path={folder}", "admin.enabled=false", *[f"listeners.{name}.port=0" for name in LISTENERS]]
+        config = load(None, environment={}, settings=settings)
         node = Node(config, store=open_store(config), clock=SystemClock(), rng=random.Random(1))
+        await node.start()
         turn = node.runtime.dispatcher._turn
         publisher, subscriber = node.mqtt._connect(), node.mqtt._connect()
         out: dict[Connection, ListTransport] = {publisher: ListTransport(), subscriber: ListTransport()}
