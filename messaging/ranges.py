@@ -10,13 +10,10 @@ messages a consumer may hold by default, 5 us more with 100,000 ranges.
 from bisect import bisect_right
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
 _NONE: Final[list[int]] = []  # what sets have in common that nothing was ever added to: most of an idle client's
 
 
 @final
-@mypyc_attr(acyclic=True)
 class RangeSet:
     """Disjoint, sorted, non-adjacent ranges `[start, end)` of non-negative integers.
 

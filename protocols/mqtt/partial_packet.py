@@ -2,8 +2,6 @@
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
 from protocols.mqtt.wire import read_length
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
@@ -11,7 +9,6 @@ _NONE: Final[list[bytes]] = []  # what waits at most moments, at all connections
 
 
 @final
-@mypyc_attr(acyclic=True)
 class PartialPacket:
     """Bytes that wait for more. A packet in many reads is copied once, not once for each of them.
 

@@ -2,8 +2,6 @@
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
-
 from messaging.ranges import RangeSet
 
 NOT_BOUND: Final = 0  # partition ids start at 1
@@ -11,7 +9,6 @@ TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longes
 
 
 @final
-@mypyc_attr(acyclic=True)
 class SentIds:
     """Sequences of one queue and the packet ids under which they were sent, and not answered.
 
