@@ -70,6 +70,7 @@ class DeliveringSide:
         self._counters = counters
         self._clock = clock
         self._held: list[Deliveries] | None = None
+        self._unsettled: dict[int, OutboundRun] = {}  # what the client has, by packet id, until a restart would know it
         self._engine = engine
         self._level = level
         self._session = session
@@ -316,11 +317,8 @@ class DeliveringSide:
         count = 0
         for run in self.ids.release(first, last):
             count += run.count
-            end_sequence = run.first_sequence + run.count
-            if run.source.ids is not None:
-                run.source.ids.takes(run.first_sequence, end_sequence)
-            self._settle(run.source, run.first_sequence, end_sequence, ACCEPTED, keep_credit=True)
             self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
+            self._taken(run)
         if count == last - first + 1:
             self._say_released(first, last)
             return
@@ -329,6 +327,28 @@ class DeliveringSide:
                 self._say_released(packet_id, packet_id)
             else:
                 self._engine.acknowledge(PUBREL, packet_id, packet_id, PACKET_IDENTIFIER_NOT_FOUND)
+
+    def _taken(self, run: OutboundRun) -> None:
+        """Settle what the client has; what is its session's alone not before a restart would know that it has it.
+
+        After a settlement alone the restart would give the id to another message, and the client, which has yet to see
+        a PUBREL, would take that for the same. A shared subscription would give another member what is not settled.
+        """
+        ids, end_sequence = run.source.ids, run.first_sequence + run.count
+        if ids is not None:
+            ids.takes(run.first_sequence, end_sequence)
+        if ids is not self._session.ids or not self._session.is_durable:
+            self._settle(run.source, run.first_sequence, end_sequence, ACCEPTED, keep_credit=True)
+            return
+        ids.answered(run.first_sequence, end_sequence)
+        packet_id = run.first_packet_id
+        self._unsettled[packet_id] = run
+        self._before_exactly_once(lambda: self._settle_taken(packet_id), None)
+
+    def _settle_taken(self, packet_id: int) -> None:
+        run = self._unsettled.pop(packet_id, None)
+        if run is not None:  # the connection has not ended meanwhile
+            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
 
     def _say_released(self, first: int, last: int) -> None:
         if self._session.is_durable:
@@ -380,6 +400,8 @@ class DeliveringSide:
 
     def remember(self) -> None:
         """Have the session know what was sent and not answered: it will be sent again under the same ids."""
+        for packet_id in list(self._unsettled):
+            self._settle_taken(packet_id)  # the directory stores the ids now
         own = self._session.ids
         for run in self.ids.unanswered():
             ids = run.source.ids

@@ -360,7 +360,7 @@ class SessionDirectory(LoopActor):
     async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
         """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
         ids = stored.session.ids
-        ids.partition_id = queue.target.partitions[0].partition_id
+        ids.are_of(queue.target.partitions[0].partition_id)
         if not stored.closed_wall_ms:  # the client was there: its QoS 1 ids were not written
             found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
             ids.maybe_sent_below = found.suspect_end

@@ -6,6 +6,7 @@ from messaging.ranges import RangeSet
 
 NOT_BOUND: Final = 0  # partition ids start at 1
 TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
+TAKEN_RANGES_STORED_MAX: Final = 100  # mostly there is one; what was taken before those has been settled long since
 
 
 @final
@@ -42,6 +43,10 @@ class SentIds:
         taken.add(first, end)
         if len(taken.starts) > TAKEN_RANGES_MAX:
             taken.remove(taken.starts[0], taken.ends[0])
+
+    def taken_to_store(self) -> list[tuple[int, int]]:
+        """Return what the client has and a restart may find unsettled, in ranges."""
+        return self.taken.ranges()[-TAKEN_RANGES_STORED_MAX:]
 
     def are_of(self, partition_id: int) -> None:
         """Note whose sequences these are; what was taken of another queue says nothing of this one."""

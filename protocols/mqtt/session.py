@@ -18,7 +18,7 @@ from messaging.routing import RetainedMessage, Subscriber
 from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
-from protocols.mqtt.sent_ids import SentIds
+from protocols.mqtt.sent_ids import NOT_BOUND, SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
@@ -187,7 +187,8 @@ class Session:
         if not (sent or shared or self.released or self.ids_were_stored):
             return None
         self.ids_were_stored = True
-        return orjson.dumps({"released": self.released.ranges(), "sent": sent, "shared": shared})
+        taken = [self.ids.partition_id, self.ids.taken_to_store()]
+        return orjson.dumps({"released": self.released.ranges(), "sent": sent, "taken": taken, "shared": shared})
 
 
 @final
@@ -241,6 +242,9 @@ class StoredSession:
         for first, end in row["released"]:
             session.released.add(first, end)
         session.ids.remembered.update(row["sent"])
+        session.ids.partition_id, taken = row.get("taken", (NOT_BOUND, ()))  # earlier releases wrote none
+        for first, end in taken:
+            session.ids.taken.add(first, end)
         by_text = {extra.filter_text: extra for extra in self.extras}
         for text, partition_id, sent in row.get("shared", []):
             extra = by_text.get(text)
