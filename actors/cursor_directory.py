@@ -234,7 +234,7 @@ class CursorDirectory(LoopActor):
 
     def _look_again(self) -> None:
         if self._timer is None and self._book.queues():
-            self._timer = self.runtime.after(LOOK_AFTER_MS, self._time_to_look)
+            self._timer = self.cell.after(LOOK_AFTER_MS, self._time_to_look)
 
     def _time_to_look(self) -> None:
         if not self.cell.stopped.is_set():

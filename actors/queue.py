@@ -325,7 +325,7 @@ class QueueActor(LoopActor):
         deadline_ms = self._core.access.deadline_ms()
         if deadline_ms:
             delay_ms = max(0, deadline_ms - self.runtime.clock.now_ms())
-            self._timer = self.runtime.after(delay_ms, self._timer_ended)
+            self._timer = self.cell.after(delay_ms, self._timer_ended)
 
     def _timer_ended(self) -> None:
         self._timer = None

@@ -106,7 +106,7 @@ class RedriveActor(LoopActor):
             return
         count = min(self._allowed_now(), AT_ONCE_MAX, self._order.limit - self._progress.done_count)
         if count == 0:
-            self._timer = self.runtime.after(PACE_MS, self._go_on)
+            self._timer = self.cell.after(PACE_MS, self._go_on)
             return
         ask = TakeMessages(
             deed=REDRIVE,

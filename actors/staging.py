@@ -104,7 +104,7 @@ class StagingActor(LoopActor):
         found = self._found
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
-        self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
 
     def on_receive(self, message: Any) -> Any:
         """Handle one message."""
@@ -244,7 +244,7 @@ class StagingActor(LoopActor):
         if names:
             rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
             self._forget(rows)
-        self._timer = self.runtime.after(LOOK_AFTER_MS, self._look_after)
+        self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
 
     # --- the store ---
 

@@ -396,7 +396,7 @@ class FlowConnection:
         self._is_going = True
         self._hold_back(True)
         self.send(Goaway(codes.SHUTTING_DOWN, "the gateway stops", DRAIN_MS).encode())
-        self.runtime.after(DRAIN_MS, self._drain_is_over)
+        self.cell.after(DRAIN_MS, self._drain_is_over)
 
     def _drain_is_over(self) -> None:
         if self._transport is not None:

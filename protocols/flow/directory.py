@@ -63,7 +63,7 @@ class PublisherDirectory(LoopActor):
 
     def on_start(self) -> None:
         """Begin to look for publishers that nobody opens any more."""
-        self.runtime.after(SWEEP_MS, self._sweep)
+        self.cell.after(SWEEP_MS, self._sweep)
 
     def on_receive(self, message: Any) -> Any:
         """Handle a claim, a release, or the spool's word."""
@@ -174,4 +174,4 @@ class PublisherDirectory(LoopActor):
             if publisher.owner is None and not is_claimed and publisher.idle_since_ms < oldest_ms:
                 del self._by_name[publisher.name]
                 self._spool.post(SessionRows(publisher.rows_to_delete(), None, 0))
-        self.runtime.after(SWEEP_MS, self._sweep)
+        self.cell.after(SWEEP_MS, self._sweep)

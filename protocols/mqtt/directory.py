@@ -220,7 +220,7 @@ class SessionDirectory(LoopActor):
 
     def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
-            entry.will_timer = self.runtime.after(will_ms, lambda: self._will_is_due(entry))
+            entry.will_timer = self.cell.after(will_ms, lambda: self._will_is_due(entry))
         if entry.session.expiry_s != NEVER_EXPIRES:
             self._set_expiry_timer(entry, expiry_ms)
 
@@ -233,7 +233,7 @@ class SessionDirectory(LoopActor):
             else:
                 self._end(entry)
 
-        entry.expiry_timer = self.runtime.after(step_ms, step)
+        entry.expiry_timer = self.cell.after(step_ms, step)
 
     def _will_is_due(self, entry: Entry) -> None:
         will, entry.will = entry.will, None
