@@ -129,12 +129,16 @@ class Node:
         self.admin_tls: AdminServer | None = None
         self.health: AdminServer | None = None
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
-        self._reloading = asyncio.Lock()  # it takes time to make what a configuration declares
+        self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
 
     # --- start ---
 
     async def start(self) -> None:
         """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
+        async with self._alone:
+            await self._start()
+
+    async def _start(self) -> None:
         if self.recovered.damaged_count:
             text = f"{self.recovered.damaged_count} damaged records were set aside at the start"
             self.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
@@ -180,7 +184,7 @@ class Node:
 
         Raises OSError and ValueError for a file that cannot be used; nothing has changed then.
         """
-        async with self._reloading:
+        async with self._alone:
             return await self._reload(config)
 
     async def _reload(self, config: Config) -> Changes:

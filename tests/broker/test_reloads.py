@@ -1,5 +1,6 @@
 """What a reload cannot take over: it is told in one line, harms nobody else, and the next one tries it again."""
 
+import asyncio
 import logging
 from typing import Final, NoReturn
 
@@ -8,12 +9,14 @@ import pytest
 from actors.catalog import WriteRow
 from gateway import vpn
 from gateway.config.load import load
+from gateway.config.reload import Changes
 from gateway.node_port import NodeView
 from gateway.ports import QueueNotFound
 from running_broker import RunningBroker
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
 from storage.errors import StoreFull
 from storage.interface import CommitJob, Table, TableWrite
+from storage.stored_state import StoredVpn
 
 ANYBODY: Final = "vpns.new.authentication.allow_anonymous=true"
 DECLARED: Final = "vpns.new.queues={templates: [{name: small, queue_name_filter: s/*}], declared: [{name: fresh}]}"
@@ -91,6 +94,29 @@ async def test_a_message_vpn_that_cannot_be_started_lets_nobody_in_before_it_is_
     assert await comes_in(Http(broker), "") == VPN_DOWN["http"]
     assert (await NodeView(broker.node).reload()).warnings == ()
     assert await comes_in(Mqtt(broker), "x@new") == OK
+
+
+async def test_a_reload_that_is_asked_for_during_a_start_comes_after_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGHUP may come at any time: what the store has comes back once, and to those who were there before."""
+    await broker.stop()
+    config = load(settings=(*broker.settings, "listeners.mqtt.max_connections=7"))
+    bring_back, started = vpn.MessageVpn.start, list[str]()
+    reloads: list[asyncio.Task[Changes]] = []
+
+    async def start(self: vpn.MessageVpn, stored: StoredVpn) -> None:
+        started.append(self.name)
+        if not reloads:
+            reloads.append(asyncio.create_task(broker.node.reload(config)))
+            await asyncio.sleep(0)  # it has begun
+        await bring_back(self, stored)
+
+    monkeypatch.setattr(vpn.MessageVpn, "start", start)
+    await broker.start()
+    await reloads[0]
+    assert started == ["default"]
+    assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
 
 
 @pytest.mark.parametrize("name", [b"\xff", b"ada"])
