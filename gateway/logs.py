@@ -7,6 +7,7 @@ What becomes of the lines (rotation, shipping) is the service manager's or the c
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -59,7 +60,8 @@ def _set_up_audit(file: Path | None) -> None:
     audit.setLevel(logging.INFO)
     for old in list(audit.handlers):
         audit.removeHandler(old)
-        old.close()
+        with suppress(OSError):  # a full disk does not take what is left: that is why another file is configured
+            old.close()
     for handler in handlers:
         audit.addHandler(handler)
 

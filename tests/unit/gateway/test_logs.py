@@ -78,6 +78,17 @@ def test_an_audit_file_that_cannot_be_made_changes_nothing(
     assert "still shown" in stream.getvalue()
 
 
+def test_an_audit_file_on_a_full_disk_gives_way_to_another_one(
+    root: logging.Logger, audit: logging.Logger, tmp_path: Path
+) -> None:
+    """docs/security.md: operators name a file elsewhere and reload, with lines that the old one did not take."""
+    set_up_logging(Log(audit_file=Path("/dev/full")), stream=io.StringIO())
+    audit.info("one")
+    set_up_logging(Log(audit_file=tmp_path / "audit"), stream=io.StringIO())
+    audit.info("two")
+    assert orjson.loads((tmp_path / "audit").read_text())["message"] == "two"
+
+
 def test_an_audit_file_that_cannot_be_written_is_told_of_once_and_taken_up_again(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
