@@ -70,6 +70,7 @@ class AuditFile(WatchedFileHandler):
     """The audit log's file, a JSON object a line. Whoever rotates the file need not tell us.
 
     While it cannot be written, for its folder is gone or the disk is full, that is told once, and lines are counted.
+    Some of these come out of the buffer once there is room.
     Raises OSError when it cannot be written in the beginning.
     """
 
@@ -87,7 +88,7 @@ class AuditFile(WatchedFileHandler):
         except OSError:  # another file was to be begun
             self.handleError(record)
         if self._lost_count and not self._has_failed:
-            log.warning("the audit log is written again, without %d lines", self._lost_count)
+            log.warning("the audit log is written again; up to %d lines are missing", self._lost_count)
             self._lost_count = 0
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name

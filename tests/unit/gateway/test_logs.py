@@ -107,7 +107,7 @@ def test_an_audit_file_that_cannot_be_written_is_told_of_once_and_taken_up_again
     assert orjson.loads((folder / "audit").read_text())["message"] == "four"
     first, second = stream.getvalue().splitlines()
     assert "the audit log cannot be written: [Errno 2] No such file or directory" in first
-    assert second.endswith("the audit log is written again, without 2 lines")
+    assert second.endswith("the audit log is written again; up to 2 lines are missing")
 
 
 def test_a_crash_is_logged_with_its_traceback(root: logging.Logger) -> None:
