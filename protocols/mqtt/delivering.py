@@ -409,6 +409,9 @@ class DeliveringSide:
             if ids is not None and (ids is own or run.qos == EXACTLY_ONCE):
                 for step in range(run.count):
                     ids.remembered[run.first_sequence + step] = run.first_packet_id + step
+            elif run.qos == EXACTLY_ONCE and run.source is not RETAINED_SOURCE:
+                # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
+                self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
         for bound in self.flows.values():
             if bound.ids is not None:
                 bound.ids.exactly_once.clear()

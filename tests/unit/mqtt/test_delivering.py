@@ -26,9 +26,9 @@ from unit.cores.messages import batch_of, flow_of, published, window_of
 
 
 class OneMessage:
-    """A QoS 2 message on its way from a session's queue to the client."""
+    """A QoS 2 message on its way from a session's queue, or a named one, to the client."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_named_queue: bool = False) -> None:
         self.conversation = connected(level=5)
         self.session = Session("c", expiry_s=60)
         self.session.table.grant("t", GrantedSubscription(parse_filter("t", Syntax.MQTT), 2, False, False, 0, 0, None))
@@ -48,7 +48,8 @@ class OneMessage:
         )
         self.partition = Inbox(dispatcher, Scheduled())
         self.ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=self.window)
-        self.side.flows[1] = BoundFlow(self.partition, None, self.session.ids, is_named_queue=False)
+        ids = None if is_named_queue else self.session.ids
+        self.side.flows[1] = BoundFlow(self.partition, None, ids, is_named_queue=is_named_queue)
         self.ledger.attach(flow, 1)
         batch = batch_of([b"once"])
         batch.qos = EXACTLY_ONCE
@@ -112,3 +113,11 @@ def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends
     its.side.remember()
     its.store_ids()
     assert its.settled() == [(1, 2)]
+
+
+def test_a_client_that_comes_back_forgets_what_a_named_queue_gives_to_somebody_else_meanwhile() -> None:
+    """[4.4.0-1]: else the next message under that id would be the same to it, and be passed over."""
+    its = OneMessage(is_named_queue=True)
+    its.side.remember()
+    assert its.session.released.ranges() == [(1, 2)]
+    assert its.session.ids.remembered == {}
