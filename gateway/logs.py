@@ -98,6 +98,13 @@ class AuditFile(WatchedFileHandler):
         if self._lost_count == 1:
             log.error("the audit log cannot be written: %s", sys.exc_info()[1])
 
+    def close(self) -> None:
+        """Close the file, and tell what could not be written to it: another is in force now, or the node ends."""
+        missing, self._lost_count = self._lost_count, 0
+        if missing:
+            log.warning("the audit log %s is closed; up to %d lines are missing", self.baseFilename, missing)
+        super().close()
+
 
 class TextLines(logging.Formatter):
     """`2026-01-31T12:00:00.123Z INFO    gateway.node client connected client='c1'`"""

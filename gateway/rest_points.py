@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.supervision import VITAL
-from gateway.config.rest_delivery_points import (
-    SECRET_BYTES_MAX,
-    RestConsumer,
-    RestDeliveryPoint,
-    status_codes,
-)
+from gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
 from gateway.described import changed, described
 from gateway.made_objects import MadeObjects
 from gateway.origins import CONFIGURATION, OPERATOR
 from gateway.ports import Refused, RestDeliveryPointNotFound
 from gateway.rest_views import RestDeliveryPointView, point_view
+from gateway.secret_files import first_line
 from gateway.stored_rest_points import POINTS
 from gateway.tree import SupervisorActor
 from protocols.rest.point import RestDeliveryPoint as RunningPoint
@@ -212,7 +208,4 @@ def _authorization(configured: RestConsumer) -> tuple[tuple[str, str], ...]:
 def _secret(path: Path | None) -> str:
     """Return the first line of a file. Raises OSError and ValueError."""
     assert path is not None, "the configuration was checked"
-    if path.stat().st_size > SECRET_BYTES_MAX:
-        raise ValueError(f"{path} has more than {SECRET_BYTES_MAX} bytes")
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return lines[0] if lines else ""
+    return first_line(path)

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -27,11 +28,13 @@ def spark_session(job: str, settings: SessionSettings) -> Iterator[SparkSession]
     Raises JobFailed where Spark does not begin, as with a master that it does not know.
     """
     builder = SparkSession.builder.appName(f"sluicegate {job}")
+    needed_here: Callable[[Path], AbstractContextManager[object]] = spark_environment
     if settings.master is not None and settings.master.startswith(CONNECT):
         builder = builder.remote(settings.master)
+        needed_here = nullcontext  # neither a Java nor a home
     elif settings.master is not None or SUBMITTED not in os.environ:
         builder = builder.master(settings.master or HERE)
-    with working_folder() as folder, spark_environment(folder):
+    with working_folder() as folder, needed_here(folder):
         session = _begun(
             builder.config("spark.driver.memory", settings.memory)
             .config("spark.ui.enabled", "false")

@@ -76,10 +76,9 @@ def restore(
                 incarnation=secrets.randbits(64),
                 copied=lambda count: progress.update(task, advance=count),
             )
-    except StorageError as error:
-        raise CommandFailed(
-            str(error), advice="Nothing was changed in the backup, and there is no new spool."
-        ) from None
+    except (StorageError, OSError) as error:
+        text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        raise CommandFailed(text, advice="Nothing was changed in the backup, and there is no new spool.") from None
     _show_restored(restored, source, folder, as_json)
 
 

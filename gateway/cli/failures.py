@@ -34,7 +34,7 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
         reason = f"its certificate is not believed: {problem.verify_message}"
         advice = "An authority of your own: SSL_CERT_FILE=ca.pem in the environment."
     elif isinstance(problem, ssl.SSLError):
-        reason = f"TLS fails: {problem.reason}"
+        reason = f"TLS fails: {problem.reason or problem}"
         advice = f"Does that port speak TLS? Another address: {options}."
     return CommandFailed(f"no gateway answers at {where}: {reason}", exit_code=UNREACHABLE, advice=advice)
 

@@ -1,14 +1,15 @@
 """How commands get a password: never as a word of the command line, which everybody on the machine can read."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gateway import password_files
+from gateway import secret_files
 from gateway.cli.failures import USAGE, CommandFailed
-from gateway.password_files import PASSWORD_FILE_BYTES_MAX
 
 PasswordFileOption = Annotated[
     Path | None,
@@ -26,7 +27,8 @@ def new_password(file: Path | None) -> str:
     elif file is None and sys.stdin.isatty():
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     else:
-        password = sys.stdin.readline(PASSWORD_FILE_BYTES_MAX).rstrip("\n")
+        with _told():
+            password = secret_files.read_line(sys.stdin.buffer, "standard input")
     if not password:
         raise CommandFailed("an empty password is none", exit_code=USAGE)
     return password
@@ -34,9 +36,15 @@ def new_password(file: Path | None) -> str:
 
 def first_line(file: Path) -> str:
     """Return the first line of a file with a secret. Raises CommandFailed."""
+    with _told():
+        return secret_files.first_line(file)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
     try:
-        return password_files.first_line(file)
+        yield
     except OSError as error:
-        raise CommandFailed(f"{file}: {error.strerror or error}", exit_code=USAGE) from None
-    except UnicodeDecodeError:
-        raise CommandFailed(f"{file} is no text in UTF-8", exit_code=USAGE) from None
+        raise CommandFailed(f"{error.filename}: {error.strerror or error}", exit_code=USAGE) from None
+    except ValueError as error:
+        raise CommandFailed(str(error), exit_code=USAGE) from None

@@ -13,7 +13,7 @@ from gateway.config.client_profiles import AclProfileSettings, ClientProfileSett
 from gateway.config.listeners import is_loopback
 from gateway.config.oauth import OAuth
 from gateway.config.section import Section
-from gateway.password_files import PASSWORD_FILE_BYTES_MAX, first_line
+from gateway.secret_files import first_line
 from messaging.client_roster import DEFAULT, ClientUsername
 
 ARGON2_PREFIX: Final = "$argon2"
@@ -50,10 +50,6 @@ class Account(Section):
         if self.password is not None and self.password_file is not None:
             raise ValueError("set exactly one of password and password_file")
         try:
-            if self.password_file is not None:
-                size = self.password_file.stat().st_size
-                if not 1 <= size <= PASSWORD_FILE_BYTES_MAX:
-                    raise ValueError(f"password_file has {size} bytes, not 1 to {PASSWORD_FILE_BYTES_MAX}")
             if self.has_secret():
                 self.secret()
         except OSError as problem:
@@ -67,7 +63,7 @@ class Account(Section):
     def secret(self) -> str:
         """Return the hash or the plain password, read from its file if it is in one.
 
-        Raises OSError, and ValueError for an empty one: whoever shows nothing would have it.
+        Raises OSError, and ValueError for one that is too long, or empty: whoever shows nothing would have it.
         """
         if self.password is not None:
             secret = self.password.get_secret_value()

@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field, model_validator
 from gateway.config.section import NamedSection, Section
 from protocols.rest.targets import Target, TargetInvalid, parse_target
 
-SECRET_BYTES_MAX: Final = 64 * 1024  # of a file with a password, or with the value of a header
 STATUS_MIN: Final = 100
 STATUS_MAX: Final = 599
 _TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"  # the name of a header (RFC 9110 5.6.2)

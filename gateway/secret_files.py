@@ -1,0 +1,26 @@
+"""Files that hold a secret in their first line: a password, its hash, a token, the value of a header."""
+
+from pathlib import Path
+from typing import BinaryIO, Final
+
+SECRET_BYTES_MAX: Final = 64 * 1024
+
+
+def first_line(file: Path) -> str:
+    """Return the first line without its end; empty: there is none.
+
+    Raises OSError, and ValueError with a sentence for people when it is no UTF-8, or longer than SECRET_BYTES_MAX.
+    """
+    with file.open("rb") as opened:
+        return read_line(opened, str(file))
+
+
+def read_line(opened: BinaryIO, name: str) -> str:
+    """Return the next line of what people know by that name; else as `first_line`."""
+    line = opened.readline(SECRET_BYTES_MAX + 1)
+    if len(line) > SECRET_BYTES_MAX:
+        raise ValueError(f"the first line of {name} has more than {SECRET_BYTES_MAX} bytes")
+    try:
+        return line.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise ValueError(f"the first line of {name} is no text in UTF-8") from None
