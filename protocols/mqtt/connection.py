@@ -141,6 +141,7 @@ class MqttConnection:
             self.watch.writing_resumed()
         if self.attached is not None:
             self.attached.delivering.hold_back(False)
+            self.drained()
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""

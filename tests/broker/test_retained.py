@@ -206,6 +206,20 @@ async def test_a_subscriber_that_does_not_read_is_sent_no_more_of_what_is_retain
     assert len(await subscriber.messages(601)) == 601
 
 
+async def test_what_is_retained_goes_out_as_soon_as_a_client_reads_on(broker: RunningBroker) -> None:
+    """It need not say a word for it."""
+    publisher = await broker.connect("publisher")
+    await publisher.publish("a/large", bytes(15 * 1_048_576), qos=1, retain=True)
+    await publisher.publish("b/small", b"kept", qos=1, retain=True)
+    subscriber = await broker.connect()
+    subscriber.stop_reading()
+    subscriber.send(mqtt.subscribe(("+/+", 0), packet_id=1))
+    while not any(each.watch is not None and each.watch.paused for each in broker.node.mqtt.open_connections()):
+        await publisher.round_trip()
+    subscriber.resume_reading()
+    assert [each.topic for each in await subscriber.messages(2)] == ["a/large", "b/small"]
+
+
 async def test_what_a_subscription_brings_is_sent_on_over_a_lost_connection(broker: RunningBroker) -> None:
     """[4.4.0-1]: what was not sent yet is part of the session, as messages of its queue are."""
     publisher = await broker.connect("publisher", 4)
