@@ -315,6 +315,9 @@ class SpoolPlanner:
         assert commit is not None
         self._out = None
         self.written_count += len(commit.publications)
+        if commit.publications and self._settled:
+            # Some may have been settled as not written while this commit wrote them.
+            self._settled_is_urgent = True
         for settlement in _moved(commit.publications):  # not before: of a commit that fails they must not come true
             cursor = self.cursors.get(settlement.partition_id)
             if cursor is not None:  # else its queue was deleted meanwhile

@@ -335,7 +335,7 @@ async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: Runnin
 
 
 async def test_a_partitioned_queue_keeps_the_order_of_each_key(broker: RunningBroker, amqp: AmqpClients) -> None:
-    """DESIGN 5: what is resumed comes before what follows it."""
+    """What is resumed comes before what follows it."""
     orders = await queue(broker, partition_count=3, partition_rebalance_delay_s=0)
     keys = [f"k{number % 5}" for number in range(30)]
     await orders.publish(*[b"%d" % number for number in range(30)], keys=keys)

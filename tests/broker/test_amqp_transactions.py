@@ -104,7 +104,7 @@ async def test_what_is_published_and_rolled_back_was_never_there(broker: Running
 async def test_publishes_of_one_transaction_reach_several_queues_and_partitions_as_one(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
-    """4.4: a transaction is one unit of work. DESIGN 5.4: one journal record, all or nothing."""
+    """4.4: a transaction is one unit of work. One journal record, all or nothing."""
     await queue(broker, access_type="non-exclusive", partition_count=4)
     await queue(broker, "audit", subscriptions=["events/>"])
     peer = await client(amqp)

@@ -41,7 +41,7 @@ async def count_in(broker: RunningBroker, name: str = "q") -> int:
 async def test_a_transaction_outlives_a_change_of_the_number_of_partitions(
     broker: RunningBroker, amqp: AmqpClients, count: int
 ) -> None:
-    """DESIGN 5.2: what it settles is where it was, what it publishes goes by the map at the commit."""
+    """What it settles is where it was, what it publishes goes by the map at the commit."""
     peer = await filled(broker, amqp, access_type="non-exclusive", partition_count=3, partition_rebalance_delay_s=0)
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)
@@ -94,7 +94,7 @@ async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(
 async def test_what_the_store_refuses_is_rolled_back_and_stays_with_its_consumer(
     broker: RunningBroker, amqp: AmqpClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN 6: a full disk refuses publishers, and lets consumers go on."""
+    """A full disk refuses publishers, and lets consumers go on."""
     peer = await filled(broker, amqp)
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)

@@ -103,7 +103,7 @@ async def test_what_was_not_shown_cannot_be_removed(broker: RunningBroker) -> No
 
 
 async def test_partitions_come_each_in_order(broker: RunningBroker) -> None:
-    """DESIGN 5: browsing works on partitioned queues."""
+    """Browsing works on partitioned queues."""
     await create(broker, subscriptions=["t"], access_type="non-exclusive", partition_count=3)
     await publish(broker, *[b"%02d" % number for number in range(40)])
     browser = Browser(broker)

@@ -46,7 +46,7 @@ def user_properties(message: mqtt.Published) -> dict[str, str]:
 
 
 async def test_a_rejected_message_arrives_with_its_reason_and_its_own_properties(broker: RunningBroker) -> None:
-    """DESIGN 5.5: why, from where, and how often it was tried; what the publisher wrote is as it was."""
+    """Why, from where, and how often it was tried; what the publisher wrote is as it was."""
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
     worker = await consumer(broker)

@@ -41,7 +41,7 @@ def in_order(payloads: list[str], first: int, end: int) -> bool:
 
 
 async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broker: RunningBroker) -> None:
-    """DESIGN 5.2, and solace 13.6: keys are remapped, and here nothing is deleted."""
+    """Keys are remapped, and here nothing is deleted."""
     await create(broker, access_type="non-exclusive", partition_count=4, subscriptions=["t"])
     publisher = await broker.connect(level=5)
     await publish_keyed(publisher, 0)

@@ -42,7 +42,7 @@ def expect_the_failures(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> None:
-    """DESIGN: a crash of a partition costs a reload from the spool."""
+    """A crash of a partition costs a reload from the spool."""
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect()
     payloads = [b"%03d" % number for number in range(50)]

@@ -41,7 +41,7 @@ async def paused(orders: InsideClient) -> int:
 async def test_a_partition_is_not_handed_over_before_the_commit_is_through(
     broker: RunningBroker, is_made: bool
 ) -> None:
-    """DESIGN 5.1: order per key survives; what is given back comes before anything newer, and to its old owner."""
+    """Order per key survives; what is given back comes before anything newer, and to its old owner."""
     orders = InsideClient(broker, "orders")
     first = await both_partitions_with(orders)
     handle = await orders.handle()

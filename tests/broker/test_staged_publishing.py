@@ -64,7 +64,7 @@ async def test_an_abort_drops_what_is_staged_and_changes_nothing_after_the_commi
 
 
 async def test_a_commit_is_for_all_queues_or_for_none(broker: RunningBroker) -> None:
-    """DESIGN 5.4: a publish to several queues is all or nothing."""
+    """A publish to several queues is all or nothing."""
     orders = await orders_of(broker)
     shut = InsideClient(broker, "shut")
     await shut.create(ingress_enabled=False, reject_msg_to_sender_on_discard_behavior="always")

@@ -22,7 +22,7 @@ def post(node: GatewayProcess, payload: str, ttl_s: int = 0) -> None:
 
 
 def test_the_clock_jumps_forward_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """DESIGN 7: what was confirmed is there; what lives an hour is gone after two, and nothing else is."""
+    """What was confirmed is there; what lives an hour is gone after two, and nothing else is."""
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
     monkeypatch.setenv("LD_PRELOAD", str(library("faketime/libfaketimeMT.so.1")))

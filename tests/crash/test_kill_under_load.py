@@ -117,7 +117,7 @@ def next_sequences(gateway: GatewayProcess) -> list[int]:
 
 @pytest.mark.timeout(600)
 def test_what_was_confirmed_outlives_twenty_crashes(tmp_path: Path) -> None:
-    """DESIGN of the spool: nothing is confirmed before it is safe; sequences are never reused."""
+    """Nothing is confirmed before it is safe; sequences are never reused."""
     draw, load = random.Random(SEED), Load()
     gateway = GatewayProcess(tmp_path)
     with gateway, hung_up_at_the_end(load.clients):

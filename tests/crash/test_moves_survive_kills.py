@@ -97,7 +97,7 @@ async def publish_everything(port: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_messages_on_the_move_are_in_exactly_one_queue_after_each_crash(tmp_path: Path) -> None:
-    """DESIGN 5.5 and 6: the settlement of the one and the message of the other are one record of the journal."""
+    """The settlement of the one and the message of the other are one record of the journal."""
     draw = random.Random(SEED)
     # The gateway inside: a failed assertion ends it first, and only then do the threads end that move messages.
     with ThreadPoolExecutor(5) as threads, GatewayProcess(tmp_path) as gateway:

@@ -127,7 +127,7 @@ def dead(ledger: Ledger) -> list[tuple[int, int, str, str]]:
 
 
 def test_a_rejected_run_is_one_range_for_the_dead_message_queue_with_who_rejected_it() -> None:
-    """DESIGN 5.5: every message that leaves for a dead message queue carries why."""
+    """Every message that leaves for a dead message queue carries why."""
     ledger = ledger_of(9)
     ledger.settle(1, 3, 5, REJECTED)
     ledger.settle(1, 5, 8, REJECTED)

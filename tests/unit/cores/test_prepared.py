@@ -127,7 +127,7 @@ def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() 
 
 
 def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
-    """DESIGN 5.1: who lost a partition has nothing of it, whatever was under way."""
+    """Who lost a partition has nothing of it, whatever was under way."""
     ledger = ledger_of(1)
     prepared = prepare(ledger, 1, 1, [(1, 2)])
     assert prepared is not None

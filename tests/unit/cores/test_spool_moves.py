@@ -89,7 +89,7 @@ def test_a_move_that_the_reserve_has_no_room_for_is_given_up() -> None:
 
 
 def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages_out() -> None:
-    """DESIGN 6: accepted before the flush it needs no disk, but its source has to know."""
+    """Accepted before the flush it needs no disk, but its source has to know."""
     planner = planner_with(P, Q)
     move = move_to({Q: 1}, [(P, 1, 3)])
     planner.store(move)

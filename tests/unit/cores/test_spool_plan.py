@@ -9,7 +9,7 @@ from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, pub
 
 
 def test_a_publication_settled_before_the_commit_is_never_written() -> None:
-    """DESIGN 6: accepted by all its consumers before the flush, it needs no disk."""
+    """Accepted by all its consumers before the flush, it needs no disk."""
     planner = planner_with(P)
     gone, needed = publication_to({P: 1}), publication_to({P: 3})
     planner.store(gone)
@@ -40,8 +40,21 @@ def test_settlements_of_what_was_written_are_worth_a_commit() -> None:
     assert not planner.has_work()
 
 
+def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_another() -> None:
+    """Else what a consumer has accepted would come again after the next start, however long it takes until then."""
+    planner = planner_with(P)
+    planner.store(publication_to({P: 1}))
+    planner.next_commit()
+    planner.settle(P, [(1, 2)], written=False)  # was said before the commit began, and is heard of now
+    planner.committed()
+
+    assert planner.has_work()
+    assert record_of(committed(planner)).settlements == [Settlement(P, 1, 2)]
+    assert not planner.has_work()
+
+
 def test_a_publication_to_two_partitions_is_one_entry_of_one_record() -> None:
-    """DESIGN 5.4: a publish to several queues is all or nothing."""
+    """A publish to several queues is all or nothing."""
     planner = planner_with(P, Q)
     planner.store(publication_to({P: 1, Q: 7}))
 
@@ -167,7 +180,7 @@ def test_what_was_settled_twice_because_a_commit_failed_counts_once() -> None:
 
 
 def test_sequences_are_reserved_before_half_of_the_last_reservation_is_used_up() -> None:
-    """DESIGN 4: never reused. What consumers saw may never have been written, so the bound has to be well ahead."""
+    """Never reused. What consumers saw may never have been written, so the bound has to be well ahead."""
     planner = planner_with(P)
     planner.store(publication_to({P: SEQUENCES_RESERVED // 2}, count=2))
 

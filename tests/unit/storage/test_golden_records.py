@@ -126,7 +126,7 @@ def golden(name: str) -> bytes:
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_this_release_writes_the_golden_bytes(name: str) -> None:
-    """DESIGN 6: the record format has a version byte and golden bytes. Other bytes need another version."""
+    """The record format has a version byte and golden bytes. Other bytes need another version."""
     assert WRITTEN[name] == golden(name)
 
 

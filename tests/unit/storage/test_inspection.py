@@ -70,7 +70,7 @@ def test_a_spool_in_order_has_no_findings(folder: Path) -> None:
     ],
 )
 def test_a_flipped_bit_is_found_wherever_it_is(folder: Path, database: str, key: bytes, subject: str) -> None:
-    """DESIGN 6: a checksum guards every record."""
+    """A checksum guards every record."""
     flip_raw(folder, database, key, len(get_raw(folder, database, key)) - 3)
 
     errors = [each for each in found(folder) if each.severity == Severity.ERROR]

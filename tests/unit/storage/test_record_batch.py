@@ -1,4 +1,4 @@
-"""The columns of a batch survive the disk (DESIGN 6; layout in storage/record.py)."""
+"""The columns of a batch survive the disk (layout in storage/record.py)."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ from unit.storage.samples import attributes_of, batch, batches, rows_of
 
 @given(original=batches(), before=st.binary(max_size=5), after=st.binary(max_size=5))
 def test_a_batch_is_read_back_as_it_was_wherever_it_lies(original: MessageBatch, before: bytes, after: bytes) -> None:
-    """DESIGN 6: what is stored is what was published. Law: decode(encode(batch)) equals the batch, row by row."""
+    """What is stored is what was published. Law: decode(encode(batch)) equals the batch, row by row."""
     data = encode_batch(original)
 
     found, end = decode_batch(before + data + after, len(before))
@@ -36,7 +36,7 @@ def test_a_range_of_rows_is_encoded_like_a_selection_of_them(original: MessageBa
 def test_changed_bytes_give_a_batch_or_a_storage_error_and_nothing_else(
     original: MessageBatch, data: st.DataObject
 ) -> None:
-    """DESIGN 7, fuzz: only the decoder's own error types come out, even when no seal stands before it."""
+    """Fuzz: only the decoder's own error types come out, even when no seal stands before it."""
     damaged = bytearray(encode_batch(original))
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -80,7 +80,7 @@ def test_rows_that_a_batch_does_not_have_are_refused(start: int, stop: int) -> N
 
 
 def test_a_batch_of_another_release_is_refused_with_both_versions() -> None:
-    """DESIGN 6: an old spool opens in a new release or is refused with a clear message."""
+    """An old spool opens in a new release or is refused with a clear message."""
     data = b"\x09" + encode_batch(batch())[1:]
 
     with pytest.raises(UnsupportedFormat) as refusal:

@@ -1,4 +1,4 @@
-"""Whole records: read back as written, and no damage goes unnoticed (DESIGN 6)."""
+"""Whole records: read back as written, and no damage goes unnoticed."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -36,7 +36,7 @@ SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
 
 @given(written=st.lists(entries(), max_size=3), settled=st.lists(settlements, max_size=4))
 def test_a_journal_record_is_read_back_as_it_was(written: list[Entry], settled: list[Settlement]) -> None:
-    """DESIGN 6, journal: every message of the commit once, its matches, and the settlements."""
+    """Journal: every message of the commit once, its matches, and the settlements."""
     found = decode_journal_record(encode_journal_record(written, settled))
 
     assert found.settlements == settled
@@ -47,7 +47,7 @@ def test_a_journal_record_is_read_back_as_it_was(written: list[Entry], settled: 
 
 @given(written=page_runs())
 def test_a_page_is_read_back_as_it_was(written: list[Run]) -> None:
-    """DESIGN 6, pages."""
+    """Pages."""
     found = decode_page(encode_page(written))
 
     assert [run.first_sequence for run in found] == [run.first_sequence for run in written]
@@ -56,7 +56,7 @@ def test_a_page_is_read_back_as_it_was(written: list[Run]) -> None:
 
 @given(written=page_runs())
 def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
-    """DESIGN 6: recovery time grows with pages, not messages, so the directory row stands on its own."""
+    """Recovery time grows with pages, not messages, so the directory row stands on its own."""
     summary = decode_page_summary(directory_row(encode_page(written)))
 
     assert summary == PageSummary(
@@ -71,7 +71,7 @@ def test_the_front_of_a_page_tells_what_is_in_it(written: list[Run]) -> None:
 
 @given(written=cursors())
 def test_a_cursor_is_read_back_as_it_was(written: CursorState) -> None:
-    """DESIGN 6, cursors: settled floor plus exceptions."""
+    """Cursors: settled floor plus exceptions."""
     assert decode_cursor(encode_cursor(written)) == written
 
 
@@ -89,7 +89,7 @@ def test_long_keys_with_the_same_beginning_are_stored_apart() -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_flipped_byte_is_noticed(name: str) -> None:
-    """DESIGN 6: a checksum guards every record. Damage is never mistaken for a newer release's format."""
+    """A checksum guards every record. Damage is never mistaken for a newer release's format."""
     data, decode = SAMPLES[name]
     for position in range(len(data)):
         for pattern in (0x01, 0x80, 0xFF):
@@ -101,7 +101,7 @@ def test_every_flipped_byte_is_noticed(name: str) -> None:
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_truncation_and_every_excess_is_noticed(name: str) -> None:
-    """DESIGN 6: a torn record is reported."""
+    """A torn record is reported."""
     data, decode = SAMPLES[name]
     for length in range(len(data)):
         with pytest.raises(DamagedRecord):
@@ -113,7 +113,7 @@ def test_every_truncation_and_every_excess_is_noticed(name: str) -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 @given(content=st.binary(max_size=60))
 def test_a_sound_seal_around_nonsense_gives_a_storage_error_and_nothing_else(name: str, content: bytes) -> None:
-    """DESIGN 7, fuzz: a record that was written wrong is damaged too."""
+    """Fuzz: a record that was written wrong is damaged too."""
     data, decode = SAMPLES[name]
     front = directory_row(data) if name == "page" else b""
     kind = data[len(front) : len(front) + 3]
@@ -126,7 +126,7 @@ def test_a_sound_seal_around_nonsense_gives_a_storage_error_and_nothing_else(nam
 
 @pytest.mark.parametrize("name", SAMPLES)
 def test_an_intact_record_of_another_release_is_refused_with_both_versions(name: str) -> None:
-    """DESIGN 6: an old spool opens in a new release or is refused with a clear message."""
+    """An old spool opens in a new release or is refused with a clear message."""
     data, decode = SAMPLES[name]
     newest = data[3]
     newer = seal(data[:3], newest + 1, data[SEAL_BYTES:])
@@ -145,7 +145,7 @@ def test_a_match_must_select_rows_that_exist(rows: list[int]) -> None:
 
 
 def test_runs_of_a_page_must_ascend() -> None:
-    """DESIGN 4: sequences are never reused."""
+    """Sequences are never reused."""
     with pytest.raises(ValueError, match="behind one that ends at 8"):
         encode_page([Run(5, batch(3)), Run(7, batch(3))])
 

@@ -1,4 +1,4 @@
-"""What a commit does, and that it is there when the folder is opened again (DESIGN 6)."""
+"""What a commit does, and that it is there when the folder is opened again."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ def page_names(store: SpoolStore, partition_id: int) -> list[int]:
 
 
 def test_journal_records_are_read_back_in_order(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 6, journal."""
+    """Journal."""
     for number in (1, 2, 300):
         store.commit(publish_job(number))
 
@@ -52,7 +52,7 @@ def test_a_record_number_is_never_used_twice(store: SpoolStore, open_store: Open
 
 
 def test_the_journal_is_trimmed_up_to_and_with_a_number(store: SpoolStore) -> None:
-    """DESIGN 6: the journal record goes when all it held is settled or paged."""
+    """The journal record goes when all it held is settled or paged."""
     for number in range(1, 1001):
         store.commit(publish_job(number))
 
@@ -72,7 +72,7 @@ def test_a_trim_that_is_repeated_changes_nothing(store: SpoolStore) -> None:
 
 
 def test_a_page_is_read_by_its_first_sequence(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 6, pages: keyed by partition and first sequence."""
+    """Pages: keyed by partition and first sequence."""
     store.commit(CommitJob(page_writes=[PageWrite(1, page_bytes(700)), PageWrite(2, page_bytes(700, count=5))]))
 
     (run,) = open_store().read_page(2, 700)
@@ -87,7 +87,7 @@ def test_a_page_that_is_not_there_is_named(store: SpoolStore) -> None:
 
 
 def test_the_directory_lists_pages_by_partition_and_sequence(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 6: recovery time grows with pages; each is known by its summary."""
+    """Recovery time grows with pages; each is known by its summary."""
     writes = [PageWrite(partition, page_bytes(first)) for first in (1 << 40, 9) for partition in (256, 1)]
     store.commit(CommitJob(page_writes=writes))
 
@@ -138,7 +138,7 @@ def test_a_deleted_page_is_gone_from_the_directory(store: SpoolStore) -> None:
 
 
 def test_cursors_are_read_back_and_replaced(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 6, cursors."""
+    """Cursors."""
     store.commit(CommitJob(cursor_puts=[CURSOR._replace(floor=5, settled=[]), CURSOR._replace(partition_id=2)]))
     store.commit(CommitJob(cursor_puts=[CURSOR], cursor_deletes=[2]))
 
@@ -176,7 +176,7 @@ def test_a_job_that_cannot_be_done_leaves_nothing_behind(store: SpoolStore) -> N
 
 
 def test_the_incarnation_is_drawn_once_and_kept(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 4: sequences are never reused; the spool has an incarnation id."""
+    """Sequences are never reused; the spool has an incarnation id."""
     incarnation = store.recover().incarnation
 
     assert open_store().recover().incarnation == incarnation
@@ -204,7 +204,7 @@ def test_a_second_broker_on_the_same_folder_is_refused_with_the_holders_process_
 
 
 def test_a_store_of_another_release_is_refused_with_both_versions(store: SpoolStore, open_store: OpenStore) -> None:
-    """DESIGN 6: an old spool opens in a new release or is refused with a clear message."""
+    """An old spool opens in a new release or is refused with a clear message."""
     store.close()
     put_raw(store.folder, "meta", b"store", seal(STORE_KIND, 2, bytes(8)))
 

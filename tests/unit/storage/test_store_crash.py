@@ -1,4 +1,4 @@
-"""kill -9 at any moment: whatever a commit returned for is there, and nothing is there by halves (DESIGN 7)."""
+"""kill -9 at any moment: whatever a commit returned for is there, and nothing is there by halves."""
 
 import random
 import signal
@@ -42,7 +42,7 @@ def check_is_whole(recovery: Recovery, acknowledged: int) -> None:
 
 @pytest.mark.crash
 def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path) -> None:
-    """DESIGN 6: real fsync before any acknowledgement; one transaction for all of a commit."""
+    """Real fsync before any acknowledgement; one transaction for all of a commit."""
     moments = random.Random(SEED)
     for _ in range(ROUNDS):
         acknowledged = commit_and_kill(tmp_path, commits=moments.randint(1, 150))

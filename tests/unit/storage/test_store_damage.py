@@ -1,4 +1,4 @@
-"""What is damaged is reported, kept in the quarantine and counted; everything else is served (DESIGN 6)."""
+"""What is damaged is reported, kept in the quarantine and counted; everything else is served."""
 
 import os
 import shutil
@@ -122,7 +122,7 @@ def test_a_damaged_page_is_found_when_read_and_moved_aside_by_a_job(filled: Spoo
 def test_an_intact_record_of_another_release_stops_recovery_and_stays(
     filled: SpoolStore, open_store: OpenStore
 ) -> None:
-    """DESIGN 6: refused with a clear message. Quarantining it would lose messages that another release can read."""
+    """Refused with a clear message. Quarantining it would lose messages that another release can read."""
     put_raw(filled.folder, "journal", RECORD_KEY.pack(2), seal(JOURNAL_KIND, 2, b"new"))
 
     store = open_store()

@@ -1,4 +1,4 @@
-"""A full map or disk: publishes are refused, settling goes on, publishing resumes by itself (DESIGN 6)."""
+"""A full map or disk: publishes are refused, settling goes on, publishing resumes by itself."""
 
 import contextlib
 import os
@@ -98,7 +98,7 @@ def test_a_full_map_still_settles_and_pages(small_map: SpoolStore) -> None:
 
 
 def test_publishing_resumes_once_messages_were_settled(small_map: SpoolStore) -> None:
-    """DESIGN 6: by itself. Again and again, for space that comes back only once would be a leak."""
+    """By itself. Again and again, for space that comes back only once would be a leak."""
     for _ in range(20):
         last, _ = publish_until_full(small_map)
         small_map.commit(CommitJob(journal_delete_through=last, uses_reserve=True))
