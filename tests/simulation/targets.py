@@ -68,7 +68,8 @@ class Seen:
     count: int = 0
     fresh_count: int = 0  # deliveries that were not flagged as redelivered
     settled_tick: int = 0
-    was_rejected: bool = False  # by the last settlement of who had it
+    was_rejected: bool = False  # by the first settlement of who had it, of those since it was last delivered
+    answered_us: int = -1  # when who had it last settled it
     settled_crashes: int = 0  # crashes of the node by then
     settled_for_good: int = -1  # number of crashes at the time, if nothing can have voided the settlement
     holder: "Holder | None" = None  # connection it was last written to

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from simulation.actions import play
-from simulation.client import HOLD, PROMPT
+from simulation.client import HOLD, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import drain, run
-from simulation.scenario import PLAIN, queue_id
+from simulation.scenario import LOCK, PLAIN, queue_id
 from simulation.steps import Step
 from simulation.world import World
 
@@ -44,12 +44,36 @@ def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: Wor
     seen = world.truth.targets["keyed"].seen.values()
     assert any(each.count > 1 and each.settled_tick for each in seen), "a partition has changed hands"
 
-    owner.settle(len(owner.held), order=0, reason_code=0x80, twice=False)
+    owner.settle(len(owner.held), order=0, reason_code=REJECTED, twice=False)
     world.advance(A_WHILE_US)
 
     assert any(each.was_rejected for each in seen)
     assert not any(each.was_rejected and each.count > 1 for each in seen)
     drain(world)
+
+
+def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> None:
+    """The lock of the first ran out; what its consumer said of that was the word on the message, which it had again."""
+    queues = PLAIN.queues | {"first": PLAIN.queues["first"]._replace(attributes=LOCK)}
+    world = World(1, PLAIN._replace(queues=queues))
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    for each in (publisher, consumer):
+        each.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    consumer.mode = HOLD
+    consumer.consume(queue_id("first"), "first", 1)
+    world.advance(A_WHILE_US)
+    publisher.publish("work/a/x", "k", 1, 40)
+    world.advance(2 * A_WHILE_US)
+    assert len(consumer.held) == 2
+
+    consumer.settle(1, order=0, reason_code=0, twice=False)
+    world.advance(A_MOMENT_US)
+    consumer.settle(1, order=0, reason_code=REJECTED, twice=False)
+    world.advance(A_WHILE_US)
+
+    drain(world)
+    world.close()
 
 
 def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_counted(world: World) -> None:

@@ -240,8 +240,12 @@ class Truth:
             self.settled_count += 1
         seen.settled_tick = self.next_tick()
         seen.settled_crashes = self.crashes
-        if seen.holder is holder:  # else somebody else had it meanwhile, and said what becomes of it
-            seen.was_rejected = rejected
+        # A settlement names the message, not the delivery: a late one that comes when its consumer has the message once
+        # more is the word on both. Of who has it no more it is none: another one says what becomes of the message.
+        if seen.holder is holder:
+            if seen.answered_us < seen.held_us:
+                seen.was_rejected = rejected
+            seen.answered_us = self.now_us()
         if for_good and target.kind not in (PARTITIONED, DEAD):
             seen.settled_for_good = self.crashes
         target.touched_us = self.now_us()
