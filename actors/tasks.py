@@ -6,9 +6,10 @@ with the actors: asyncio's tasks begin and go on in a callback of the event loop
 
 import logging
 from asyncio import CancelledError
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, final
 
+from actors.cell import ActorCell
 from actors.futures import LoopFuture
 from actors.inbox import Scheduled
 from actors.runtime import Runtime
@@ -26,6 +27,11 @@ def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
     answer: LoopFuture[T] = LoopFuture()
     _Request(runtime, request, answer).go_on()
     return answer
+
+
+def run_for(cell: ActorCell, request: Coroutine[Any, Any, T], ended: Callable[[LoopFuture[T]], None]) -> None:
+    """Carry a coroutine out for an actor; what `ended` does with its outcome is supervised as the rest of its work."""
+    run(cell.runtime, request).then(lambda outcome: cell.do(lambda: ended(outcome)))
 
 
 @final

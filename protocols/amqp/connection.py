@@ -12,7 +12,9 @@ from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
+from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
+from actors.tasks import run_for
 from messaging.client_rights import NOT_AUTHENTICATED
 from messaging.events import CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED, EventKind
 from protocols.amqp import conditions
@@ -302,12 +304,10 @@ class AmqpConnection:
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run what needs other actors; if it fails, so does the connection."""
-        task = self.runtime.loop.create_task(request)
-        self.runtime.keep(task)
-        task.add_done_callback(lambda done: self.cell.do(lambda: self._carried_out(done)))
+        run_for(self.cell, request, self._carried_out)
 
-    def _carried_out(self, task: Any) -> None:
-        error = None if task.cancelled() else task.exception()
+    def _carried_out(self, outcome: LoopFuture[None]) -> None:
+        error = outcome.error()
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self.end(AmqpError(conditions.INTERNAL_ERROR, "a fault of this broker; its log says more"))

@@ -12,9 +12,11 @@ from typing import Any, Final
 from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
+from actors.futures import LoopFuture
 from actors.handoff_messages import Assignment
 from actors.messages import FlowGone, FlowState, UnbindFlow
 from actors.publishing import Publisher
+from actors.tasks import run_for
 from messaging.batch import MessageBatch
 from messaging.client_rights import NOT_AUTHENTICATED, TOO_MANY_CONNECTIONS, VPN_DOWN, VPN_UNKNOWN, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, EventKind
@@ -309,12 +311,10 @@ class FlowConnection:
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Have a request of the client carried out; a failure is ours, and costs the connection."""
-        task = self.runtime.loop.create_task(request)
-        self.runtime.keep(task)
-        task.add_done_callback(lambda done: self.cell.do(lambda: self._carried_out(done)))
+        run_for(self.cell, request, self._carried_out)
 
-    def _carried_out(self, task: Any) -> None:
-        error = None if task.cancelled() else task.exception()
+    def _carried_out(self, outcome: LoopFuture[None]) -> None:
+        error = outcome.error()
         if error is not None:
             log.error("a request of client %s failed", self.peer_name(), exc_info=error)
             self._fail(codes.INTERNAL, "a fault of this gateway; its log says more")

@@ -4,11 +4,15 @@ MQTT has no packet that tells a client that its flow is gone, so no client would
 connection does for it what APIs of other brokers do, and asks the queue every three seconds.
 """
 
+import logging
 from typing import TYPE_CHECKING, Final
+
+import pykka
 
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences
+from actors.tasks import run_for
 from messaging.client_rights import ClientDenied
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.sent_ids import SentIds
@@ -16,6 +20,8 @@ from protocols.mqtt.session import ExtraSubscription, Session
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
+
+log = logging.getLogger("sluicegate.mqtt")
 
 REBIND_MS: Final = 3000  # what Solace's APIs wait between two attempts
 
@@ -71,7 +77,7 @@ async def bind_flow(
                 selector=None if extra is None else extra.selector,
             )
         )
-    except BindRefused:
+    except Exception:  # refused, or the queue has ended meanwhile
         delivering.flows.pop(flow_id, None)
         raise
     if extra is not None:
@@ -112,9 +118,9 @@ def _not_bound(connection: "MqttConnection", extra: ExtraSubscription, refusal: 
 def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
     def again() -> None:
         if _is_wanted(connection, extra):
-            connection.runtime.keep(connection.runtime.loop.create_task(_bind_again(connection, extra)))
+            run_for(connection.cell, _bind_again(connection, extra), lambda outcome: outcome.get())
 
-    connection.runtime.after(REBIND_MS, again)
+    connection.cell.after(REBIND_MS, again)
 
 
 async def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
@@ -125,6 +131,8 @@ async def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) ->
         await bind_flow(connection, handle, extra, is_named_queue=True)
     except BindRefused as refusal:
         _not_bound(connection, extra, refusal)
+    except pykka.ActorDeadError:
+        log.debug("queue %r was deleted as a flow was to be bound to it again", extra.queue_name)
 
 
 def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:

@@ -14,7 +14,7 @@ from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedD
 from actors.futures import LoopFuture
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
-from actors.tasks import run
+from actors.tasks import run_for
 from messaging.batch import MessageBatch
 from protocols.gathered import gathered
 from protocols.identity import Identity
@@ -257,7 +257,7 @@ class MqttConnection:
         if self.attached is not None:
             self.attached.delivering.hold()
         self.ask_flush()
-        run(self.runtime, request).then(lambda done: self.cell.do(lambda: self._carried_out(done)))
+        run_for(self.cell, request, self._carried_out)
 
     def _carried_out(self, done: LoopFuture[None]) -> None:
         held, self._held = self._held or [], None

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from actors import queue
 from gateway.config.load import load
 from gateway.ports import Refused
 from named_queues import change, create, shown, shows
@@ -51,6 +52,24 @@ async def test_flows_return_when_egress_does(broker: RunningBroker) -> None:
     await (await broker.connect()).publish("t", b"while it was off")
     await change(broker, egress_enabled=True)
     assert (await client.message()).payload == b"while it was off"
+
+
+async def test_a_flow_that_cannot_come_back_costs_its_connection(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After a mistake of ours the client comes again: else it would wait for messages that nobody sends it any more."""
+    await create(broker)
+    client = await broker.connect()
+    await client.subscribe("$queue/q", qos=1)
+    await change(broker, egress_enabled=False)
+    await change(broker, egress_enabled=True)
+
+    def fail(*_: object) -> bool:
+        raise ValueError("a mistake")
+
+    monkeypatch.setattr(queue, "permits", fail)
+    caplog.handler.addFilter(lambda record: "ValueError('a mistake')" not in record.getMessage())
+    await client.is_closed()
 
 
 async def test_a_flow_that_was_unsubscribed_meanwhile_does_not_return(broker: RunningBroker) -> None:
