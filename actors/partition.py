@@ -119,7 +119,7 @@ class Partition:
         self._partition_id = partition_id
         self._queue = queue
         self._gate = gate
-        self._pressure = PressureWatch(runtime, gate=gate, pressure=pressure, limits=limits)
+        self._pressure = PressureWatch(runtime, address, gate=gate, pressure=pressure, limits=limits)
         self._memory = PagingOut(address, log=log, partition_id=partition_id, memory=memory, spool=spool)
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
@@ -202,6 +202,7 @@ class Partition:
         for errand in list(self._errands.under_way.values()):
             errand.abandon()
         self._timer.cancel()
+        self._pressure.end()
         self._asks.end()
         self._commits.want(False)
         spool = self._spool

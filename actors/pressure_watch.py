@@ -2,8 +2,9 @@
 
 from typing import final
 
-from actors.data_messages import Resume
-from actors.runtime import Runtime
+from actors.data_messages import WAKE, Resume
+from actors.runtime import Runtime, TimerHandle
+from messaging.address import Address
 from messaging.admission import QueueGate
 from messaging.pressure import Pressure, PressureLimits
 
@@ -12,16 +13,22 @@ from messaging.pressure import Pressure, PressureLimits
 class PressureWatch:
     """Holds back the publishers that feed a queue, and lets them go on when it empties or nobody empties it."""
 
-    def __init__(self, runtime: Runtime, *, gate: QueueGate, pressure: Pressure, limits: PressureLimits) -> None:
+    def __init__(
+        self, runtime: Runtime, address: Address, *, gate: QueueGate, pressure: Pressure, limits: PressureLimits
+    ) -> None:
         self._runtime = runtime
+        self._address = address  # the partition's
         self._clock = runtime.clock
         self._gate = gate
         self._pressure = pressure
         self._limits = limits
-        self._looks_for_progress = False
+        self._timer: TimerHandle | None = None
 
     def look(self, released: bool) -> None:
-        """Look at the level; `released`: something was settled since the last look."""
+        """Look at the level; `released`: something was settled since the last look.
+
+        When nothing was for a while, publishers go on: one dead consumer must not hold up the others.
+        """
         pressure = self._pressure
         usage_bytes = self._gate.usage_bytes
         if pressure.calm(usage_bytes):
@@ -29,18 +36,19 @@ class PressureWatch:
         now_ms = self._clock.now_ms()
         if released:
             pressure.progress(now_ms)
-        for publisher in pressure.level(usage_bytes, now_ms):
+        stall_ms = self._limits.stall_ms
+        for publisher in pressure.level(usage_bytes, now_ms) + pressure.waive_if_stalled(now_ms, stall_ms):
             publisher.post(Resume())
-        self._watch_for_stall()
+        if pressure.over and self._timer is None:
+            self._timer = self._runtime.after(stall_ms, self._look_again)
 
-    def _watch_for_stall(self) -> None:
-        if self._pressure.over and not self._looks_for_progress:
-            self._looks_for_progress = True
-            self._runtime.after(self._limits.stall_ms, self._look_for_progress)
+    def end(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _look_for_progress(self) -> None:
-        """Let publishers go on when nothing was settled for a while: one dead consumer must not hold up the others."""
-        self._looks_for_progress = False
-        for publisher in self._pressure.waive_if_stalled(self._clock.now_ms(), self._limits.stall_ms):
-            publisher.post(Resume())
-        self._watch_for_stall()
+    def _look_again(self) -> None:
+        """Give the partition a turn, which ends with a look."""
+        self._timer = None
+        self._address.post(WAKE)

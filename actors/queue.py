@@ -92,9 +92,7 @@ class QueueActor(LoopActor):
             RestoreParkedFlow: self._restore_parked,
             LookUpSequences: lambda message: self._only_partition().ask(message),
             PartitionDrained: self._partition_drained,
-            AcknowledgeHandoff: lambda message: self._move(
-                self._assignments.acknowledge(message), count_as_failed=True
-            ),
+            AcknowledgeHandoff: self._acknowledge,
             PartitionStored: self._reload,
             DescribeQueue: lambda _: describe(self._core),
             BrowseQueue: lambda message: browse(self._core, message),
@@ -251,7 +249,7 @@ class QueueActor(LoopActor):
     def _review_expiry(self) -> None:
         core = self._core
         is_bound = bool(core.flows) or any(each.request.user is not None for each in core.browsers.values())
-        if core.expiry.review(core.config, is_bound=is_bound, look_again=self._look_at_expiry):
+        if core.expiry.review(core.config, is_bound=is_bound, look_again=lambda: self.cell.do(self._look_at_expiry)):
             self._expire()
 
     def _look_at_expiry(self) -> None:
@@ -341,7 +339,7 @@ class QueueActor(LoopActor):
         actor = core.partitions[number].actor
         assert isinstance(actor, PartitionActor)
         if message.stored is None:  # the log says why; what waits in its inbox goes on waiting
-            self.runtime.after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
+            core.partitions[number].after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
             return
         actor.reload(message.stored)
         for flow_id in list(self._core.parked):  # nothing waits for its client any more

@@ -283,7 +283,7 @@ class StagingActor(LoopActor):
     def _page_read(self, message: PageRead) -> None:
         if message.failed:  # what a disk cannot give now is not lost
             request = ReadPage(self.cell.inbox, self._partition_id, message.first_sequence)
-            self.runtime.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
+            self.cell.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
             return
         self._reads[message.first_sequence].pop(0).set(message)
         if not self._reads[message.first_sequence]:

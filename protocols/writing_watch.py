@@ -6,8 +6,8 @@ When a client is not read from is in `protocols.reading_gate`.
 from collections.abc import Callable
 from typing import Final
 
+from actors.cell import ActorCell
 from actors.data_messages import Resume
-from actors.runtime import Runtime
 from messaging.address import Address
 from messaging.pressure import Pressure
 from protocols.counters import ProtocolCounters
@@ -22,9 +22,10 @@ class WritingWatch:
     """Whether one client reads what it is sent."""
 
     def __init__(
-        self, runtime: Runtime, counters: ProtocolCounters, *, buffer_bytes_max: int, slow_subscriber_stall_ms: int
+        self, cell: ActorCell, counters: ProtocolCounters, *, buffer_bytes_max: int, slow_subscriber_stall_ms: int
     ) -> None:
-        self._runtime = runtime
+        self._cell = cell  # of the connection
+        self._clock = cell.runtime.clock
         self._counters = counters
         self._buffer_bytes_max = buffer_bytes_max  # direct messages beyond it are dropped
         self._stall_ms = slow_subscriber_stall_ms  # how long publishers wait for a client that reads nothing
@@ -39,13 +40,13 @@ class WritingWatch:
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self.paused = True
-        self.pressure.level(CONNECTION_HIGH_BYTES, self._runtime.clock.now_ms())
+        self.pressure.level(CONNECTION_HIGH_BYTES, self._clock.now_ms())
         self._look_for_progress(-1)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.paused = False
-        _let_go_on(self.pressure.level(0, self._runtime.clock.now_ms()))
+        _let_go_on(self.pressure.level(0, self._clock.now_ms()))
 
     def drops_direct(self, count: int) -> bool:
         """Return whether the client has too much unread for more direct messages; what is dropped is counted."""
@@ -68,13 +69,13 @@ class WritingWatch:
         transport = self._transport
         if not self.paused or transport is None:
             return
-        now_ms = self._runtime.clock.now_ms()
+        now_ms = self._clock.now_ms()
         buffered = transport.buffered_bytes()
         if 0 <= buffered < buffered_before:
             self.pressure.progress(now_ms)
         _let_go_on(self.pressure.waive_if_stalled(now_ms, self._stall_ms))
         look_again: Callable[[], None] = lambda: self._look_for_progress(buffered)  # noqa: E731  # a timer's callback
-        self._runtime.after(max(10, self._stall_ms // 2), look_again)
+        self._cell.after(max(10, self._stall_ms // 2), look_again)
 
 
 def _let_go_on(publishers: list[Address]) -> None:

@@ -34,7 +34,7 @@ class SubscribingSide:
     def __init__(self, connection: "FlowConnection") -> None:
         services = connection.services
         self.watch = WritingWatch(
-            connection.runtime,
+            connection.cell,
             services.counters,
             buffer_bytes_max=services.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,

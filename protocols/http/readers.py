@@ -57,7 +57,7 @@ class Poll(FlowReader):
     def begin(self, wait_ms: int) -> None:
         """Begin to wait."""
         if wait_ms > 0:
-            self._timer = self._flow.runtime.after(wait_ms, self._time_is_over)
+            self._timer = self._flow.cell.after(wait_ms, self._time_is_over)
         else:
             self._is_late = True
         self.arrived()

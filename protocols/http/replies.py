@@ -74,7 +74,7 @@ class ReplyBox:
         """Return the reply to the request whose topic was given out last; None when the time is over."""
         timer: Any = None
         if wait_ms != FOREVER:
-            timer = self._cell.runtime.after(wait_ms, self._give_up)
+            timer = self._cell.after(wait_ms, self._give_up)
         reply = await self._reply
         if timer is not None:
             timer.cancel()

@@ -374,7 +374,7 @@ class MqttConnection:
     def watch_writing(self) -> WritingWatch:
         """Begin to watch whether the client reads what it is sent."""
         watch = self.watch = WritingWatch(
-            self.runtime,
+            self.cell,
             self._counters,
             buffer_bytes_max=self.services.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=self.services.slow_subscriber_stall_ms,
