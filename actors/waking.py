@@ -17,7 +17,7 @@ def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
     _wake(window, window.next_waiters(), dispatcher)
 
 
-def wake_for_room(pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
+def watch_for_room(pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
     """From now on have partitions go on that wait for room in the pool, at the end of a turn that brings some."""
     pool.has_room = _LookForRoom(pool, dispatcher).ask
 

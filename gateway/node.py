@@ -13,7 +13,7 @@ from actors.runtime import Runtime
 from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
-from actors.waking import wake_for_room
+from actors.waking import watch_for_room
 from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
@@ -97,7 +97,7 @@ class Node:
         self.runtime = Runtime(loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=self._fatal)
         self.threads: StoreThreads = surroundings.store_threads(store, self.runtime)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
-        wake_for_room(self.credit, self.runtime.dispatcher)
+        watch_for_room(self.credit, self.runtime.dispatcher)
         watch_gates(self)
         self.tracing = make_tracing(config.tracing, self.natives, rng)
         self.trace_export: TraceExport | None = None

@@ -13,6 +13,7 @@ from actors.cell import ActorCell
 from actors.data_messages import Confirmed
 from actors.directory_messages import DeleteQueue, FindQueue, QueueHandle
 from actors.futures import LoopFuture
+from actors.gathering import gather
 from actors.loop_actor import LoopActor
 from actors.messages import SessionRows, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
@@ -275,7 +276,8 @@ class SessionDirectory(LoopActor):
                 rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
             deletions.append(self._delete(rows))
         if deletions:
-            self._ended[session.client_id] = run(self.runtime, self._forget(session.client_id, deletions))
+            ended = self._ended[session.client_id] = LoopFuture()
+            gather(deletions, lambda _: self._forgotten(session.client_id), ended)
 
     def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
         """Have rows deleted, however often the store refuses."""
@@ -289,11 +291,9 @@ class SessionDirectory(LoopActor):
         if message.token > 0:
             self._deleting.pop(message.token).set(None)
 
-    async def _forget(self, client_id: str, deletions: list[LoopFuture[Any]]) -> None:
-        """Wait until the store has nothing of a session any more. Until then its client has no other."""
-        for deletion in deletions:
-            await deletion
-        del self._ended[client_id]
+    def _forgotten(self, client_id: str) -> None:
+        """The store has nothing of a session any more. Until now its client had no other."""
+        self._ended.pop(client_id).set()
 
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)

@@ -25,9 +25,8 @@ class SessionWrites:
         self._next_token = -1
         self._written: dict[int, LoopFuture[None]] = {}
         self._after_ids: list[Callable[[], None]] | None = None  # None: nobody waits for a turn's end
-        self._incomplete: list[Publication] | None = (
-            None  # some partition has yet to number them, so the spool has them not
-        )
+        # Publications that some partition has yet to number: the spool does not have them. None: there are none.
+        self._incomplete: list[Publication] | None = None
         self._is_abandoned = False
         self._session = session
 

@@ -13,7 +13,7 @@ from actors.clock import SystemClock
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
-from actors.waking import wake_for_room, wake_waiters
+from actors.waking import wake_waiters, watch_for_room
 from messaging.address import Address
 from messaging.credit import CreditPool, CreditWindow
 
@@ -47,7 +47,7 @@ class Surrounding:
 
     def __init__(self, runtime: Runtime, waiting: list[int], pool_limit: int) -> None:
         self.pool: CreditPool[Address] = CreditPool(pool_limit)
-        wake_for_room(self.pool, runtime.dispatcher)
+        watch_for_room(self.pool, runtime.dispatcher)
         self._runtime = runtime
         self.window = CreditWindow(0, self.pool)
         self.partitions = [self.partition(self.window, messages) for messages in waiting]
