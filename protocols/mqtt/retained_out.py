@@ -127,6 +127,7 @@ class RetainedOut:
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
         skipped = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None).send(self._engine, packet_id, dup=dup)
         if not skipped:
+            self._counters.messages_sent += 1
             return
         self._counters.count(self._counters.dropped, TOO_LARGE)
         if qos:

@@ -183,6 +183,7 @@ async def test_a_subscriber_to_everything_gets_it_in_slices_and_once(broker: Run
     assert sorted(message.topic for message in found) == sorted([*topics, "last"])
     assert all(message.retain for message in found)
     await subscriber.is_quiet()
+    assert broker.node.mqtt.counters.messages_sent == 1001
 
 
 async def test_a_subscriber_that_does_not_read_is_sent_no_more_of_what_is_retained(broker: RunningBroker) -> None:
