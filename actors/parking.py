@@ -31,7 +31,7 @@ class Parking:
             self.has_kept = True
             return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)
         else:
-            return FoundSequences(unsettled_among(ledger, request.sequences), ledger.suspect_end)
+            return FoundSequences(unsettled_among(ledger, request.ranges), ledger.suspect_end)
         return None
 
     def deliver(self, ledger: Ledger) -> list[Delivery]:

@@ -65,14 +65,14 @@ class DeliverAgain:
 
 @dataclass(slots=True)
 class LookUpSequences:
-    """Ask of a queue, which asks its partition: what is left of these. Answered with FoundSequences."""
+    """Ask of a queue, which asks its partition: what is left of half-open ranges. Answered with FoundSequences."""
 
-    sequences: list[int]
+    ranges: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSequences:
     """What a partition knows of sequences that a consumer asked about."""
 
-    unsettled: list[int]
+    unsettled: list[tuple[int, int]]  # half-open ranges
     suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed

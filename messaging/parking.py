@@ -106,9 +106,14 @@ def keeps(ledger: Ledger) -> bool:
     return any(flow.kept and not flow.paused for flow in ledger.flows.values())
 
 
-def unsettled_among(ledger: Ledger, sequences: list[int]) -> list[int]:
-    """Return those of the sequences that still have a message."""
-    return [each for each in sequences if ledger.floor <= each < ledger.next_sequence and each not in ledger.settled]
+def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
+    """Return those parts of the ranges that still have a message."""
+    left: Ranges = []
+    for first, end in ranges:
+        first, end = max(first, ledger.floor), min(end, ledger.next_sequence)
+        if first < end:
+            left += ledger.settled.outside(first, end)
+    return left
 
 
 def deliver_kept(ledger: Ledger) -> list[Delivery]:

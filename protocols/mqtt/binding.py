@@ -90,9 +90,9 @@ async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentI
     """Free the packet ids of messages that are gone: settled as the broker crashed, purged, or of another queue."""
     partition_id = handle.target.partitions[0].partition_id
     if ids.remembered:
-        unsettled: list[int] = []
+        unsettled: list[tuple[int, int]] = []
         if ids.partition_id == partition_id:
-            found: FoundSequences = await handle.cell.ask(LookUpSequences(sorted(ids.remembered)))
+            found: FoundSequences = await handle.cell.ask(LookUpSequences(ids.kept_ranges()))
             unsettled = found.unsettled
         delivering.forget_settled(ids, unsettled)
     ids.are_of(partition_id)

@@ -15,12 +15,13 @@ from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBa
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.publication import Publication
+from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, REJECTED, RELEASED
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
-from protocols.mqtt.granted import NOT_WANTED, DeliveryOptions
+from protocols.mqtt.granted import NOT_WANTED, qos_of
 from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
 from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
@@ -28,6 +29,7 @@ from protocols.mqtt.retained_out import RetainedOut
 from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.taken import TakenRuns
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
 PROPERTY_PARTITION: Final = "sluicegate-partition"
@@ -70,14 +72,14 @@ class DeliveringSide:
         self._counters = counters
         self._clock = clock
         self._held: list[Deliveries] | None = None
-        self._unsettled: dict[int, OutboundRun] = {}  # what the client has, by packet id, until a restart would know it
         self._engine = engine
         self._level = level
         self._session = session
         self._dispatcher = dispatcher
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
+        self._taken = TakenRuns(session, before_exactly_once=before_exactly_once, settle=self._settle_taken)
         self.window = window
-        self.ids = OutboundIds()
+        self.ids = OutboundIds(session.not_sent_again)
         self.flows: dict[int, BoundFlow] = {}
         for sent in [session.ids, *[extra.ids for extra in session.shares.values()]]:
             for packet_id in sent.remembered.values():
@@ -86,7 +88,13 @@ class DeliveringSide:
             self.ids.restore_released(first, end)
         window.take(self.ids.released.total)
         self.retained = RetainedOut(
-            engine=engine, session=session, ids=self.ids, window=window, counters=counters, later=later
+            engine=engine,
+            session=session,
+            ids=self.ids,
+            window=window,
+            before_exactly_once=before_exactly_once,
+            counters=counters,
+            later=later,
         )
 
     # --- direct messages ---
@@ -109,7 +117,7 @@ class DeliveringSide:
         if extra is None:
             return  # it has left the group meanwhile
         batch = message.batch
-        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, _options_of(extra), None, wall_ms, None)
+        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
         self._send(rows, 0, dup=False)
 
     # --- guaranteed messages ---
@@ -165,22 +173,22 @@ class DeliveringSide:
         batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
         table = self._session.table
         if bound.extra is not None:
-            options = _options_of(bound.extra)
+            options = bound.extra.options()
             properties: list[tuple[str, str]] | None = None
             if bound.is_named_queue and self._level == 5:
                 properties = _queue_properties(partition, delivery)
             if delivery.first_of_group and self._level == 5:
                 properties = [*(properties or ()), (PROPERTY_FIRST_OF_GROUP, "true")]
-            rows = RowsOut(batch, start, stop, _qos_of(batch, options), options, properties, wall_ms, publication)
+            rows = RowsOut(batch, start, stop, qos_of(batch, options), options, properties, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:
             options = table.uniform_options
-            rows = RowsOut(batch, start, stop, _qos_of(batch, options), options, None, wall_ms, publication)
+            rows = RowsOut(batch, start, stop, qos_of(batch, options), options, None, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         else:
             own = batch.publisher == self._session.client_id
             for first_row, end_row, options in table.runs(batch, start, stop, own=own):
-                qos = _qos_of(batch, options)
+                qos = qos_of(batch, options)
                 rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication)
                 self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
 
@@ -222,8 +230,8 @@ class DeliveringSide:
             run = self.ids.allocate(stop - start, first_sequence, rows.qos, source)
             count = run.count
             its = rows if count == rows.stop - rows.start else rows.part(start, start + count)
-            if rows.qos == EXACTLY_ONCE and ids is not None and self._session.is_durable:
-                self._send_when_safe(ids, first_sequence, its, run.first_packet_id, dup=False)
+            if self._waits_for_the_store(source, rows.qos):
+                self._send_when_safe(source, first_sequence, its, run.first_packet_id, dup=False)
             else:
                 self._send(its, run.first_packet_id, dup=False)
             start += count
@@ -233,7 +241,7 @@ class DeliveringSide:
         """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1]."""
         row = rows.start
         while row < rows.stop:
-            packet_id = ids.remembered.pop(first_sequence, 0)
+            packet_id = ids.recall(first_sequence)
             if packet_id and self.ids.take(packet_id, first_sequence, rows.qos, source):
                 count = 1
                 dup = True
@@ -247,21 +255,35 @@ class DeliveringSide:
                 packet_id = run.first_packet_id
                 count = run.count
             its = rows.part(row, row + count)
-            if rows.qos == EXACTLY_ONCE and self._session.is_durable:
-                self._send_when_safe(ids, first_sequence, its, packet_id, dup=dup)
+            if self._waits_for_the_store(source, rows.qos):
+                self._send_when_safe(source, first_sequence, its, packet_id, dup=dup)
             else:
                 self._send(its, packet_id, dup=dup)
             row += count
             first_sequence += count
 
-    def _send_when_safe(self, ids: SentIds, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
-        """Send once a restart would know the ids, for else the messages would come again under others."""
-        for step in range(rows.stop - rows.start):
-            ids.exactly_once[first_sequence + step] = packet_id + step
-        self._before_exactly_once(lambda: self._send_stored(rows, packet_id, dup=dup), rows.publication)
+    def _waits_for_the_store(self, source: DeliverySource, qos: int) -> bool:
+        """Return whether rows go out once the store has the ids of those before them, and theirs if they are QoS 2."""
+        return (qos == EXACTLY_ONCE or source.unsent_count > 0) and self._session.is_durable
 
-    def _send_stored(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
+    def _send_when_safe(
+        self, source: DeliverySource, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool
+    ) -> None:
+        """Send once a restart would know the ids.
+
+        Else the messages would come again under others, or their ids would stand for other messages, which the client
+        would take for the same.
+        """
+        ids = source.ids
+        if rows.qos == EXACTLY_ONCE and ids is not None:
+            for step in range(rows.stop - rows.start):
+                ids.exactly_once[first_sequence + step] = packet_id + step
+        source.unsent_count += 1
+        self._before_exactly_once(lambda: self._send_stored(source, rows, packet_id, dup=dup), rows.publication)
+
+    def _send_stored(self, source: DeliverySource, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
         """Send rows, unless the store has refused them: their publisher sends them again, and they would come twice."""
+        source.unsent_count -= 1
         if rows.publication is None or not rows.publication.refused:
             self._send(rows, packet_id, dup=dup)
         else:
@@ -318,7 +340,7 @@ class DeliveringSide:
         for run in self.ids.release(first, last):
             count += run.count
             self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
-            self._taken(run)
+            self._taken.take(run)
         if count == last - first + 1:
             self._say_released(first, last)
             return
@@ -327,28 +349,6 @@ class DeliveringSide:
                 self._say_released(packet_id, packet_id)
             else:
                 self._engine.acknowledge(PUBREL, packet_id, packet_id, PACKET_IDENTIFIER_NOT_FOUND)
-
-    def _taken(self, run: OutboundRun) -> None:
-        """Settle what the client has; what is its session's alone not before a restart would know that it has it.
-
-        After a settlement alone the restart would give the id to another message, and the client, which has yet to see
-        a PUBREL, would take that for the same. A shared subscription would give another member what is not settled.
-        """
-        ids, end_sequence = run.source.ids, run.first_sequence + run.count
-        if ids is not None:
-            ids.takes(run.first_sequence, end_sequence)
-        if ids is not self._session.ids or not self._session.is_durable:
-            self._settle(run.source, run.first_sequence, end_sequence, ACCEPTED, keep_credit=True)
-            return
-        ids.answered(run.first_sequence, end_sequence)
-        packet_id = run.first_packet_id
-        self._unsettled[packet_id] = run
-        self._before_exactly_once(lambda: self._settle_taken(packet_id), None)
-
-    def _settle_taken(self, packet_id: int) -> None:
-        run = self._unsettled.pop(packet_id, None)
-        if run is not None:  # the connection has not ended meanwhile
-            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
 
     def _say_released(self, first: int, last: int) -> None:
         if self._session.is_durable:
@@ -366,6 +366,9 @@ class DeliveringSide:
     def _settle_all(self, answered: list[OutboundRun], outcome: int) -> None:
         for run in answered:
             self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
+
+    def _settle_taken(self, run: OutboundRun) -> None:
+        self._settle(run.source, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
 
     def _settle(self, source: DeliverySource, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
         if not keep_credit:
@@ -393,37 +396,47 @@ class DeliveringSide:
         if not is_full:
             self._give_credit(0)
 
-    def forget_settled(self, ids: SentIds, unsettled: list[int]) -> None:
-        """Free the packet ids of remembered messages of which there is nothing left, only `unsettled` ones are."""
-        for sequence in set(ids.remembered).difference(unsettled):
-            self.ids.drop(ids.remembered.pop(sequence))
+    def forget_settled(self, ids: SentIds, unsettled: list[tuple[int, int]]) -> None:
+        """Free the packet ids of remembered messages of which there is nothing left, only those of some ranges are.
+
+        The client may have those of QoS 2: it gets PUBREL before another message has the id.
+        """
+        left = RangeSet()
+        for first, end in unsettled:
+            left.add(first, end)
+        for sequence in [each for each in ids.remembered if each not in left]:
+            is_once = ids.remembered[sequence] in ids.remembered_once
+            packet_id = ids.recall(sequence)
+            if not is_once:
+                self.ids.drop(packet_id)
+            elif self.ids.release_kept(packet_id):
+                self._session.released.add(packet_id, packet_id + 1)
+                self.window.take(1)
+                self._say_released(packet_id, packet_id)
+
+    def disown(self, ids: SentIds) -> None:
+        """Send nothing again of a queue: the client's subscription has ended. Before its flow ends."""
+        self._taken.settle_of(ids)
+        self.forget_settled(ids, [])
+        self.ids.disown(ids)
 
     def remember(self) -> None:
         """Have the session know what was sent and not answered: it will be sent again under the same ids."""
-        for packet_id in list(self._unsettled):
-            self._settle_taken(packet_id)  # the directory stores the ids now
-        own = self._session.ids
+        self._taken.settle_all()  # the directory stores the ids now
+        session, own = self._session, self._session.ids
         for run in self.ids.unanswered():
-            ids = run.source.ids
+            ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
             # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
-            if ids is not None and (ids is own or run.qos == EXACTLY_ONCE):
+            if ids is not None and (ids is own or is_once):
                 for step in range(run.count):
-                    ids.remembered[run.first_sequence + step] = run.first_packet_id + step
-            elif run.qos == EXACTLY_ONCE and run.source is not RETAINED_SOURCE:
+                    ids.remember(run.first_sequence + step, first + step, exactly_once=is_once)
+            elif is_once and run.source is not RETAINED_SOURCE:
                 # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
-                self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
+                session.released.add(first, first + run.count)
+                session.not_sent_again.discard(first, first + run.count)
         for bound in self.flows.values():
             if bound.ids is not None:
                 bound.ids.exactly_once.clear()
-
-
-def _options_of(extra: ExtraSubscription) -> DeliveryOptions:
-    return DeliveryOptions(extra.qos, extra.retain_as_published, [extra.identifier] if extra.identifier else None)
-
-
-def _qos_of(batch: MessageBatch, options: DeliveryOptions) -> int:
-    """Return the QoS that rows of a queue are sent at: what it promoted from direct is guaranteed from there on."""
-    return min(max(batch.qos, 1), options.qos)
 
 
 def _queue_properties(partition: int, delivery: Delivery) -> list[tuple[str, str]]:

@@ -349,8 +349,8 @@ class SessionDirectory(LoopActor):
                 JoinGroup(session.subscriber, shared.share_name, shared.filter, extra.qos, True)
             )
             extra.queue_name = "" if joined.queue is None else joined.queue.name
-            if joined.queue is not None and extra.ids.remembered:
-                self._park_again(session, extra, joined.queue)
+            if joined.queue is not None:
+                await self._park_again(session, extra, joined.queue)
         # Connections that a crash ended count from now: nobody was there to see when they ended.
         away_ms = wall_ms - stored.closed_wall_ms if stored.closed_wall_ms else 0
         entry.will = will_from_row(stored.will)
@@ -365,10 +365,16 @@ class SessionDirectory(LoopActor):
             found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
             ids.maybe_sent_below = found.suspect_end
 
-    def _park_again(self, session: Session, extra: ExtraSubscription, queue: QueueHandle) -> None:
+    async def _park_again(self, session: Session, extra: ExtraSubscription, queue: QueueHandle) -> None:
         """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
         if extra.ids.partition_id != queue.target.partitions[0].partition_id:
             return  # another queue of the same name: the packet ids are freed when the client is back
+        ranges = extra.ids.ranges_of_the_client()
+        if not ranges:
+            return
+        found: FoundSequences = await queue.cell.ask(LookUpSequences(ranges))
+        if not found.unsettled:
+            return
         flow_id = self.runtime.next_urn()
         flow = Flow(
             flow_id=flow_id,
@@ -379,4 +385,4 @@ class SessionDirectory(LoopActor):
             bound_order=flow_id,
         )
         extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
-        queue.cell.inbox.post(RestoreParkedFlow(flow, extra.ids.kept_ranges()))
+        queue.cell.inbox.post(RestoreParkedFlow(flow, found.unsettled))

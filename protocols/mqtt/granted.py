@@ -39,6 +39,11 @@ class DeliveryOptions(NamedTuple):
 NOT_WANTED: Final = DeliveryOptions(-1, False, None)
 
 
+def qos_of(batch: MessageBatch, options: DeliveryOptions) -> int:
+    """Return the QoS that rows of a queue are sent at: what it promoted from direct is guaranteed from there on."""
+    return min(max(batch.qos, 1), options.qos)
+
+
 @final
 class SubscriptionTable:
     """Subscriptions of one session, without the shared ones and those of named queues.

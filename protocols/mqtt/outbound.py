@@ -9,6 +9,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from messaging.address import Address
+from messaging.batch import EXACTLY_ONCE
 from messaging.ranges import RangeSet
 from protocols.mqtt.limits import PACKET_ID_MAX
 from protocols.mqtt.sent_ids import SentIds
@@ -18,7 +19,7 @@ from protocols.mqtt.sent_ids import SentIds
 class DeliverySource:
     """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
 
-    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition")
+    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition", "unsent_count")
 
     def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
         self.partition = partition
@@ -26,6 +27,7 @@ class DeliverySource:
         self.epoch = epoch
         self.ids = ids  # None: packet ids mean nothing beyond this connection
         self.held: RangeSet | None = None  # what the client had, unanswered, when this source took its place
+        self.unsent_count = 0  # runs that wait until a restart would know their ids; what comes behind waits too
         self.known_below = 0  # only messages below may be in `held`, or among those that the client has taken
 
 
@@ -73,11 +75,13 @@ class OutboundIds:
     An id is in use from its PUBLISH until PUBACK, PUBCOMP, or a PUBREC that refuses [2.2.1-4]. Between PUBREC and
     PUBCOMP it is `released`: it stands for no message any more, but still counts against the Receive Maximum.
 
-    Invariants: `_runs` is keyed by first id; ids of runs and of `released` are disjoint and make up `_used`.
+    Invariants: `_runs` is keyed by first id; ids of runs and of `released` are disjoint and make up `_used`;
+    `not_sent_again` has those of the QoS 2 runs whose source remembers no ids.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, not_sent_again: RangeSet) -> None:
         self.released = RangeSet()
+        self._not_sent_again = not_sent_again  # the session's
         self._used = RangeSet()
         self._runs: dict[int, OutboundRun] = {}
         self._kept = RangeSet()  # ids the client knows from an earlier connection, not sent again yet
@@ -103,6 +107,8 @@ class OutboundIds:
         self._next = first + count
         run = OutboundRun(first, count, first_sequence, qos, source)
         self._runs[first] = run
+        if qos == EXACTLY_ONCE and source.ids is None:
+            self._not_sent_again.add(first, first + count)
         return run
 
     def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> bool:
@@ -119,6 +125,21 @@ class OutboundIds:
         """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
         self._kept.add(packet_id, packet_id + 1)
         self._used.add(packet_id, packet_id + 1)
+
+    def release_kept(self, packet_id: int) -> bool:
+        """Have an id wait for PUBCOMP whose message nobody sends again; return whether it was kept."""
+        if packet_id not in self._kept:
+            return False
+        self._kept.remove(packet_id, packet_id + 1)
+        self.released.add(packet_id, packet_id + 1)
+        return True
+
+    def disown(self, ids: SentIds) -> None:
+        """Remember no more what was sent of a queue: the client's subscription has ended."""
+        for run in [each for each in self._runs.values() if each.source.ids is ids]:
+            run.source.ids = None
+            if run.qos == EXACTLY_ONCE:
+                self._not_sent_again.add(run.first_packet_id, run.first_packet_id + run.count)
 
     def drop(self, packet_id: int) -> None:
         """Free an id that was kept: there is no message under it any more."""
@@ -205,6 +226,8 @@ class OutboundIds:
             if count < run.count:
                 rest = run.cut_off(count)
                 self._runs[rest.first_packet_id] = rest
+            if run.qos == EXACTLY_ONCE and run.source.ids is None:
+                self._not_sent_again.discard(packet_id, packet_id + count)
             answered.append(run)
             packet_id += count
         return answered

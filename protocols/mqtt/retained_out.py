@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Final
 
 from messaging.address import Address
-from messaging.batch import MessageBatch
+from messaging.batch import EXACTLY_ONCE, MessageBatch
 from messaging.credit import CreditWindow
+from messaging.publication import Publication
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage
 from protocols.counters import ProtocolCounters
@@ -35,10 +36,12 @@ class RetainedOut:
         session: Session,
         ids: OutboundIds,
         window: CreditWindow[Address],
+        before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         counters: ProtocolCounters,
         later: Callable[[], None],
     ) -> None:
         self._counters = counters
+        self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
         self._later = later  # asks for another `go_on` in the next turn
         self._later_asked = False
         self._engine = engine
@@ -107,7 +110,10 @@ class RetainedOut:
             self._number += 1
             packet_id = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE).first_packet_id
             self._session.retained_sent[self._number] = RetainedSent(packet_id, batch, qos, identifier)
-        self._send(batch, qos, packet_id, identifier, False, wall_ms)
+        if qos == EXACTLY_ONCE and self._session.is_durable:  # after a restart nobody sends it again, under no id
+            self._before_exactly_once(lambda: self._send(batch, qos, packet_id, identifier, False, wall_ms), None)
+        else:
+            self._send(batch, qos, packet_id, identifier, False, wall_ms)
 
     def resend(self, wall_ms: int) -> None:
         """Send again, under their ids, those that an earlier connection did not answer for."""

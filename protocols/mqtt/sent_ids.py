@@ -1,12 +1,13 @@
 """Packet ids that outlive their connection: those of what a queue sent and the client has not answered for."""
 
+from bisect import bisect_right
 from typing import Final, final
 
 from messaging.ranges import RangeSet
 
 NOT_BOUND: Final = 0  # partition ids start at 1
 TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
-TAKEN_RANGES_STORED_MAX: Final = 100  # mostly there is one; what was taken before those has been settled long since
+TAKEN_RANGES_STORED_MAX: Final = 100  # of what is settled: mostly there is one, and older ones are written long since
 
 
 @final
@@ -20,9 +21,11 @@ class SentIds:
     def __init__(self) -> None:
         self.partition_id = NOT_BOUND  # whose sequences these are: a queue of the same name may be another one
         self.remembered: dict[int, int] = {}  # sent on an earlier connection, and not again on this one
+        self.remembered_once: set[int] = set()  # the packet ids of the QoS 2 ones among them
         self.exactly_once: dict[int, int] = {}  # the QoS 2 ones of this connection; a restart must know them
         # The QoS 2 ones that the client has. A ledger that is made anew may not know it, and deliver them again.
         self.taken = RangeSet()
+        self.unsettled = RangeSet()  # those of them that are settled once a restart would know that they are taken
         # QoS 1 ids are not written while the client is there. After a crash, a message below may have been sent, under
         # an id that nobody knows.
         self.maybe_sent_below = 0
@@ -30,6 +33,22 @@ class SentIds:
     def pairs(self) -> list[tuple[int, int]]:
         """Return what is to be stored, oldest connection first."""
         return [*self.remembered.items(), *self.exactly_once.items()]
+
+    def ids_once(self) -> list[int]:
+        """Return which of the packet ids to be stored are of QoS 2."""
+        return [*self.remembered_once, *self.exactly_once.values()]
+
+    def remember(self, sequence: int, packet_id: int, *, exactly_once: bool) -> None:
+        """Note what was sent and not answered."""
+        self.remembered[sequence] = packet_id
+        if exactly_once:
+            self.remembered_once.add(packet_id)
+
+    def recall(self, sequence: int) -> int:
+        """Forget what was remembered of a sequence; return its packet id, 0 for none."""
+        packet_id = self.remembered.pop(sequence, 0)
+        self.remembered_once.discard(packet_id)
+        return packet_id
 
     def answered(self, first: int, end: int) -> None:
         """Forget sequences `[first, end)`: the client has answered for them."""
@@ -46,12 +65,17 @@ class SentIds:
 
     def taken_to_store(self) -> list[tuple[int, int]]:
         """Return what the client has and a restart may find unsettled, in ranges."""
-        return self.taken.ranges()[-TAKEN_RANGES_STORED_MAX:]
+        taken = self.taken
+        place = len(taken.ends) - TAKEN_RANGES_STORED_MAX
+        if self.unsettled:
+            place = min(place, bisect_right(taken.ends, self.unsettled.starts[0]))
+        return taken.ranges()[max(place, 0) :]
 
     def are_of(self, partition_id: int) -> None:
         """Note whose sequences these are; what was taken of another queue says nothing of this one."""
         if partition_id != self.partition_id:
             self.taken = RangeSet()
+            self.unsettled = RangeSet()
         self.partition_id = partition_id
 
     def kept_ranges(self) -> list[tuple[int, int]]:
@@ -60,3 +84,10 @@ class SentIds:
         for sequence in self.remembered:
             kept.add(sequence, sequence + 1)
         return kept.ranges()
+
+    def ranges_of_the_client(self) -> list[tuple[int, int]]:
+        """Return what after a restart nobody else may have: it is remembered, or the client has taken it."""
+        ranges = RangeSet()
+        for first, end in [*self.kept_ranges(), *self.taken.ranges()]:
+            ranges.add(first, end)
+        return ranges.ranges()

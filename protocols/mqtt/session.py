@@ -17,7 +17,7 @@ from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage, Subscriber
 from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
-from protocols.mqtt.granted import GrantedSubscription, SubscriptionTable
+from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription, SubscriptionTable
 from protocols.mqtt.sent_ids import NOT_BOUND, SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
@@ -47,6 +47,10 @@ class ExtraSubscription:
         self.selector = selector  # of a named queue's messages; None: all
         self.ids = SentIds()  # of a shared subscription
         self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
+
+    def options(self) -> DeliveryOptions:
+        """Return what its messages are delivered as."""
+        return DeliveryOptions(self.qos, self.retain_as_published, [self.identifier] if self.identifier else None)
 
     def continues(self, known: "ExtraSubscription") -> None:
         """Take the place of the same subscription with other options."""
@@ -120,6 +124,7 @@ class Session:
         self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
         self.ids = SentIds()  # of its queue
         self.released = RangeSet()
+        self.not_sent_again = RangeSet()  # ids of QoS 2 messages under way that after a restart nobody would send again
         self.received = RangeSet()
         self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
@@ -182,13 +187,19 @@ class Session:
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
         sent = self.ids.pairs()
-        shared = [[text, each.ids.partition_id, each.ids.pairs()] for text, each in self.shares.items()]
-        shared = [row for row in shared if row[2]]
-        if not (sent or shared or self.released or self.ids_were_stored):
+        shared = [
+            [text, each.ids.partition_id, each.ids.pairs(), each.ids.taken_to_store()]
+            for text, each in self.shares.items()
+            if each.ids.pairs() or each.ids.taken
+        ]
+        # A restart says PUBREL for what nobody sends again: the client may have it, and would pass over another one.
+        released = [*self.released.ranges(), *self.not_sent_again.ranges()]
+        if not (sent or shared or released or self.ids_were_stored):
             return None
         self.ids_were_stored = True
         taken = [self.ids.partition_id, self.ids.taken_to_store()]
-        return orjson.dumps({"released": self.released.ranges(), "sent": sent, "taken": taken, "shared": shared})
+        once = self.ids.ids_once()
+        return orjson.dumps({"released": released, "sent": sent, "once": once, "taken": taken, "shared": shared})
 
 
 @final
@@ -241,16 +252,24 @@ class StoredSession:
         session.ids_were_stored = True
         for first, end in row["released"]:
             session.released.add(first, end)
-        session.ids.remembered.update(row["sent"])
+        once = set(row.get("once", ()))  # earlier releases did not write which are of QoS 2
+        for sequence, packet_id in row["sent"]:
+            session.ids.remember(sequence, packet_id, exactly_once=packet_id in once)
         session.ids.partition_id, taken = row.get("taken", (NOT_BOUND, ()))  # earlier releases wrote none
         for first, end in taken:
             session.ids.taken.add(first, end)
         by_text = {extra.filter_text: extra for extra in self.extras}
-        for text, partition_id, sent in row.get("shared", []):
+        for text, partition_id, sent, *more in row.get("shared", []):
             extra = by_text.get(text)
-            if extra is not None:  # else it was ended, and the store heard of that first
-                extra.ids.partition_id = partition_id
-                extra.ids.remembered.update(sent)
+            if extra is None:  # it was ended, and the store heard of that first
+                for _, packet_id in sent:
+                    session.released.add(packet_id, packet_id + 1)
+                continue
+            extra.ids.partition_id = partition_id
+            for sequence, packet_id in sent:
+                extra.ids.remember(sequence, packet_id, exactly_once=True)
+            for first, end in more[0] if more else ():
+                extra.ids.taken.add(first, end)
 
 
 def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:

@@ -300,9 +300,9 @@ async def _replace_flow(
 async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
     if filter_text in session.shares:
         extra = session.shares.pop(filter_text)
-        await _end_flow(connection, extra)
         if connection.attached is not None:
-            connection.attached.delivering.forget_settled(extra.ids, [])
+            connection.attached.delivering.disown(extra.ids)
+        await _end_flow(connection, extra)
         shared = parse_shared(filter_text, Syntax.MQTT)
         assert shared is not None
         await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))

@@ -8,8 +8,8 @@ import pytest
 import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues
 from actors.messages import PurgeQueue
-from mqtt_packets import WillPart
-from raw_client import DEADLINE_S
+from mqtt_packets import Published, WillPart
+from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 from storage.interface import CommitJob
 
@@ -191,23 +191,35 @@ async def test_unacknowledged_messages_keep_their_ids_over_a_restart(
     assert (fresh.payload, fresh.dup) == (b"never sent", False)
 
 
-@pytest.mark.parametrize("qos", [1, 2])
-async def test_the_packet_id_of_a_message_that_is_gone_is_free_again(broker: RunningBroker, qos: int) -> None:
-    """[2.2.1-4]: purged while the client was away, so nothing will ever come under it."""
+async def purged_while_away(broker: RunningBroker, qos: int) -> tuple[RawClient, Published]:
+    """Return a client that is back, and the message that was purged while it was away."""
     client = await broker.connect_durable("patient")
     await client.subscribe("t", qos=qos)
-    publisher = await broker.connect()
-    await publisher.publish("t", b"purged", qos=qos)
+    await (await broker.connect("publisher")).publish("t", b"purged", qos=qos)
     sent = await client.message()
     await client.leave()
     (queue,) = await broker.node.default.queues.ask(ListQueues())
     assert await queue.cell.ask(PurgeQueue()) == 1
+    return await broker.connect_durable("patient"), sent
 
-    client = await broker.connect_durable("patient")
 
-    await publisher.publish("t", b"next", qos=qos)
+async def test_the_packet_id_of_a_qos_1_message_that_is_gone_is_free_again(broker: RunningBroker) -> None:
+    """[2.2.1-4]: nothing will ever come under it."""
+    client, sent = await purged_while_away(broker, 1)
+    await (await broker.connect()).publish("t", b"next")
     message = await client.message()
     assert (message.payload, message.packet_id, message.dup) == (b"next", sent.packet_id, False)
+
+
+async def test_the_packet_id_of_a_qos_2_message_that_is_gone_is_released_before_another_has_it(
+    broker: RunningBroker,
+) -> None:
+    """[4.3.3-1]: the client has it, and would pass over another message under its id."""
+    client, sent = await purged_while_away(broker, 2)
+    assert await client.answered(mqtt.PUBREL, sent.packet_id) == 0
+    await (await broker.connect()).publish("t", b"next", qos=2)
+    message = await client.message()
+    assert message.packet_id != sent.packet_id
 
 
 async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_session(

@@ -320,6 +320,8 @@ async def test_a_qos_2_message_of_a_client_that_is_away_outlives_a_failing_queue
 
     chosen = await broker.connect_durable("chosen")
 
+    assert await chosen.answered(mqtt.PUBREL, sent.packet_id) == 0
+    chosen.send(mqtt.pubcomp(sent.packet_id))
     await chosen.is_quiet()
     assert sent.payload == b"work"
     await (await broker.connect()).publish("t", b"next", qos=2)

@@ -54,3 +54,34 @@ def test_what_may_have_been_sent_comes_with_dup_and_qos_2_under_its_id(tmp_path:
     assert [first.dup, second.dup, new.dup] == [True, True, False]
     if qos == 2:
         assert [first.packet_id, second.packet_id] == [each.packet_id for each in sent]
+
+
+async def told_first_after_a_crash(gateway: GatewayProcess, *filters: str) -> tuple[Published, mqtt.Packet]:
+    """Return a QoS 2 message as it was sent before the crash, and what the client is told first behind its CONNACK."""
+    publisher = await connected(gateway, "publisher", 5)
+    assert await publisher.publish("t", b"retained, and queued", qos=2, retain=True) == 0
+    client = await connected(gateway, "patient", 5)
+    await client.subscribe(*filters, qos=2)
+    sent = await client.message()
+    gateway.kill9()
+    await client.vanish()
+    await publisher.vanish()
+    gateway.start()
+    client = await connected(gateway, "patient", 5)
+    told = await client.packet()
+    await client.leave()
+    return sent, told
+
+
+@pytest.mark.parametrize("filter_text", ["$queue/q", "t"])
+def test_what_is_not_sent_again_under_its_id_is_released_before_another_message_has_it(
+    tmp_path: Path, filter_text: str
+) -> None:
+    """[4.3.3-1] [4.4.0-1]: the client has the message, and would pass over another one under its packet id.
+
+    A named queue sends it to anybody, under another id; a retained message is not sent again.
+    """
+    with GatewayProcess(tmp_path) as gateway:
+        gateway.create_queue("q", subscriptions=["t"])
+        sent, told = asyncio.run(told_first_after_a_crash(gateway, filter_text))
+    assert (told.kind, mqtt.packet_id_of(told)) == (mqtt.PUBREL, sent.packet_id)

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+import mqtt_packets as mqtt
 from actors.clock import SystemClock
 from actors.data_messages import Deliveries, Settle
 from actors.inbox import Dispatcher, Inbox, Scheduled
-from messaging.batch import EXACTLY_ONCE
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.publication import Publication
@@ -18,44 +19,62 @@ from mqtt_conversation import connected
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.delivering import BoundFlow, DeliveringSide
 from protocols.mqtt.events import AcknowledgementReceived
-from protocols.mqtt.first_bytes import PUBREC
+from protocols.mqtt.first_bytes import PUBCOMP, PUBREC
 from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.reason_codes import SUCCESS
-from protocols.mqtt.session import Session, StoredSession
+from protocols.mqtt.reason_codes import QUOTA_EXCEEDED, SUCCESS
+from protocols.mqtt.session import ExtraSubscription, Session, StoredSession
 from unit.cores.messages import batch_of, flow_of, published, window_of
+
+OWN, SHARED, NAMED = "the session's own queue", "that of a shared subscription", "a named queue"
+SHARE = "$share/g/t"
 
 
 class OneMessage:
-    """A QoS 2 message on its way from a session's queue, or a named one, to the client."""
+    """A QoS 2 message on its way from a queue to the client."""
 
-    def __init__(self, *, is_named_queue: bool = False) -> None:
-        self.conversation = connected(level=5)
+    def __init__(self, queue: str = OWN) -> None:
         self.session = Session("c", expiry_s=60)
         self.session.table.grant("t", GrantedSubscription(parse_filter("t", Syntax.MQTT), 2, False, False, 0, 0, None))
         self.after_ids: list[Callable[[], None]] = []  # what waits until the packet ids are in the store
         self.window = window_of(10)
-        dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)
+        self._dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)
+        self._connect()
+        self.partition = Inbox(self._dispatcher, Scheduled())
+        self.ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=self.window)
+        self.extra = None if queue == OWN else ExtraSubscription(SHARE if queue == SHARED else "$queue/q", 2, 0, False)
+        if queue == SHARED and self.extra is not None:
+            self.session.shares[SHARE] = self.extra
+        ids = {OWN: self.session.ids, SHARED: None if self.extra is None else self.extra.ids}.get(queue)
+        if ids is not None:
+            ids.are_of(7)
+        self.flow = BoundFlow(self.partition, self.extra, ids, is_named_queue=queue == NAMED)
+        self.side.flows[1] = self.flow
+        self.ledger.attach(flow, 1)
+        self._flow = flow
+        self.publication = self.publish(b"once", EXACTLY_ONCE)
+
+    def _connect(self) -> None:
+        self.conversation = connected(level=5)
         self.side = DeliveringSide(
             engine=self.conversation.engine,
             level=5,
             session=self.session,
             window=self.window,
-            dispatcher=dispatcher,
+            dispatcher=self._dispatcher,
             before_exactly_once=self._before_exactly_once,
             clock=SystemClock(),
             counters=ProtocolCounters(),
             later=lambda: None,
         )
-        self.partition = Inbox(dispatcher, Scheduled())
-        self.ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=self.window)
-        ids = None if is_named_queue else self.session.ids
-        self.side.flows[1] = BoundFlow(self.partition, None, ids, is_named_queue=is_named_queue)
-        self.ledger.attach(flow, 1)
-        batch = batch_of([b"once"])
-        batch.qos = EXACTLY_ONCE
-        self.publication = published(batch)
-        self.publication.sequenced(1, self.ledger.append(self.publication.batch, self.publication), None)
-        self.side.deliver(Deliveries(flow, self.partition, 0, self.ledger.deliver(0)))
+
+    def publish(self, payload: bytes, qos: int) -> Publication:
+        """Have a message delivered to the connection."""
+        batch = batch_of([payload])
+        batch.qos = qos
+        publication = published(batch)
+        publication.sequenced(1, self.ledger.append(publication.batch, publication), None)
+        self.side.deliver(Deliveries(self._flow, self.partition, 0, self.ledger.deliver(0)))
+        return publication
 
     def _before_exactly_once(self, callback: Callable[[], None], _: Publication | None) -> None:
         self.after_ids.append(callback)
@@ -65,6 +84,19 @@ class OneMessage:
         callbacks, self.after_ids = self.after_ids, []
         for callback in callbacks:
             callback()
+
+    def after_a_crash(self) -> Session:
+        """Return the session as the store has it once the ids are written."""
+        row = self.session.ids_row()
+        state = self.session.state_row(will=None, closed_wall_ms=0)
+        stored = StoredSession("c", state, row, [], Selectors({}), row_prefix=b"")
+        stored.session.shares = {each.filter_text: each for each in stored.extras if each.filter_text == SHARE}
+        return stored.session
+
+    def crash(self) -> None:
+        """Connect again after a crash that left what the store has."""
+        self.session = self.after_a_crash()
+        self._connect()
 
     def settled(self) -> list[tuple[int, int]]:
         """Return which sequences the partition was told to settle."""
@@ -88,26 +120,29 @@ def test_a_qos_2_message_that_the_store_has_refused_meanwhile_is_not_sent(is_ref
     assert its.ledger.effects.discards == ({DISCARD_NOT_STORED: 1} if is_refused else {})
 
 
-def test_a_qos_2_message_is_settled_once_the_store_knows_that_the_client_has_it() -> None:
+@pytest.mark.parametrize("queue", [OWN, SHARED])
+def test_a_qos_2_message_is_settled_once_the_store_knows_that_the_client_has_it(queue: str) -> None:
     """[4.3.3-1] [2.2.1-3]: settled alone, a restart would give its id to a message that the client then passes over."""
-    its = OneMessage()
+    its = OneMessage(queue)
     its.store_ids()
     assert its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
     assert its.settled() == []
 
-    row = its.session.ids_row()
-    stored = StoredSession(
-        "c", its.session.state_row(will=None, closed_wall_ms=0), row, [], Selectors({}), row_prefix=b""
-    ).session
-    assert (stored.released.ranges(), stored.ids.remembered, stored.ids.taken.ranges()) == ([(1, 2)], {}, [(1, 2)])
+    stored = its.after_a_crash()
+    ids = stored.ids if queue == OWN else stored.shares[SHARE].ids
+    assert (stored.released.ranges(), ids.remembered, ids.partition_id) == ([(1, 2)], {}, 7)
+    assert ids.ranges_of_the_client() == [(1, 2)], "nobody else gets it"
 
     its.store_ids()
     assert its.settled() == [(1, 2)]
 
 
-def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends_before_the_store_knows() -> None:
+@pytest.mark.parametrize("queue", [OWN, SHARED])
+def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends_before_the_store_knows(
+    queue: str,
+) -> None:
     """The session's directory has the ids written then."""
-    its = OneMessage()
+    its = OneMessage(queue)
     its.store_ids()
     its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
     its.side.remember()
@@ -117,7 +152,95 @@ def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends
 
 def test_a_client_that_comes_back_forgets_what_a_named_queue_gives_to_somebody_else_meanwhile() -> None:
     """[4.4.0-1]: else the next message under that id would be the same to it, and be passed over."""
-    its = OneMessage(is_named_queue=True)
+    its = OneMessage(NAMED)
     its.side.remember()
     assert its.session.released.ranges() == [(1, 2)]
     assert its.session.ids.remembered == {}
+
+
+def test_a_qos_2_message_of_a_named_queue_goes_out_once_a_crash_would_leave_its_id_to_it() -> None:
+    """[4.4.0-1]: the client may have it, and would pass over another message under its id."""
+    its = OneMessage(NAMED)
+    assert its.conversation.said() == b""
+    assert its.after_a_crash().released.ranges() == [(1, 2)]
+
+    its.store_ids()
+    assert b"once" in its.conversation.said()
+    its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
+    assert its.settled() == [(1, 2)]
+    assert its.after_a_crash().released.ranges() == [(1, 2)]
+    its.side.acknowledged(AcknowledgementReceived(PUBCOMP, 1, 1, SUCCESS))
+    assert its.after_a_crash().released.ranges() == []
+
+
+def test_a_qos_2_message_of_a_named_queue_that_the_client_refuses_leaves_its_id_free() -> None:
+    """[4.3.3-9]: a PUBREC of 0x80 or above ends it."""
+    its = OneMessage(NAMED)
+    its.store_ids()
+    its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, QUOTA_EXCEEDED))
+    assert its.after_a_crash().released.ranges() == []
+
+
+@pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
+def test_a_qos_1_message_does_not_overtake_one_of_qos_2_that_waits_for_the_store(queue: str) -> None:
+    """A queue keeps order by key, whatever the QoS of its messages."""
+    its = OneMessage(queue)
+    its.publish(b"behind", AT_LEAST_ONCE)
+    assert its.conversation.said() == b""
+    its.store_ids()
+    said = its.conversation.said()
+    assert 0 < said.index(b"once") < said.index(b"behind")
+    its.publish(b"later", AT_LEAST_ONCE)
+    assert b"later" in its.conversation.said()
+
+
+@pytest.mark.parametrize("queue", [OWN, SHARED])
+def test_a_client_that_comes_back_forgets_a_qos_2_message_that_is_gone(queue: str) -> None:
+    """[4.3.3-1]: it may have it, and would pass over another message under its id. It was purged, or damaged."""
+    its = OneMessage(queue)
+    its.store_ids()
+    its.crash()
+    ids = its.session.ids if queue == OWN else its.session.shares[SHARE].ids
+    assert ids.kept_ranges() == [(1, 2)]
+    its.side.forget_settled(ids, [])
+    assert its.after_a_crash().released.ranges() == [(1, 2)]
+    its.store_ids()
+    assert its.conversation.said() == mqtt.acknowledgement(mqtt.PUBREL, 1)
+
+
+def test_a_qos_1_message_that_is_gone_leaves_its_id_free() -> None:
+    """[2.2.1-4]: a client keeps nothing of it, and some know no PUBREL."""
+    its = OneMessage()
+    its.store_ids()
+    its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
+    its.store_ids()
+    its.side.acknowledged(AcknowledgementReceived(PUBCOMP, 1, 1, SUCCESS))
+    its.publish(b"again", AT_LEAST_ONCE)
+    its.side.remember()
+    its.crash()
+    its.side.forget_settled(its.session.ids, [])
+    its.store_ids()
+    assert its.conversation.said() == b""
+    assert not its.after_a_crash().released
+
+
+def test_what_a_client_has_of_a_shared_subscription_that_has_ended_keeps_its_id() -> None:
+    """[4.4.0-1]: another member gets it; this client may have it, and would pass over another message under its id."""
+    its = OneMessage(SHARED)
+    assert its.extra is not None
+    its.store_ids()
+    del its.session.shares[SHARE]
+    its.side.disown(its.extra.ids)
+    assert its.after_a_crash().released.ranges() == [(1, 2)]
+    its.side.remember()
+    assert its.session.released.ranges() == [(1, 2)]
+
+
+def test_what_a_client_has_taken_of_a_shared_subscription_is_settled_before_that_ends() -> None:
+    """[4.8.2-4]: else another member would get it as well."""
+    its = OneMessage(SHARED)
+    assert its.extra is not None
+    its.store_ids()
+    its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
+    its.side.disown(its.extra.ids)
+    assert its.settled() == [(1, 2)]

@@ -1,6 +1,6 @@
 """What a session knows of the messages that its client has."""
 
-from protocols.mqtt.sent_ids import TAKEN_RANGES_MAX, SentIds
+from protocols.mqtt.sent_ids import TAKEN_RANGES_MAX, TAKEN_RANGES_STORED_MAX, SentIds
 
 
 def test_what_a_client_has_taken_takes_bounded_memory() -> None:
@@ -23,3 +23,15 @@ def test_what_was_taken_of_one_queue_says_nothing_of_another() -> None:
     assert ids.taken.ranges() == [(5, 8)]
     ids.are_of(2)
     assert not ids.taken
+
+
+def test_the_store_has_everything_that_was_taken_and_is_not_settled() -> None:
+    """Of what is settled it has the newest: older ones are written long since."""
+    ids = SentIds()
+    for number in range(3 * TAKEN_RANGES_STORED_MAX):
+        ids.takes(2 * number + 1, 2 * number + 2)
+    assert len(ids.taken_to_store()) == TAKEN_RANGES_STORED_MAX
+    oldest = 2 * TAKEN_RANGES_STORED_MAX + 1
+    ids.unsettled.add(oldest, oldest + 1)
+    assert ids.taken_to_store()[0] == (oldest, oldest + 1)
+    assert len(ids.taken_to_store()) == 2 * TAKEN_RANGES_STORED_MAX
