@@ -323,6 +323,9 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
     attached = connection.attached
     if attached is None:
         return
+    if extra.parked is not None:
+        extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody
+        extra.parked = None
     flows = attached.delivering.flows
     for flow_id, bound in list(flows.items()):
         if bound.extra is extra:

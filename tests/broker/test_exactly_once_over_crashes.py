@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 import mqtt_packets as mqtt
+from actors.directory_messages import ListQueues
+from actors.messages import DescribeQueue
+from gateway.config.load import load
 from mqtt_packets import Published
 from named_queues import create
 from raw_client import RawClient
@@ -78,3 +81,18 @@ async def test_a_message_that_a_client_has_stays_its_own_until_it_is_released(
         await other.is_quiet()
         await broker.stop()
     await broker.start()
+
+
+async def test_what_waits_for_a_member_whose_right_to_its_group_has_gone_is_for_nobody(broker: RunningBroker) -> None:
+    """[4.8.2-5]: its subscription has ended, and with that the reason to keep the message."""
+    client, _ = await taken(broker, SHARE)
+    other = await broker.connect_durable("other")
+    await other.subscribe(SHARE, qos=2)
+    await client.vanish()
+    await other.is_quiet()
+    denied = "authentication.client_profiles=[{name: default, allow_shared_subscriptions_enabled: false}]"
+    await broker.node.reload(load(settings=(*broker.settings, denied)))
+    await (await broker.connect_durable("patient")).round_trip()
+    (queue,) = [each for each in await broker.node.default.queues.ask(ListQueues()) if each.name == "#share/g/t"]
+    (partition,) = (await queue.cell.ask(DescribeQueue())).partitions
+    assert (partition.waiting_count, partition.discards) == (0, {"session_ended": 1})
