@@ -124,7 +124,7 @@ class OutboundIds:
     def keep(self, packet_id: int) -> None:
         """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
         self._kept.add(packet_id, packet_id + 1)
-        self._used.add(packet_id, packet_id + 1)
+        self._known(packet_id, packet_id + 1)
 
     def release_kept(self, packet_id: int) -> bool:
         """Have an id wait for PUBCOMP whose message nobody sends again; return whether it was kept."""
@@ -150,7 +150,15 @@ class OutboundIds:
     def restore_released(self, first: int, end: int) -> None:
         """Bring back ids that were released on an earlier connection."""
         self.released.add(first, end)
+        self._known(first, end)
+
+    def _known(self, first: int, end: int) -> None:
+        """Take ids that the client knows from before. Others are given out behind them.
+
+        Who is back may acknowledge one twice, for what came before and what comes now; that must be of one message.
+        """
         self._used.add(first, end)
+        self._next = max(self._next, end)
 
     def acknowledge_run(self, first: int, last: int, qos: int) -> OutboundRun | None:
         """Free the ids of a PUBACK if they are those of one run, sent at this QoS; return it, else None."""

@@ -203,12 +203,12 @@ async def purged_while_away(broker: RunningBroker, qos: int) -> tuple[RawClient,
     return await broker.connect_durable("patient"), sent
 
 
-async def test_the_packet_id_of_a_qos_1_message_that_is_gone_is_free_again(broker: RunningBroker) -> None:
-    """[2.2.1-4]: nothing will ever come under it."""
-    client, sent = await purged_while_away(broker, 1)
+async def test_nothing_comes_for_a_qos_1_message_that_is_gone(broker: RunningBroker) -> None:
+    """[2.2.1-4]: its packet id is free, and the client knows nothing of it."""
+    client, _ = await purged_while_away(broker, 1)
     await (await broker.connect()).publish("t", b"next")
     message = await client.message()
-    assert (message.payload, message.packet_id, message.dup) == (b"next", sent.packet_id, False)
+    assert (message.payload, message.dup) == (b"next", False)
 
 
 async def test_the_packet_id_of_a_qos_2_message_that_is_gone_is_released_before_another_has_it(
