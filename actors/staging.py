@@ -226,7 +226,7 @@ class StagingActor(LoopActor):
         self._delete([first for first in firsts if first not in self._written])
 
     def _delete(self, firsts: list[int]) -> None:
-        """Delete pages and their rows, in one commit."""
+        """Delete pages and their rows, in one commit, however often the store refuses it."""
         self._spool.post(Settled(self._partition_id, [], [], firsts, True))
         rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
         self._forget(rows)
@@ -271,7 +271,7 @@ class StagingActor(LoopActor):
         return self.answer_to(token)
 
     def _forget(self, rows: list[TableWrite]) -> None:
-        self._spool.post(WriteTables(self._own(rows), None, 0))
+        self._spool.post(WriteTables(self._own(rows), None, 0, until_done=True))
 
     def _own(self, rows: list[TableWrite]) -> list[TableWrite]:
         return [row.under(self._services.space.row_prefix) for row in rows]

@@ -8,7 +8,8 @@ from inside_client import InsideClient, batch_on, until
 from messaging.staging import NOT_PUBLISHED, NOT_STAGED, TOO_MUCH_STAGED, StagingRefused
 from named_queues import create, shows
 from running_broker import RunningBroker
-from storage.errors import StoreFailed
+from storage.errors import StoreFailed, StoreFull
+from storage.interface import CommitJob
 from storage.record_page import Run
 from storage.staging_rows import Decision, decision_row
 
@@ -180,4 +181,27 @@ async def test_a_store_that_cannot_be_read_now_delays_a_commit_and_loses_nothing
     monkeypatch.setattr(store, "read_page", read_or_fail)
 
     assert await orders.commit("job/7", (0, 0)) == StagedCommitted(1, already=False)
+    assert list((await orders.read())[0].values()) == [b"x"]
+
+
+async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it_in_the_end(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pages went with a later commit, but not their rows: the next start reported what was published as lost."""
+    orders = await orders_of(broker)
+    await orders.stage("job/7", 0, b"x")
+    store = broker.node.store
+    commit, refused = store.commit, list[CommitJob]()
+
+    def refuse_once(job: CommitJob) -> None:
+        if job.page_deletes and not refused:
+            refused.append(job)
+            raise StoreFull("disk", "no room")
+        commit(job)
+
+    monkeypatch.setattr(store, "commit", refuse_once)
+    await orders.commit("job/7", (0, 0))
+    assert len(refused) == 1
+    await until(lambda: not broker.node.spool_gate.blocked, "the store has room again")
+    await broker.restart()
     assert list((await orders.read())[0].values()) == [b"x"]
