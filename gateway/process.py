@@ -53,7 +53,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     try:
         await node.start()
     except CannotStart:
-        store.close()
+        await node.stop()  # in order: a port that is taken must not have the next start flag everything as redelivered
         raise
     _announce(node)
     gc.collect()

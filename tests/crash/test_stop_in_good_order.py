@@ -1,13 +1,16 @@
 """SIGTERM under load: the gateway ends in good order, and the next start knows exactly where it was."""
 
+import json
 import re
 import signal
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from delivery_record import DeliveryRecord
-from gateway_process import STOP_S, GatewayProcess
+from gateway_process import PYTHON, STOP_S, GatewayProcess
 from wire_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 
 WITHIN_S = 60
@@ -92,3 +95,25 @@ def test_a_stop_when_nobody_is_connected_needs_nobody(tmp_path: Path) -> None:
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait_for_exit(STOP_S) == 0
     assert re.search(r"stopped$", gateway.stderr.strip())
+
+
+def test_a_start_that_fails_leaves_the_spool_in_order(tmp_path: Path) -> None:
+    """Or the next one would flag all that waits as redelivered, for nothing but a port that was taken."""
+    gateway = GatewayProcess(tmp_path)
+    with gateway:
+        gateway.create_queue("load", subscriptions=["load/>"])
+        assert gateway.command("pub", "--topic", "load/x", "--message", "hello").returncode == 0
+    free = [f"--set={name}.port=0" for name in ("admin", "listeners.mqtt", "listeners.mqtt_websocket")]
+    with socket.create_server(("127.0.0.1", gateway.amqp_port)):
+        taken = f"--set=listeners.amqp.port={gateway.amqp_port}"
+        command = [*PYTHON, "serve", "--data", str(gateway.data), *free, taken]
+        refused = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
+    assert refused.returncode == 1
+    assert "listeners.amqp cannot listen on" in refused.stderr
+
+    examined = subprocess.run(
+        [*PYTHON, "doctor", "--data", str(gateway.data), "--json"], capture_output=True, text=True, timeout=WITHIN_S
+    )
+    assert json.loads(examined.stdout)["looked_at"]["closed in order"] == "yes"
+    with gateway:
+        assert gateway.held_count("load") == 1
