@@ -101,6 +101,8 @@ def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
 
 def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:
     """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
+    if isinstance(error, lmdb.InvalidError):
+        return StoreFailed(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
     if code in _FULL_DISK_ERRORS:
         return StoreFull("disk", str(error))
     if code == errno.EIO and needed_bytes > 0:

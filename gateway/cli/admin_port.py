@@ -20,6 +20,7 @@ from gateway.cli.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from messaging.message_vpn import DEFAULT_VPN
 
 SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
+URL_OPTIONS: Final = "--url or SLUICEGATE_URL"
 TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
 AUTHORIZATION: Final = "Authorization"
 
@@ -86,9 +87,10 @@ class AdminPort:
             with error:
                 is_stranger = error.code == http.HTTPStatus.UNAUTHORIZED and AUTHORIZATION not in headers
                 raise CommandFailed(_problem_text(error), advice=SIGN_IN_ADVICE if is_stranger else "") from None
-        except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise unreachable(self._url, reason, "--url or SLUICEGATE_URL") from None
+        except OSError as error:
+            raise unreachable(self._url, getattr(error, "reason", None) or error, URL_OPTIONS) from None
+        except http.client.HTTPException:  # its text would be what came, whatever that does to a terminal
+            raise unreachable(self._url, "what answers there does not speak HTTP", URL_OPTIONS) from None
 
 
 def _parsed(raw: bytes) -> object:

@@ -53,8 +53,11 @@ def backup_status(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> 
 
 
 def backup_cancel(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """End the backup that is running; nothing of it is left."""
-    _show(AdminClient(url).cancel_backup(), as_json)
+    """End the backup that is running; nothing of it is left. Exit code 1: there is none, or it was whole before."""
+    view = AdminClient(url).cancel_backup()
+    if view.state != BackupState.CANCELLED:
+        raise CommandFailed(f"nothing was cancelled: no backup is running; the latest: {_line(view)}")
+    _show(view, as_json)
 
 
 def restore(
@@ -92,10 +95,14 @@ def _progress() -> Progress:
 def _show(view: BackupView, as_json: bool) -> None:
     if as_json:
         print_json(view)
-        return
+    else:
+        typer.echo(_line(view))
+
+
+def _line(view: BackupView) -> str:
     size = rounded_size(view.written_bytes)
     done = size if view.state == BackupState.DONE else f"{size} of about {rounded_size(view.expected_bytes)}"
-    typer.echo(f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}")
+    return f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}"
 
 
 def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool) -> None:

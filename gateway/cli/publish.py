@@ -71,7 +71,7 @@ def pub(
     if as_json:
         print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals)})
     if publisher.refusals:
-        shown = ", ".join(publisher.refusals[:REFUSALS_SHOWN_MAX])
+        shown = ", ".join(list(dict.fromkeys(publisher.refusals))[:REFUSALS_SHOWN_MAX])
         total = publisher.confirmed_count + len(publisher.refusals)
         raise CommandFailed(f"{len(publisher.refusals)} of {total} messages were refused: {shown}", exit_code=FAILED)
     if not as_json:

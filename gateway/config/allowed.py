@@ -60,7 +60,7 @@ def allowed_by(field: FieldInfo) -> str:
     if get_origin(annotation) is dict:
         return "a mapping"
     if section is not None:
-        return f"a mapping with some of the keys {', '.join(section.model_fields)}"
+        return _section_with(section)
     if _is_marked(field, AllowAnonymous):
         return "true, false or on-loopback"
     if get_origin(annotation) is Literal:
@@ -75,6 +75,12 @@ def allowed_by(field: FieldInfo) -> str:
         return f"a number from {low} to {high}"
     kind = PATH if FilePath in (annotation, *get_args(annotation)) else TEXT
     return kind + _text_limits(field)
+
+
+def allowed_item(field: FieldInfo) -> str:
+    """Return in words what an item of a list, or a value of a mapping, has to be."""
+    section = _section_of(field.annotation)
+    return TEXT if section is None else _section_with(section)
 
 
 def is_secret(field: FieldInfo | None) -> bool:
@@ -115,6 +121,10 @@ def _sections(name: str, value: object) -> Iterator[tuple[str, BaseModel]]:
         for key, each in value.items():
             if isinstance(each, BaseModel):
                 yield f"{name}.{key}", each
+
+
+def _section_with(section: type[BaseModel]) -> str:
+    return f"a mapping with some of the keys {', '.join(section.model_fields)}"
 
 
 def _text_limits(field: FieldInfo) -> str:

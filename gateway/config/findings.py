@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from gateway.config.allowed import PATH, TEXT, Setting, allowed_by, is_secret, setting_at
+from gateway.config.allowed import PATH, TEXT, Setting, allowed_by, allowed_item, is_secret, setting_at
 from gateway.config.errors import no_such_key, seen
 from gateway.config.yaml_document import Path
 
@@ -45,9 +45,11 @@ def finding_of(root: type[BaseModel], details: ErrorDetails) -> Finding:
 def _wrong_value(setting: Setting, details: ErrorDetails) -> Finding:
     if setting.field is None:
         return Finding(setting.path, details["msg"])
-    ours, allowed = details.get("ctx", {}).get("error"), allowed_by(setting.field)
-    # A rule of ours says in full what is wrong: of a section, of an item of a list that is none, of a text or a path.
-    if isinstance(ours, ValueError) and (setting.item or isinstance(details["input"], dict) or allowed in (TEXT, PATH)):
+    ours = details.get("ctx", {}).get("error")
+    allowed = allowed_item(setting.field) if setting.item else allowed_by(setting.field)
+    # A rule of ours says in full what is wrong: of a section, of a list, of an item of one, of a text or a path.
+    several = isinstance(details["input"], dict | list)
+    if isinstance(ours, ValueError) and (setting.item or several or allowed in (TEXT, PATH)):
         return Finding(setting.path, str(ours))
     shown = "this value" if is_secret(setting.field) else seen(details["input"])
     return Finding(setting.path, f"{shown} is not allowed", allowed)

@@ -34,7 +34,7 @@ QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the att
 class Node(Section):
     """The node itself."""
 
-    name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=64)
+    name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length=1, max_length=64)
 
 
 class Data(Section):

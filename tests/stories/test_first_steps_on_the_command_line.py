@@ -64,6 +64,10 @@ def test_a_refused_message_is_explained(node: GatewayProcess) -> None:
     assert published.returncode == 1
     assert explained["reason"] in published.stderr
 
+    several = node.command("pub", "--topic", "orders/eu", "--message", "hello", "--count", "3")
+    assert "3 of 3 messages were refused" in several.stderr
+    assert several.stderr.count(explained["reason"]) == 1
+
     assert "Queue orders created" in says(node.command("events"))
     assert "nothing-waits" in says(node.command("explain", "key", "orders", "customer-7"))
 

@@ -369,8 +369,10 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
         return self.backup
 
     async def cancel_backup(self) -> BackupView:
-        self.backup = replace(await self.show_backup(), state=BackupState.CANCELLED, failure="it was cancelled")
-        return self.backup
+        latest = await self.show_backup()
+        if latest.state == BackupState.RUNNING:
+            latest = self.backup = replace(latest, state=BackupState.CANCELLED, failure="it was cancelled")
+        return latest
 
     async def list_clients(self, question: ClientQuestion) -> ClientsView:
         wanted, names = name_pattern(question.client_name), question.names

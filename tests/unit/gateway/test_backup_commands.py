@@ -1,10 +1,12 @@
 """`sluicegate backup` and what is behind it at `/backup`, against a real admin server."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from gateway.cli.failures import FAILED
+from gateway.reader_views import BackupState
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
@@ -17,6 +19,16 @@ def test_a_backup_is_begun_shown_and_ended(admin: RunningAdmin, node: MemoryNode
     assert "'monday' is running" in shell.run("backup", expect=FAILED)
     assert "it was cancelled" in shell.run("backup-cancel")
     assert orjson.loads(shell.run("backup-status", "--json"))["state"] == "cancelled"
+
+
+def test_a_backup_that_is_whole_is_not_said_to_be_cancelled(admin: RunningAdmin, node: MemoryNode) -> None:
+    shell = Shell(admin.url)
+    shell.run("backup", "monday", "--no-wait")
+    assert node.backup is not None
+    node.backup = replace(node.backup, state=BackupState.DONE)
+    told = shell.run("backup-cancel", expect=FAILED)
+    assert told == "error: nothing was cancelled: no backup is running; the latest: done: /backups/monday, 0 B\n"
+    assert orjson.loads(shell.run("backup-status", "--json"))["state"] == "done"
 
 
 def test_a_request_for_a_backup_says_its_name_and_nothing_else(admin: RunningAdmin) -> None:

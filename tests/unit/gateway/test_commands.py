@@ -291,6 +291,25 @@ def test_a_gateway_that_is_not_there_is_exit_code_three(nobody: Shell, command: 
     assert "--url or SLUICEGATE_URL" in told
 
 
+def test_what_answers_in_another_protocol_is_not_repeated_to_the_terminal() -> None:
+    """An AMQP port answers with its own header, and a program that is hostile with whatever a terminal does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+
+        def answer() -> None:
+            stream, _ = server.accept()
+            with stream:
+                stream.recv(65536)
+                stream.sendall(b"AMQP\x00\x01\x00\x00\x1b[31m\r\n")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        told = Shell(f"http://127.0.0.1:{port}").run("queue", "list", expect=UNREACHABLE)
+        answering.join()
+    assert f"http://127.0.0.1:{port}: what answers there does not speak HTTP" in told
+    assert "AMQP" not in told
+
+
 @pytest.mark.parametrize("command", [["pub", "-t", "a", "-m", "x"], ["sub", "-t", "a"]])
 def test_an_mqtt_port_that_is_not_there_is_exit_code_three(nobody: Shell, command: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -35,6 +35,22 @@ def test_a_value_that_breaks_a_rule_of_ours_is_told_which(tmp_path: Path) -> Non
     assert "is a folder; allowed: a file" in found
 
 
+def test_an_item_of_a_list_is_told_what_an_item_is(tmp_path: Path) -> None:
+    text = (
+        "authentication:\n  acl_profiles:\n    - {name: p, publish_topic_exceptions: [x]}\nrest_delivery_points: [a]\n"
+    )
+    exception, point = problems_of(text, tmp_path)
+    where = "gate.yaml:3:44: authentication.acl_profiles.0.publish_topic_exceptions.0"
+    assert exception == f"{where}: 'x' is not allowed; allowed: a mapping with some of the keys topic, syntax"
+    assert "rest_delivery_points.0: 'a' is not allowed; allowed: a mapping with some of the keys name, enabled" in point
+
+
+def test_a_rule_of_a_whole_list_says_what_breaks_it(tmp_path: Path) -> None:
+    assert problems_of("rest_delivery_points: [{name: a}, {name: a}]\n", tmp_path) == [
+        "gate.yaml:1:23: rest_delivery_points: the name 'a' stands there 2 times"
+    ]
+
+
 def test_a_wrong_key_gets_a_guess_and_the_list(tmp_path: Path) -> None:
     assert problems_of("log:\n  levle: info\n", tmp_path) == [
         "gate.yaml:2:3: log.levle: there is no such key (did you mean 'level'?); allowed: level, format, audit_file"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
-from storage.errors import DamagedRecord, PageNotFound, UnsupportedFormat
+from storage.errors import DamagedRecord, PageNotFound, StoreFailed, UnsupportedFormat
 from storage.interface import CommitJob, PageDamage, PageWrite, Recovery, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import JOURNAL_KIND
@@ -140,6 +140,12 @@ def test_a_cursor_under_a_wrong_key_is_not_believed(filled: SpoolStore, open_sto
 
     assert sorted(recovery.cursors) == [1, 3]
     assert [(item.where, item.reason) for item in recovery.quarantined] == [("cursor of partition 2", "misplaced")]
+
+
+def test_a_file_that_is_no_database_is_refused_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "data.mdb").write_bytes(b"letters")
+    with pytest.raises(StoreFailed, match=r"data\.mdb is no database of LMDB"):
+        SpoolStore.open(tmp_path, map_bytes_max=1 << 26)
 
 
 @pytest.mark.crash
