@@ -8,6 +8,8 @@ waits until nothing is on its way, and gives the failed message and all behind i
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+import pykka
+
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.futures import LoopFuture
@@ -95,7 +97,7 @@ class QueueBinding(FlowReader):
         flow.read(self, after=None)
         try:
             await handle.cell.ask(BindFlow(flow.urn, client, client, cell.inbox, window, PROTOCOL))
-        except BindRefused as refusal:
+        except (BindRefused, pykka.ActorDeadError) as refusal:  # it would not, or was deleted meanwhile
             self._flow = None
             flow.leave(self)
             flow.gone("it was never bound")

@@ -8,12 +8,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pykka
+import pytest
 import yaml
 
+from actors import queue
 from certificates import make_certificates
 from gateway.config.load import load
 from gateway.node_port import NodeView
 from http_client import create, http_client, publish, ready_count
+from messaging.permissions import permits
+from messaging.queue_config import QueueConfig
+from protocols.rest import binding
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from web_server import Pushed, WebServer
@@ -174,6 +180,27 @@ async def test_a_queue_that_comes_later_is_bound_then(broker: RunningBroker) -> 
         async with asyncio.timeout(DEADLINE_S):
             while binding.is_up:
                 await asyncio.sleep(0.01)
+
+
+async def test_a_queue_that_is_deleted_as_it_is_bound_is_looked_for_again(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have been made anew since: what is found, and cannot be asked any more, is as good as not there."""
+    await create(broker, "q")
+    asked: list[str] = []
+
+    def gone_once(config: QueueConfig, user: str, needed: str) -> bool:
+        asked.append(config.name)
+        if len(asked) == 1:
+            raise pykka.ActorDeadError("q stopped before handling the message")
+        return permits(config, user, needed)
+
+    monkeypatch.setattr(queue, "permits", gone_once)
+    monkeypatch.setattr(binding, "REBIND_MS", 10)
+    async with WebServer() as server, http_client(broker) as client:
+        await configure(broker, point(server, "q"))
+        await publish(client, "q", "1")
+        assert bodies(await server.has(1)) == ["1"]
 
 
 async def test_a_reload_ends_and_changes_delivery_points(broker: RunningBroker) -> None:
