@@ -36,14 +36,7 @@ async def resume_flows(connection: "MqttConnection", session: Session) -> None:
             if handle is not None:
                 await bind_flow(connection, handle, extra, is_named_queue=False)
     for extra in session.queues.values():
-        try:
-            handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.rights))
-            if handle is not None:
-                await bind_flow(connection, handle, extra, is_named_queue=True)
-        except ClientDenied as denied:
-            _not_bound(connection, extra, BindRefused(PERMISSION_DENIED, denied.text))
-        except BindRefused as refusal:
-            _not_bound(connection, extra, refusal)
+        await _bind_to_named_queue(connection, extra)
 
 
 async def bind_flow(
@@ -118,21 +111,23 @@ def _not_bound(connection: "MqttConnection", extra: ExtraSubscription, refusal: 
 def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
     def again() -> None:
         if _is_wanted(connection, extra):
-            run_for(connection.cell, _bind_again(connection, extra), lambda outcome: outcome.get())
+            run_for(connection.cell, _bind_to_named_queue(connection, extra), lambda outcome: outcome.get())
 
     connection.cell.after(REBIND_MS, again)
 
 
-async def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    handle = await connection.services.queues.ask(FindQueue(extra.queue_name))
-    if handle is None or not _is_wanted(connection, extra):
-        return
+async def _bind_to_named_queue(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    """Bind the flow of a subscription that the session has already. What is refused is counted."""
     try:
-        await bind_flow(connection, handle, extra, is_named_queue=True)
+        handle = await connection.services.queues.ask(FindQueue(extra.queue_name, connection.identity.rights))
+        if handle is not None and _is_wanted(connection, extra):
+            await bind_flow(connection, handle, extra, is_named_queue=True)
+    except ClientDenied as denied:
+        _not_bound(connection, extra, BindRefused(PERMISSION_DENIED, denied.text))
     except BindRefused as refusal:
         _not_bound(connection, extra, refusal)
     except pykka.ActorDeadError:
-        log.debug("queue %r was deleted as a flow was to be bound to it again", extra.queue_name)
+        log.debug("queue %r was deleted as a flow was to be bound to it", extra.queue_name)
 
 
 def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:

@@ -72,6 +72,25 @@ async def test_a_flow_that_cannot_come_back_costs_its_connection(
     await client.is_closed()
 
 
+@pytest.mark.settings("authentication.client_profiles=[{name: default, max_egress_flow_count: 1}]")
+async def test_a_flow_that_would_be_one_too_many_does_not_return_and_harms_nobody(broker: RunningBroker) -> None:
+    """Solace 2.5: the client took another one meanwhile, and its profile allows no more."""
+    await create(broker)
+    await create(broker, "other", subscriptions=["t"])
+    client = await broker.connect(level=5)
+    assert await client.subscribe("$queue/q", qos=1) == [1]
+    await change(broker, egress_enabled=False)
+    assert await client.subscribe("$queue/other", qos=1) == [1]
+    await change(broker, egress_enabled=True)
+    dropped = broker.node.mqtt.counters.dropped
+    async with asyncio.timeout(DEADLINE_S):
+        while not dropped.get("bind_refused"):
+            await asyncio.sleep(0.01)
+    await (await broker.connect()).publish("t", b"on")
+    assert (await client.message()).payload == b"on"
+    assert not (await shown(broker)).flows
+
+
 async def test_a_flow_that_was_unsubscribed_meanwhile_does_not_return(broker: RunningBroker) -> None:
     """MQTT 3.10.4: the client does not want it any more. Another client's flow shows when everybody has tried again."""
     await create(broker, access_type="non-exclusive")
