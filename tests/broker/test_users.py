@@ -1,11 +1,13 @@
 """Users that operators make, change, shut down and delete while the gateway runs; beside them those of a file."""
 
 import asyncio
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
+from argon2 import PasswordHasher
 from scramp import ScramClient
 
 from flow_client import FlowClient
@@ -31,6 +33,13 @@ UNNAMED: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "sasl-1", "flow": "au
 SHUT_DOWN: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "amqp:unauthorized-access", "flow": 0x0203, "http": 403}
 REACHABLE: Final = tuple(f"listeners.{name}.host=0.0.0.0" for name in CLIENTS)
 ONLY_USERS: Final = pytest.mark.settings("authentication.allow_anonymous=false")
+QUICK: Final = functools.partial(PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
+
+
+@pytest.fixture(autouse=True)
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have passwords be kept and checked in no time: most of what these tests took was argon2's arithmetic."""
+    monkeypatch.setattr("gateway.stored_users.PasswordHasher", QUICK)
 
 
 async def comes_in(broker: RunningBroker, protocol: str, user: str, password: str) -> Answer:
