@@ -48,7 +48,7 @@ def test_the_documentation_lists_the_cases() -> None:
 def test_a_load_is_delivered_and_counted(tmp_path: Path, case: str) -> None:
     """The program fails when anything was lost, doubled or disordered."""
     runs = tmp_path / "runs.json"
-    effort = ("--seconds", "2", "--connections", "100", "--retained", "100", "--json", str(runs))
+    effort = ("--seconds", "1", "--connections", "100", "--retained", "100", "--json", str(runs))
     done = subprocess.run([*BENCH, case, *effort], cwd=ROOT, capture_output=True)
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
     assert [run["case"] for run in json.loads(runs.read_text())["runs"]] == [case]
