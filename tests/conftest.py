@@ -24,8 +24,9 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 
-# Folders whose tests share a session of Spark, or start one after the other: each is a JVM, and there is room for two.
-TOGETHER = ("tests/spark", "tests/spark/programs")
+# Folders whose tests share a session of Spark, or start one after the other: each is a JVM, with room for few.
+# The two lots take about as long as each other, and longer than any file.
+TOGETHER = {"tests/spark": "Spark", "tests/spark/programs": "Spark", "tests/spark/kills": "Spark is killed"}
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -38,8 +39,7 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 def kept_together(nodeid: str) -> str:
     """Name the tests that one worker runs, among them this one."""
     file = nodeid.partition("::")[0]
-    folder = file.rpartition("/")[0]
-    return folder if folder in TOGETHER else file
+    return TOGETHER.get(file.rpartition("/")[0], file)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist nobody asks
@@ -53,6 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put first, for several workers, what takes longest: none of them is to be alone with it at the end."""
     if hasattr(config, "workerinput"):
         slow = Counter(kept_together(item.nodeid) for item in items if item.get_closest_marker("slow"))
+        slow.update(dict.fromkeys(TOGETHER.values(), len(items)))
         items.sort(key=lambda item: -slow[kept_together(item.nodeid)])
 
 

@@ -16,7 +16,7 @@ from gateway_process import free_port, wait_until
 from unit.storage.spool_file import same_imports
 
 SPARK: Final = Path(pyspark.__file__).parent
-COPY: Final = Path(__file__).parent / "spark" / "programs" / "copy_until_killed.py"
+COPY: Final = Path(__file__).parent / "spark" / "kills" / "copy_until_killed.py"
 SAFE_PATH: Final = {"PYTHONSAFEPATH": "1"}  # as the image for Spark has it: a program's own folder is nobody's package
 STARTS_S: Final = 120  # a JVM, on a busy machine
 ENDS_S: Final = 600  # a program that copies a thousand rows in batches, there

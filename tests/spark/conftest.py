@@ -1,8 +1,8 @@
 """One Spark session and one gateway for all tests of this folder.
 
 A session is a JVM of half a gigabyte that takes seconds to start, and is slow until it is warm, so there is one;
-`tests/conftest.py` keeps these tests in one process. What has to have a JVM of its own is in `programs`, and what needs
-none in `without_java`.
+`tests/conftest.py` keeps these tests in one process. What has to have a JVM of its own is in `programs`, and in
+`kills` when that dies; what needs none is in `without_java`.
 """
 
 import os
@@ -45,6 +45,9 @@ def spark(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.enabled", "false")
+        # A few rows are gone through sooner than a program for them is compiled.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
