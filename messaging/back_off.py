@@ -99,14 +99,14 @@ class BackOff:
     def holds_up(self, sequence: int, key: int) -> bool:
         """Return whether a failed message of this key waits before `sequence`."""
         waiting = self._failed_of_key.get(key)
-        return waiting is not None and waiting.starts[0] < sequence
+        return waiting is not None and waiting.lowest() < sequence
 
     def stop_at(self) -> int:
         """Return the sequence behind which nothing may be delivered; 0 when all may."""
         waiting = self._failed_of_key.get(EVERYTHING)
         if waiting is not None:
-            return waiting.starts[0]
-        return self.failed.starts[0] if self.parked.total >= PARKED_COUNT_MAX else 0
+            return waiting.lowest()
+        return self.failed.lowest() if self.parked.total >= PARKED_COUNT_MAX else 0
 
     def park(self, sequence: int, key: int) -> None:
         """Have a message wait until no failed one of its key does."""

@@ -36,7 +36,7 @@ def decline(
     declined.add(first, end)
     client = flow.flow.client
     state.requeue(first, end, failed, client)
-    if len(declined.starts) > DECLINED_RANGES_MAX:
+    if declined.ranges_count() > DECLINED_RANGES_MAX:
         state.give_up(first, end, DISCARD_UNDELIVERABLE, client)
     else:
         _bury_unwanted(state, groups, first, end, client)

@@ -217,15 +217,15 @@ class LedgerFlow:
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 
 
-def least_loaded(flows: dict[int, LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
+def least_loaded(flows: dict[int, LedgerFlow], unacked_count_max: int) -> LedgerFlow | None:
     """Return the first of `flows_with_room`, if there is any.
 
     A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room.
     """
-    least: list[LedgerFlow] = []
+    least: LedgerFlow | None = None
     for flow in flows.values():
-        if (not least or flow.holds_less(least[0])) and not flow.paused and flow.room(unacked_count_max) > 0:
-            least = [flow]
+        if (least is None or flow.holds_less(least)) and not flow.paused and flow.room(unacked_count_max) > 0:
+            least = flow
     return least
 
 

@@ -36,8 +36,8 @@ class GapReasons:
         if ranges is None:
             ranges = self._ranges[reason] = RangeSet()
         ranges.add(first, end)
-        if len(ranges.starts) > RANGES_MAX:
-            ranges.remove(ranges.starts[0], ranges.ends[0])
+        if ranges.ranges_count() > RANGES_MAX:
+            ranges.discard(ranges.lowest(), ranges.lowest_end())
 
     def explain(self, first: int, end: int) -> list[Gap]:
         """Return the stretches of `[first, end)`, none of which holds a message, each with its reason, ascending."""

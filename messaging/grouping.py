@@ -198,7 +198,7 @@ class MessageGroups(Choice):
             state.looks_left -= 1
             if owner == flow_id:  # all of it, whatever its even share is: it is for nobody else
                 return TAKE, min(end, stop, first + flow.room(state.rules.unacked_count_max))
-            if len(state.requeued.starts) > GAPS_MAX:
+            if state.requeued.ranges_count() > GAPS_MAX:
                 return WAIT, first
             self._runs_passed_from[owner] = min(first, self._runs_passed_from.get(owner, first))
             return PASS, min(end, stop)
@@ -230,7 +230,7 @@ class MessageGroups(Choice):
         owner = self._owners[bucket]
         if owner == flow.flow.flow_id:
             return _TAKE_ALONE if bucket in self._unannounced else TAKE
-        is_crowded = len(state.requeued.starts) > GAPS_MAX
+        is_crowded = state.requeued.ranges_count() > GAPS_MAX
         if owner == _NOBODY:
             if not is_crowded and self._is_for_another(state, flow, sequence):
                 return WAIT

@@ -61,7 +61,7 @@ class Holds:
 
     def is_full(self) -> bool:
         """Return whether no more runs can be passed over."""
-        return sum([len(passed.starts) for passed in self.passed.values()]) >= HELD_RUNS_MAX
+        return sum([passed.ranges_count() for passed in self.passed.values()]) >= HELD_RUNS_MAX
 
     def count(self) -> int:
         """Return how many messages were passed over and wait for their source."""

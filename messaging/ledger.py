@@ -8,7 +8,7 @@ Deliberately elsewhere: which flow may consume at all (messaging.rebalance), quo
 rest (storage), and the sending itself (the actors).
 """
 
-from typing import final
+from typing import Final, final
 
 from messaging.batch import MessageBatch
 from messaging.declining import bury_declined, decline
@@ -34,6 +34,8 @@ from messaging.settlement import (
     REJECTED,
     RELEASED_ELSEWHERE,
 )
+
+_NONE: Final[list[Delivery]] = []
 
 
 @final
@@ -112,7 +114,6 @@ class Ledger(LedgerState):
 
     def deliver(self, wall_ms: int) -> list[Delivery]:
         """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
-        deliveries: list[Delivery] = []
         rules = self.rules
         if wall_ms > 0:
             pass_time(self, wall_ms)
@@ -130,14 +131,19 @@ class Ledger(LedgerState):
                 groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
         if ready_count == 0 or not self.flows:
-            return deliveries
+            return _NONE
+        deliveries: list[Delivery] = []
         unacked_count_max = rules.unacked_count_max
         if ready_count == 1 and groups is None and self.selecting_count == 0:
-            line = least_loaded(self.flows, unacked_count_max)
-        else:
-            line = flows_with_room(self.flows, unacked_count_max)
+            least = least_loaded(self.flows, unacked_count_max)
+            if least is None:
+                self._note_starved(unacked_count_max)
+            else:
+                self._deliver_piece(least, 1, wall_ms, deliveries)
+            return deliveries
+        line = flows_with_room(self.flows, unacked_count_max)
         if groups is not None and len(line) > 1:
-            groups.put_owner_first(line, self.requeued.starts[0])
+            groups.put_owner_first(line, self.requeued.lowest())
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
         share = (ready_count + len(line) - 1) // len(line) if line else 0
         place = 0
@@ -174,12 +180,11 @@ class Ledger(LedgerState):
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
         """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""
         again = self.requeued.total > 0
-        piece = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
-        if piece is None:
+        segment, first, end = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
+        if segment is None:
             return again and self.requeued.total == 0  # all of that is held, and what is fresh may not be
-        segment, first, end = piece
         if again:
-            self.requeued.remove(first, end)
+            self.requeued.discard(first, end)
             if self.undelivered.total > 0 and first in self.undelivered:
                 self.undelivered.discard(first, end)
                 again = False
@@ -247,11 +252,11 @@ class Ledger(LedgerState):
         if run_first < end:
             self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
 
-    def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
+    def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment | None, int, int]:
         """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
         piece = self._free_requeued(flow, limit)
         if piece is None:
-            return None
+            return None, 0, 0
         segment, first, end = piece
         if self.undelivered.total > 0:
             new_first, new_end = self.undelivered.next_range(first)
@@ -300,21 +305,21 @@ class Ledger(LedgerState):
 
     def _oldest_requeued(self, limit: int) -> tuple[Segment, int, int] | None:
         while self.requeued.total > 0:
-            first = self.requeued.starts[0]
+            first = self.requeued.lowest()
             segment = self.segments.at_or_after(first)
             assert segment is not None, "what waits again is in a segment"
             assert segment.first <= first, "what waits again is in a segment"
             if not self.at_hand(segment):
                 return None
             if segment.page is not None:
-                self._prefetch(segment.end)
-            end = min(self.requeued.ends[0], segment.end, first + limit)
+                self.prefetch(segment.end)
+            end = min(self.requeued.lowest_end(), segment.end, first + limit)
             if self.back_off.failed.total == 0:
                 return segment, first, end
             end = self._held_up_from(segment, first, end)
             if first < end:
                 return segment, first, end
-            if self.requeued.total > 0 and self.requeued.starts[0] == first:
+            if self.requeued.total > 0 and self.requeued.lowest() == first:
                 return None  # it was not parked: everything waits
         return None
 
@@ -350,42 +355,35 @@ class Ledger(LedgerState):
                 return sequence
         return end
 
-    def _fresh_piece(self, limit: int) -> tuple[Segment, int, int] | None:
+    def _fresh_piece(self, limit: int) -> tuple[Segment | None, int, int]:
         while True:
             segment = self.segments.at_or_after(self.ready_from)
             if segment is None:
                 self.ready_from = self.next_sequence
-                return None
+                return None, 0, 0
             first = segment.first if segment.first > self.ready_from else self.ready_from
             end = min(segment.end, first + limit)
             if first < self.suspect_end < end:
                 end = self.suspect_end
-            if self.settled.total > 0 and self.settled.ends[-1] > first:
+            if self.settled.total > 0 and self.settled.end() > first:
                 # Only after a recovery, or where single messages were deleted, is something settled up here.
                 first, end = self.settled.first_outside(first, end)
                 if first == end:
                     self.ready_from = end
                     continue
             if not self.at_hand(segment):
-                return None
-            self._prefetch(segment.end)
+                return None, 0, 0
+            self.prefetch(segment.end)
             if self.holds is None:
                 return segment, first, end
             if self.holds.is_full():
-                return None
+                return None, 0, 0
             assert segment.batch is not None
             free_first, free_end = self.holds.free_run(segment.batch, segment.first, first, end, self.rules.key_source)
             self.undelivered.add(first, free_first)
             if free_first < free_end:
                 return segment, free_first, free_end
             self.ready_from = end
-
-    def _prefetch(self, sequence: int) -> None:
-        """Ask for the next page while the consumer is busy with the messages before it."""
-        if sequence < self.paged_end:
-            segment = self.segments.at_or_after(sequence)
-            if segment is not None:
-                self.at_hand(segment)
 
     # --- settlements ---
 
@@ -396,8 +394,13 @@ class Ledger(LedgerState):
         taken back meanwhile) are passed over.
         """
         flow = self.flows.get(flow_id)
-        if flow is None:
-            return 0
+        return 0 if flow is None else self.settle_held(flow, first, end, outcome, cause)
+
+    def settle_held(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
+        """Do the same for a flow that has been looked up."""
+        if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: what consumers mostly do
+            self._settle(first, end)
+            return end - first
         count = 0
         for start, stop in flow.in_flight.remove(first, end):
             count += stop - start

@@ -162,6 +162,13 @@ class LedgerState:
             self.effects.wanted_pages.append(page.first)
         return False
 
+    def prefetch(self, sequence: int) -> None:
+        """Ask for the next page while the consumer is busy with the messages before it."""
+        if sequence < self.paged_end:
+            segment = self.segments.at_or_after(sequence)
+            if segment is not None:
+                self.at_hand(segment)
+
     def take_back(self, flow: LedgerFlow, first: int, end: int) -> list[tuple[int, int]]:
         """Take from a flow what it holds of `[first, end)`; return it. Settlements of that come too late."""
         taken = flow.in_flight.remove(first, end)
@@ -326,9 +333,9 @@ class LedgerState:
             self.floor = end
         else:
             self.settled.add(first, end)
-            if self.settled.starts[0] == self.floor:
-                self.floor = self.settled.ends[0]
-                self.settled.remove(self.settled.starts[0], self.floor)
+            if self.settled.lowest() == self.floor:
+                self.floor = self.settled.lowest_end()
+                self.settled.discard(self.settled.lowest(), self.floor)
         if self.ready_from < self.floor:
             self.ready_from = self.floor
 
@@ -374,8 +381,8 @@ class LedgerState:
         self.settled.check()
         self.requeued.check()
         assert self.floor <= self.ready_from <= self.next_sequence
-        assert self.settled.total == 0 or self.settled.starts[0] > self.floor, "the floor is as high as it can be"
-        assert self.settled.total == 0 or self.settled.ends[-1] <= self.next_sequence
+        assert self.settled.total == 0 or self.settled.lowest() > self.floor, "the floor is as high as it can be"
+        assert self.settled.total == 0 or self.settled.end() <= self.next_sequence
         held = RangeSet()
         held_count = 0
         self.leaving.check()
@@ -392,7 +399,7 @@ class LedgerState:
         assert held.total == held_count, "no sequence is held twice"
         for first, end in self.leaving.ranges():
             assert held.add(first, end) == end - first, "what leaves is held by nobody else"
-        assert held.total == 0 or held.ends[-1] <= self.ready_from, "what waits, is held or leaves is behind the cursor"
+        assert held.total == 0 or held.end() <= self.ready_from, "what waits, is held or leaves is behind the cursor"
         fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
         assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
         for start, end in self.undelivered.ranges():

@@ -128,7 +128,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
             if room == 0:
                 ledger.effects.starved_flows.append(flow.flow)
                 break
-            first, end = kept.starts[0], kept.ends[0]
+            first, end = kept.lowest(), kept.lowest_end()
             held_first, held_end = flow.in_flight.next_range(first)
             if held_first != first:  # it was taken back meanwhile
                 kept.remove(first, min(end, held_first) if held_first < held_end else end)

@@ -82,12 +82,12 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
         settled.add(first, end)
     segments = _page_segments(ledger, stored, settled) + _batch_segments(stored, settled)
     segments.sort(key=_first_of)
-    next_sequence = max(stored.next_sequence, settled.ends[-1])
+    next_sequence = max(stored.next_sequence, settled.end())
     if segments:
         next_sequence = max(next_sequence, segments[-1].end)
     _settle_gaps(ledger, settled, segments, next_sequence)
     ledger.next_sequence = next_sequence
-    ledger.floor = settled.ends[0]
+    ledger.floor = settled.lowest_end()
     settled.remove(0, ledger.floor)
     ledger.settled = settled
     ledger.ready_from = ledger.floor

@@ -45,10 +45,10 @@ class PartitionCursor:
         if end > self.floor:
             self.floor = end
         settled = self.settled
-        while settled.total > 0 and settled.starts[0] <= self.floor:
-            if settled.ends[0] > self.floor:
-                self.floor = settled.ends[0]
-            settled.remove(settled.starts[0], settled.ends[0])
+        while settled.total > 0 and settled.lowest() <= self.floor:
+            if settled.lowest_end() > self.floor:
+                self.floor = settled.lowest_end()
+            settled.discard(settled.lowest(), settled.lowest_end())
 
     def state(
         self, redelivered: list[tuple[int, int, int]], delays: tuple[tuple[int, int, int], ...] = ()

@@ -81,7 +81,7 @@ def find_staging(
         published.add(0, stored.floor)
         for first, end in stored.settled.ranges():
             published.add(first, end)
-        next_sequence = max([stored.next_sequence, published.ends[-1], *[end for _, end in pages]])
+        next_sequence = max([stored.next_sequence, published.end(), *[end for _, end in pages]])
     area = StagingArea(next_sequence=next_sequence, bytes_max=bytes_max, ttl_ms=ttl_ms, names_kept_ms=names_kept_ms)
     decisions: list[Decision] = []
     known: set[int] = set()

@@ -163,4 +163,6 @@ def _end_of(stored: StoredPartition | None) -> int:
     if stored is None:
         return 1
     ends = [each.end for each in stored.pages] + [each.first + each.batch.count for each in stored.batches]
-    return max([1, stored.floor, *stored.settled.ends, *ends])
+    if stored.settled:
+        ends.append(stored.settled.end())
+    return max([1, stored.floor, *ends])

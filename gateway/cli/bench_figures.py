@@ -79,7 +79,7 @@ class Tally:
         if stamp.number in seen:
             self.duplicate_count += 1
             return None
-        if seen and stamp.number < seen.ends[-1]:
+        if seen and stamp.number < seen.end():
             self.out_of_order_count += 1
         seen.add(stamp.number, stamp.number + 1)
         self.received_count += 1

@@ -87,7 +87,7 @@ class NamedPublisher:
 
     def highest(self) -> int:
         """Return the highest sequence that is stored, or was decided."""
-        return self.stored.ends[-1] - 1 if self.stored.total > 0 else self.floor
+        return self.stored.end() - 1 if self.stored.total > 0 else self.floor
 
     def row_of(self, first: int, last: int) -> tuple[bytes, bytes]:
         """Return the row that goes with a batch of these sequences."""

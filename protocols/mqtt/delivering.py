@@ -164,7 +164,7 @@ class DeliveringSide:
         held = self.ids.hand_over(source)
         for known in (held, ids.taken):
             if known.total > 0:
-                source.known_below = max(source.known_below, known.ends[-1])
+                source.known_below = max(source.known_below, known.end())
         source.held = held if held.total > 0 else None
 
     def _deliver(

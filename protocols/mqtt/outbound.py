@@ -75,14 +75,17 @@ class OutboundIds:
     An id is in use from its PUBLISH until PUBACK, PUBCOMP, or a PUBREC that refuses [2.2.1-4]. Between PUBREC and
     PUBCOMP it is `released`: it stands for no message any more, but still counts against the Receive Maximum.
 
-    Invariants: `_runs` is keyed by first id; ids of runs and of `released` are disjoint and make up `_used`;
-    `not_sent_again` has those of the QoS 2 runs whose source remembers no ids.
+    Invariants: `_runs` is keyed by first id, and empty while there is a `_lone` run; ids of runs and of `released` are
+    disjoint and make up `_used`; `not_sent_again` has those of the QoS 2 runs whose source remembers no ids.
     """
 
     def __init__(self, not_sent_again: RangeSet) -> None:
         self.released = RangeSet()
         self._not_sent_again = not_sent_again  # the session's
         self._used = RangeSet()
+        # The only run there is, if it came when there was none: where each message comes alone, its id is answered
+        # before the next is given out, and a dict would cost 800 instructions for it.
+        self._lone: OutboundRun | None = None
         self._runs: dict[int, OutboundRun] = {}
         self._kept = RangeSet()  # ids the client knows from an earlier connection, not sent again yet
         self._next = FIRST_PACKET_ID
@@ -90,23 +93,16 @@ class OutboundIds:
     def allocate(self, count: int, first_sequence: int, qos: int, source: DeliverySource) -> OutboundRun:
         """Take up to `count` ids in a row, as many as are free there. Some id is free: windows see to that."""
         used = self._used
-        first = self._next
-        index = 0
-        while True:
-            if first > PACKET_ID_MAX:
-                first = FIRST_PACKET_ID
-            if used.total == 0 or first not in used:
-                break
-            first = _end_of_range(used, first)
-            index += 1
-            assert index <= len(used.starts) + 1, "a free packet id exists"
-        room = _free_from(used, first)
-        if count > room:
-            count = room
+        first, end = used.first_outside(self._next, PACKET_ID_MAX + 1)
+        if first == end:
+            first, end = used.first_outside(FIRST_PACKET_ID, PACKET_ID_MAX + 1)
+            assert first < end, "a free packet id exists"
+        if count > end - first:
+            count = end - first
         used.add(first, first + count)
         self._next = first + count
         run = OutboundRun(first, count, first_sequence, qos, source)
-        self._runs[first] = run
+        self._note(run)
         if qos == EXACTLY_ONCE and source.ids is None:
             self._not_sent_again.add(first, first + count)
         return run
@@ -118,7 +114,7 @@ class OutboundIds:
         elif packet_id in self._used:
             return False
         self._used.add(packet_id, packet_id + 1)
-        self._runs[packet_id] = OutboundRun(packet_id, 1, sequence, qos, source)
+        self._note(OutboundRun(packet_id, 1, sequence, qos, source))
         return True
 
     def keep(self, packet_id: int) -> None:
@@ -136,7 +132,7 @@ class OutboundIds:
 
     def disown(self, ids: SentIds) -> None:
         """Remember no more what was sent of a queue: the client's subscription has ended."""
-        for run in [each for each in self._runs.values() if each.source.ids is ids]:
+        for run in [each for each in self._all().values() if each.source.ids is ids]:
             run.source.ids = None
             if run.qos == EXACTLY_ONCE:
                 self._not_sent_again.add(run.first_packet_id, run.first_packet_id + run.count)
@@ -162,10 +158,10 @@ class OutboundIds:
 
     def acknowledge_run(self, first: int, last: int, qos: int) -> OutboundRun | None:
         """Free the ids of a PUBACK if they are those of one run, sent at this QoS; return it, else None."""
-        run = self._runs.get(first)
-        if run is None or run.count != last - first + 1 or run.qos != qos:
+        run = self._run_of(first, last + 1)
+        if run is None or run.qos != qos:
             return None
-        del self._runs[first]
+        self._forget(run)
         self._used.discard(first, last + 1)
         return run
 
@@ -173,7 +169,7 @@ class OutboundIds:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
         answered = self._take_runs(first, last + 1)
         for each in answered:
-            self._used.remove(each.first_packet_id, each.first_packet_id + each.count)
+            self._used.discard(each.first_packet_id, each.first_packet_id + each.count)
         return answered
 
     def release(self, first: int, last: int) -> list[OutboundRun]:
@@ -187,15 +183,16 @@ class OutboundIds:
         """Free released ids that a PUBCOMP names; return how many."""
         count = 0
         for start, end in self.released.remove(first, last + 1):
-            self._used.remove(start, end)
+            self._used.discard(start, end)
             count += end - start
         return count
 
     def stands_for_other_qos(self, first: int, last: int, qos: int) -> bool:
         """Return whether one of the ids stands for a message of another QoS than the given one."""
+        runs = self._all()
         packet_id = first
         while packet_id <= last:
-            run = self._runs.get(packet_id) or self._run_holding(packet_id)
+            run = runs.get(packet_id) or self._run_holding(packet_id)
             if run is None:
                 packet_id += 1
             elif run.qos != qos:
@@ -206,66 +203,88 @@ class OutboundIds:
 
     def unanswered(self) -> list[OutboundRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""
-        return list(self._runs.values())
+        return list(self._all().values())
 
     def hand_over(self, source: DeliverySource) -> RangeSet:
         """Let what is unanswered stand for messages of a source that takes the place of others; return which."""
         held = RangeSet()
-        for run in self._runs.values():
+        for run in self._all().values():
             if run.source.ids is source.ids:
                 run.source = source
                 held.add(run.first_sequence, run.first_sequence + run.count)
         return held
 
     def _take_runs(self, first: int, end: int) -> list[OutboundRun]:
+        run = self._run_of(first, end)
+        if run is not None:
+            self._forget(run)
+            if run.qos == EXACTLY_ONCE and run.source.ids is None:
+                self._not_sent_again.discard(first, end)
+            return [run]
+        runs = self._all()
         answered: list[OutboundRun] = []
         packet_id = first
         while packet_id < end:
-            run = self._runs.get(packet_id)
+            run = runs.get(packet_id)
             if run is None:
                 run = self._run_holding(packet_id)
                 if run is None:
                     packet_id += 1
                     continue
                 self._break_up(run)
-                run = self._runs[packet_id]
+                run = runs[packet_id]
             count = min(run.count, end - packet_id)
-            del self._runs[packet_id]
+            del runs[packet_id]
             if count < run.count:
                 rest = run.cut_off(count)
-                self._runs[rest.first_packet_id] = rest
+                runs[rest.first_packet_id] = rest
             if run.qos == EXACTLY_ONCE and run.source.ids is None:
                 self._not_sent_again.discard(packet_id, packet_id + count)
             answered.append(run)
             packet_id += count
         return answered
 
+    def _note(self, run: OutboundRun) -> None:
+        if self._lone is None and not self._runs:
+            self._lone = run
+        else:
+            self._all()[run.first_packet_id] = run
+
+    def _run_of(self, first: int, end: int) -> OutboundRun | None:
+        """Return the run that has exactly these ids, None if there is none."""
+        run = self._lone
+        if run is None:
+            run = self._runs.get(first)
+        if run is None or run.first_packet_id != first or run.count != end - first:
+            return None
+        return run
+
+    def _forget(self, run: OutboundRun) -> None:
+        if run is self._lone:
+            self._lone = None
+        else:
+            del self._runs[run.first_packet_id]
+
+    def _all(self) -> dict[int, OutboundRun]:
+        """Return the runs by their first ids, in the order sent; none is alone any more."""
+        lone = self._lone
+        if lone is not None:
+            self._lone = None
+            self._runs[lone.first_packet_id] = lone
+        return self._runs
+
     def _run_holding(self, packet_id: int) -> OutboundRun | None:
         if packet_id not in self._used or packet_id in self.released:
             return None
-        for run in self._runs.values():
+        for run in self._all().values():
             if run.first_packet_id <= packet_id < run.first_packet_id + run.count:
                 return run
         return None
 
     def _break_up(self, run: OutboundRun) -> None:
         """Give every id of a run an entry of its own, so that ids out of order are found at once."""
-        del self._runs[run.first_packet_id]
+        runs = self._all()
+        del runs[run.first_packet_id]
         for step in range(run.count):
             packet_id = run.first_packet_id + step
-            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
-
-
-def _end_of_range(used: RangeSet, member: int) -> int:
-    for index in range(len(used.starts)):
-        if used.starts[index] <= member < used.ends[index]:
-            return used.ends[index]
-    return member
-
-
-def _free_from(used: RangeSet, first: int) -> int:
-    """Return how many ids from `first` on are free in a row."""
-    for start in used.starts:
-        if start > first:
-            return start - first
-    return PACKET_ID_MAX + 1 - first
+            runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)

@@ -60,16 +60,16 @@ class SentIds:
         """Note that the client has the QoS 2 messages `[first, end)`."""
         taken = self.taken
         taken.add(first, end)
-        if len(taken.starts) > TAKEN_RANGES_MAX:
-            taken.remove(taken.starts[0], taken.ends[0])
+        if taken.ranges_count() > TAKEN_RANGES_MAX:
+            taken.discard(taken.lowest(), taken.lowest_end())
 
     def taken_to_store(self) -> list[tuple[int, int]]:
         """Return what the client has and a restart may find unsettled, in ranges."""
-        taken = self.taken
-        place = len(taken.ends) - TAKEN_RANGES_STORED_MAX
+        taken = self.taken.ranges()
+        place = len(taken) - TAKEN_RANGES_STORED_MAX
         if self.unsettled:
-            place = min(place, bisect_right(taken.ends, self.unsettled.starts[0]))
-        return taken.ranges()[max(place, 0) :]
+            place = min(place, bisect_right([end for _, end in taken], self.unsettled.lowest()))
+        return taken[max(place, 0) :]
 
     def are_of(self, partition_id: int) -> None:
         """Note whose sequences these are; what was taken of another queue says nothing of this one."""

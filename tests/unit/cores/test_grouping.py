@@ -281,7 +281,7 @@ def test_gaps_that_an_idle_owner_leaves_are_bounded() -> None:
         delivered_count = sum(map(len, (delivered(ledger) if _ == 0 else by_flow(ledger)).values()))
         if not delivered_count and not ledger.looks_on():
             break
-    assert GAPS_MAX <= len(ledger.requeued.starts) <= GAPS_MAX + 2
+    assert GAPS_MAX <= ledger.requeued.ranges_count() <= GAPS_MAX + 2
     accept(ledger, 1, 1)
     assert by_flow(ledger)[1] == [3]
 

@@ -7,7 +7,7 @@ from messaging.ranges import RangeSet
 
 LIMIT = 60
 SPANS = st.tuples(st.integers(0, LIMIT), st.integers(0, LIMIT)).map(lambda span: (min(span), max(span)))
-STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove"]), SPANS), max_size=40)
+STEPS = st.lists(st.tuples(st.sampled_from(["add", "add", "remove", "discard", "take lowest"]), SPANS), max_size=40)
 
 
 def members(ranges: list[tuple[int, int]]) -> list[int]:
@@ -24,6 +24,13 @@ def test_ranges_agree_with_a_set(steps: list[tuple[str, tuple[int, int]]], asked
         if step == "add":
             assert ranges.add(first, end) == len(span - model)
             model |= span
+        elif step == "discard":
+            ranges.discard(first, end)
+            model -= span
+        elif step == "take lowest":
+            begins = bool(span) and span <= model and first == min(model)
+            assert ranges.take_lowest(first, end) == begins
+            model -= span if begins else set()
         else:
             removed = ranges.remove(first, end)
             assert members(removed) == sorted(span & model)
@@ -33,6 +40,10 @@ def test_ranges_agree_with_a_set(steps: list[tuple[str, tuple[int, int]]], asked
         assert members(ranges.ranges()) == sorted(model)
         assert ranges.total == len(model)
         assert bool(ranges) == bool(model)
+        held = ranges.ranges()
+        assert ranges.ranges_count() == len(held)
+        if held:
+            assert (ranges.lowest(), ranges.lowest_end(), ranges.end()) == (*held[0], held[-1][1])
     first, end = asked
     span = set(range(first, end))
     assert ranges.count_within(first, end) == len(span & model)
@@ -40,6 +51,8 @@ def test_ranges_agree_with_a_set(steps: list[tuple[str, tuple[int, int]]], asked
     assert members(ranges.outside(first, end)) == sorted(span - model)
     missing = ranges.outside(first, end)
     assert ranges.first_outside(first, end) == (missing[0] if missing else (end, end))
+    following = [(max(start, first), stop) for start, stop in ranges.ranges() if stop > first]
+    assert ranges.next_range(first) == (following[0] if following else (0, 0))
     assert {member for member in range(LIMIT + 1) if member in ranges} == model
 
 

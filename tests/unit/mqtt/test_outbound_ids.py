@@ -1,11 +1,18 @@
-"""Packet ids towards one client: which are given out, and when again."""
+"""Packet ids towards one client: what each stands for, which are given out, and when again."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.ranges import RangeSet
 from protocols.mqtt.limits import PACKET_ID_MAX
-from protocols.mqtt.outbound import DeliverySource, OutboundIds
+from protocols.mqtt.outbound import DeliverySource, OutboundIds, OutboundRun
 
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["send", "send", "answer", "answer run", "release", "complete"]), st.integers(0, 30)),
+    max_size=60,
+)
 SOURCE = DeliverySource(Address(), 1, 1, None)
 
 
@@ -24,3 +31,54 @@ def test_an_id_at_the_end_is_followed_by_the_first() -> None:
     ids = OutboundIds(RangeSet())
     ids.restore_released(PACKET_ID_MAX, PACKET_ID_MAX + 1)
     assert ids.allocate(1, 1, AT_LEAST_ONCE, SOURCE).first_packet_id == 1
+
+
+def meaning(runs: list[OutboundRun]) -> dict[int, int]:
+    """Return which sequence each packet id stands for."""
+    return {run.first_packet_id + step: run.first_sequence + step for run in runs for step in range(run.count)}
+
+
+@settings(max_examples=400)
+@given(steps=STEPS)
+def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> None:
+    """Goal: no order of answers loses an id, or gives one out that is in use. Method: same steps to a dict, compare."""
+    not_sent_again, sent, released, sequence = RangeSet(), dict[int, int](), set[int](), 100
+    ids, exactly_once = OutboundIds(not_sent_again), set[int]()
+    for step, number in steps:
+        first, last = 1 + number, 1 + number + number % 3
+        if step == "send":
+            run = ids.allocate(1 + number % 4, sequence, 1 + number // 15 % 2, SOURCE)
+            assert run.count == 1 + number % 4, "ids are far from used up"
+            assert not meaning([run]).keys() & (sent.keys() | released)
+            sent |= meaning([run])
+            exactly_once |= set(meaning([run])) if run.qos == EXACTLY_ONCE else set()
+            sequence += run.count
+        elif step == "answer run":
+            its_run = ids.acknowledge_run(first, last, 1)
+            if its_run is not None:
+                assert (its_run.first_packet_id, its_run.count) == (first, last - first + 1)
+                assert meaning([its_run]).items() <= sent.items()
+                sent = {each: sent[each] for each in sent if not first <= each <= last}
+        elif step == "complete":
+            known = {each for each in released if first <= each <= last}
+            assert ids.complete(first, last) == len(known)
+            released -= known
+        else:
+            answered = ids.acknowledge(first, last) if step == "answer" else ids.release(first, last)
+            known = {each for each in sent if first <= each <= last}
+            assert meaning(answered) == {each: sent.pop(each) for each in sorted(known)}
+            released |= known if step == "release" else set()
+        assert meaning(ids.unanswered()) == sent
+        exactly_once &= sent.keys()
+        assert {each for each in sent if ids.stands_for_other_qos(each, each, 1)} == exactly_once
+        assert {each for first, end in not_sent_again.ranges() for each in range(first, end)} == exactly_once
+
+
+def test_a_message_that_comes_alone_is_answered_under_the_id_that_it_went_out_with() -> None:
+    ids = OutboundIds(RangeSet())
+    for sequence in range(3):
+        run = ids.allocate(1, sequence, 1, SOURCE)
+        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 2) is None, "it went out with QoS 1"
+        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 1) is run
+        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 1) is None, "it is answered once"
+    assert ids.unanswered() == []
