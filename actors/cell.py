@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import pykka
 from pykka import messages as pykka_messages
@@ -57,11 +57,37 @@ class ActorOverview:
     children: list["ActorOverview"] = field(default_factory=list)
 
 
-class ActorCell(Scheduled):
-    """An actor's place in the tree: its address, its figures and its supervision.
+class Behaviour:
+    """What an actor does: compiled, and called directly, which takes a call of Python's for each message less."""
 
-    `receive` and `drained` are the present actor's, looked up once for each instance and not for each message.
-    """
+    def receive(self, message: Any) -> Any:
+        """Handle a message; return the answer to an ask."""
+        raise AssertionError("an actor does something")
+
+    def drained(self) -> None:
+        """Do what is done once after the messages of a turn."""
+        raise AssertionError("an actor does something")
+
+
+@final
+class _Interpreted(Behaviour):
+    """What an interpreted actor does itself."""
+
+    def __init__(self, actor: Any) -> None:
+        self._receive: Callable[[Any], Any] = actor.on_receive
+        self._drained: Callable[[], None] = actor.on_drained
+
+    def receive(self, message: Any) -> Any:
+        """Handle a message."""
+        return self._receive(message)
+
+    def drained(self) -> None:
+        """End a turn."""
+        self._drained()
+
+
+class ActorCell(Scheduled):
+    """An actor's place in the tree: its address, its figures and its supervision."""
 
     def __init__(
         self,
@@ -96,8 +122,8 @@ class ActorCell(Scheduled):
         """Make a fresh instance of the actor."""
         actor = self._factory(self)
         self.actor = actor
-        self._receive: Callable[[Any], Any] = actor.on_receive
-        self._drained: Callable[[], None] = actor.on_drained
+        compiled: Behaviour | None = actor.behaviour
+        self._behaviour: Behaviour = _Interpreted(actor) if compiled is None else compiled
 
     def drain(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
@@ -117,8 +143,8 @@ class ActorCell(Scheduled):
                     if type(item) is ENVELOPE:
                         self._handle_envelope(item)
                     else:
-                        self._receive(item)
-                self._drained()
+                        self._behaviour.receive(item)
+                self._behaviour.drained()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
                 self.failed(error)
             if self.stopped.is_set():
@@ -141,8 +167,8 @@ class ActorCell(Scheduled):
             self.inbox.post(message)
             return
         try:
-            self._receive(message)
-            self._drained()
+            self._behaviour.receive(message)
+            self._behaviour.drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1
@@ -239,10 +265,10 @@ class ActorCell(Scheduled):
                 envelope.reply_to.set(None)
             return
         if envelope.reply_to is None:
-            self._receive(envelope.message)
+            self._behaviour.receive(envelope.message)
             return
         try:
-            answer = self._receive(envelope.message)
+            answer = self._behaviour.receive(envelope.message)
         except Exception:  # an ask carries its failure back to who asked
             envelope.reply_to.set_exception()
             return

@@ -6,8 +6,9 @@ those who asked for it flush: connections write once, the spool commits once, wh
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, final
 
+from mypy_extensions import trait
 from pykka._envelope import Envelope
 
 from actors.clock import Clock
@@ -31,11 +32,24 @@ class Scheduled:
         """Take a failure of the actor outside the handling of a message."""
 
 
-class Flushed(Protocol):
+@trait  # and no protocol, so that compiled code calls it directly
+class Flushed:
     """Somebody with work that is done once per turn."""
 
     def flush(self) -> None:
         """Do it."""
+
+
+@final
+class FlushCall(Flushed):
+    """The work of somebody interpreted."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+
+    def flush(self) -> None:
+        """Do it."""
+        self._work()
 
 
 class Dispatcher:
@@ -58,15 +72,27 @@ class Dispatcher:
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
         self._owners: list[Scheduled | None] = []  # whose each of `_flushes` is
+        self._next_turn: Callable[[], None] = self._turn  # made once, and not for every turn
         self._armed = False
         self._serves = False  # actors are having their turns
+        self._has_looked = False  # at the clocks, since the last turn
+        self._now_ms = 0
+        self._wall_ms = 0
 
     def enqueue(self, actor: Scheduled) -> None:
         """Put an actor in line whose inbox has become non-empty."""
         self._line.append(actor)
         if not self._armed:
             self._armed = True
-            self._call_soon(self._turn)
+            self._call_soon(self._next_turn)
+
+    def both_ms(self) -> tuple[int, int]:
+        """Return the clock's `both_ms`, as of the first who asked since the last turn: what is read until the next one
+        counts as read at once."""
+        if not self._has_looked:
+            self._now_ms, self._wall_ms = self._clock.both_ms()
+            self._has_looked = self._armed  # else there may be no turn for long
+        return self._now_ms, self._wall_ms
 
     def is_idle(self) -> bool:
         """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
@@ -81,7 +107,7 @@ class Dispatcher:
         self._owners.append(actor)
         if not self._armed:
             self._armed = True
-            self._call_soon(self._turn)
+            self._call_soon(self._next_turn)
 
     def _turn(self) -> None:
         if self._line:
@@ -106,9 +132,10 @@ class Dispatcher:
                 else:
                     self._on_fatal(error)
         if self._line or self._flushes:
-            self._call_soon(self._turn)
+            self._call_soon(self._next_turn)
         else:
             self._armed = False
+        self._has_looked = False
 
 
 @final

@@ -9,6 +9,7 @@ from typing import Any
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
+from actors.cell import Behaviour
 from actors.commit_watch import CommitWatch
 from actors.consumer_asks import ConsumerAsks
 from actors.cursor_messages import CommitSeen
@@ -85,7 +86,7 @@ from messaging.standing import key_standing
 LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
 
 
-class Partition:
+class Partition(Behaviour):
     """One partition. Every decision is made in messaging.ledger.Ledger."""
 
     def __init__(
@@ -331,8 +332,10 @@ class Partition:
             return  # the partition has moved on: what was unsettled is somebody else's now
         if self._trace is not None and self._trace.held:
             self._trace.settled(message.flow_id, message.ranges, message.outcome, self._clock.wall_ms())
-        for first, end in message.ranges:
-            self._settled_count += self._ledger.settle(message.flow_id, first, end, message.outcome, message.cause)
+        outcome, cause = message.outcome, message.cause
+        self._settled_count += self._ledger.settle_held(flow, message.first, message.end, outcome, cause)
+        for first, end in message.further:
+            self._settled_count += self._ledger.settle_held(flow, first, end, outcome, cause)
         self._wake_the_others(flow.flow)
 
     def _note_taken_back(self) -> None:

@@ -14,8 +14,7 @@ class PartitionActor(LoopActor):
     def __init__(self, cell: ActorCell, partition: Partition) -> None:
         super().__init__(cell)
         self._partition = partition
-        self.on_receive = partition.receive  # type: ignore[method-assign]  # one call less for each batch
-        self.on_drained = partition.drained  # type: ignore[method-assign]
+        self.behaviour = partition
 
     def on_start(self) -> None:
         """Deliver what a recovery, or an instance that failed, left ready."""

@@ -7,14 +7,15 @@ have nothing any more, or be gone, and then those behind it are to have the cred
 from typing import final
 
 from actors.data_messages import WAKE
-from actors.inbox import Dispatcher
+from actors.inbox import Dispatcher, Flushed
 from messaging.address import Address
 from messaging.credit import CreditPool, CreditWindow
 
 
 def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
     """Have partitions go on that wait for this window; there is credit again, or may be."""
-    _wake(window, window.next_waiters(), dispatcher)
+    if window.is_waited_for():
+        _wake(window, window.next_waiters(), dispatcher)
 
 
 def watch_for_room(pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
@@ -30,7 +31,7 @@ def _wake(window: CreditWindow[Address], waiters: list[Address], dispatcher: Dis
 
 
 @final
-class _SecondLook:
+class _SecondLook(Flushed):
     """At the end of the turn in which some were woken: is there credit left for others?"""
 
     def __init__(self, window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
@@ -46,7 +47,7 @@ class _SecondLook:
 
 
 @final
-class _LookForRoom:
+class _LookForRoom(Flushed):
     """At the end of a turn in which the pool got room: whose windows wait for it?"""
 
     def __init__(self, pool: CreditPool[Address], dispatcher: Dispatcher) -> None:

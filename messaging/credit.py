@@ -145,6 +145,10 @@ class CreditWindow(Generic[Waiter]):
         self._line[waiter] = None
         self._wait_for_the_pool()
 
+    def is_waited_for(self) -> bool:
+        """Return whether partitions stand in line."""
+        return bool(self._line)
+
     def next_waiters(self) -> list[Waiter]:
         """Promise credit to all who stand in line, and return the first of them, longest waiting first.
 

@@ -121,7 +121,7 @@ class Consuming(LoopActor):
                 self.got.append((message.partition_number, sequence, payload, each.redelivered))
             if self.settles:
                 end = each.first_sequence + len(payloads)
-                message.partition.post(Settle(self.flow_id, each.epoch, [(each.first_sequence, end)], ACCEPTED))
+                message.partition.post(Settle(self.flow_id, each.epoch, each.first_sequence, end, ACCEPTED))
                 self.window.give(len(payloads))
         message.partition.post(WAKE)
 

@@ -9,10 +9,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from actors.browser_messages import Browsed
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
 from actors.futures import LoopFuture
+from actors.inbox import Flushed
 from actors.messages import FlowGone, FlowState
 from actors.tasks import run_for
 from messaging.client_rights import NOT_AUTHENTICATED
@@ -56,7 +57,7 @@ from protocols.transports import ByteTransport, PeerInfo
 log = logging.getLogger("sluicegate.amqp")
 
 
-class AmqpConnection:
+class AmqpConnection(Behaviour, Flushed):
     """One AMQP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
     def __init__(self, cell: ActorCell, *, vpns: MessageVpns[AmqpServices]) -> None:
@@ -205,7 +206,7 @@ class AmqpConnection:
         if event.txn_id is None:
             publishing.publish(event, self._clock.wall_ms())
         else:
-            now_ms, wall_ms = self._clock.both_ms()
+            now_ms, wall_ms = self.runtime.dispatcher.both_ms()
             self.sides.transacting.publish(event, now_ms, wall_ms)
         self.gate.published(publishing.publisher.pressures, publishing.unanswered_count)
 

@@ -242,12 +242,12 @@ class ConsumingSide:
             if resumed_count > 0:
                 self._give_back(consuming, resumed_count)  # it held them all the time
         elif sequence > first:
-            source.partition.post(Settle(source.flow_id, source.epoch, [(first, sequence)], ACCEPTED))
+            source.partition.post(Settle(source.flow_id, source.epoch, first, sequence, ACCEPTED))
             self._give_back(consuming, sequence - first)
         if sequence < end and resumable is not None and resumable.keeps(source, sequence, end):
             self._give_back(consuming, end - sequence)
         elif sequence < end:
-            source.partition.post(Settle(source.flow_id, source.epoch, [(sequence, end)], RELEASED))
+            source.partition.post(Settle(source.flow_id, source.epoch, sequence, end, RELEASED))
             self._give_back(consuming, end - sequence)
 
     def _send_resumable(
@@ -263,8 +263,8 @@ class ConsumingSide:
     def _pass_over(self, consuming: ConsumingLink, source: DeliverySource, delivery: Delivery) -> None:
         """Settle what is not for the link; its credit goes on."""
         count = delivery.stop_row - delivery.start_row
-        ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
-        source.partition.post(Settle(source.flow_id, source.epoch, ranges, ACCEPTED))
+        first = delivery.first_sequence
+        source.partition.post(Settle(source.flow_id, source.epoch, first, first + count, ACCEPTED))
         consuming.has_passed_over = True
         self.passed_over_count += count
         self._give_back(consuming, count)

@@ -124,7 +124,7 @@ class ResumableFlow(Address):
             end = first + delivery.stop_row - delivery.start_row
             self.window.give(end - first)
             if (message.partition_number, first) not in self.kept:
-                message.partition.post(Settle(self.flow_id, delivery.epoch, [(first, end)], RELEASED))
+                message.partition.post(Settle(self.flow_id, delivery.epoch, first, end, RELEASED))
 
     def is_for(self, about: str) -> bool:
         """Return whether a link that asks for this may have the flow."""

@@ -42,7 +42,8 @@ class Verdict:
         """Tell a queue; with `when_stored` it says there when the store knows, or that the outcome came too late."""
         if self.notes:  # before the settlement, while the flow holds the messages
             source.partition.post(Remark(source.flow_id, source.epoch, ranges, self.notes))
-        settle = Settle(source.flow_id, source.epoch, ranges, self.outcome, self.cause)
+        first, end = ranges[0]
+        settle = Settle(source.flow_id, source.epoch, first, end, self.outcome, self.cause, ranges[1:])
         source.partition.post(settle if when_stored is None else SettleDurably(settle, when_stored))
 
     def size(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from actors.browser_messages import Browsed
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.futures import LoopFuture
 from actors.handoff_messages import Assignment
@@ -57,7 +57,7 @@ DENIAL_CODES: Final[dict[str, int]] = {
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
-class FlowConnection:
+class FlowConnection(Behaviour):
     """One flow client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
     def __init__(self, cell: ActorCell, *, vpns: MessageVpns[FlowServices]) -> None:
@@ -123,7 +123,7 @@ class FlowConnection:
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
-        now_ms, wall_ms = self._clock.both_ms()
+        now_ms, wall_ms = self.runtime.dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
 
     def tick(self, now_ms: int) -> None:

@@ -159,8 +159,8 @@ class ConsumingSide:
         """The partition was taken away while these were on their way; it has them back already, or gets them now."""
         for delivery in message.deliveries:
             count = delivery.stop_row - delivery.start_row
-            ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
-            message.partition.post(Settle(flow.urn, delivery.epoch, ranges, RELEASED))
+            first = delivery.first_sequence
+            message.partition.post(Settle(flow.urn, delivery.epoch, first, first + count, RELEASED))
             flow.window.give(count)
         self._review(flow)
 
@@ -170,8 +170,8 @@ class ConsumingSide:
         sent_count = min(count, flow.delivery_id_max - flow.sent_through)
         first_sequence = delivery.first_sequence
         if sent_count < count:
-            ranges = [(first_sequence + sent_count, first_sequence + count)]
-            source.partition.post(Settle(flow.urn, source.epoch, ranges, RELEASED))
+            first, end = first_sequence + sent_count, first_sequence + count
+            source.partition.post(Settle(flow.urn, source.epoch, first, end, RELEASED))
             flow.window.give(count - sent_count)
             if sent_count == 0:
                 return
@@ -253,7 +253,8 @@ class ConsumingSide:
     def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:
         source = run.source
         flow.window.give(run.count)
-        source.partition.hand(Settle(flow.urn, source.epoch, [run.sequences()], outcome))
+        first, end = run.sequences()
+        source.partition.hand(Settle(flow.urn, source.epoch, first, end, outcome))
 
     # --- partitions that come and go ---
 

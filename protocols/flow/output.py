@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from actors.cell import ActorCell
+from actors.inbox import Flushed
 from protocols.counters import ProtocolCounters
 from protocols.flow.engine import FlowEngine
 from protocols.transports import ByteTransport
@@ -17,7 +18,7 @@ UNREAD_BYTES_MAX: Final = 256 * 1024  # of answers to a client whose socket is f
 
 
 @final
-class Output:
+class Output(Flushed):
     """The way out to one client."""
 
     def __init__(

@@ -6,7 +6,7 @@ What a request is, and what it asks of the broker, is in `serving`; the HTTP its
 import logging
 from typing import Any
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Refused, Resume
 from actors.futures import LoopFuture
 from actors.publishing import Publisher
@@ -38,7 +38,7 @@ from protocols.transports import ByteTransport, PeerInfo
 log = logging.getLogger("sluicegate.http")
 
 
-class HttpConnection:
+class HttpConnection(Behaviour):
     """One HTTP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages.
 
     Requests are begun in their order. One that waits for anything but the store has all before it answered and none

@@ -15,8 +15,7 @@ class HttpConnectionActor(LoopActor):
     def __init__(self, cell: ActorCell, *, vpns: MessageVpns[HttpServices]) -> None:
         super().__init__(cell)
         self.connection = HttpConnection(cell, vpns=vpns)
-        self.on_receive = self.connection.receive  # type: ignore[method-assign]  # one call less for each batch
-        self.on_drained = self.connection.drained  # type: ignore[method-assign]
+        self.behaviour = self.connection
 
     def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
         """Our own mistake costs this connection, and its client asks again over another."""

@@ -7,7 +7,7 @@ read and answered in `consuming`; the flows of a node are in `flows`; the actor 
 
 from typing import Any, Final, final
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, RenewLock, Settle, SettleDurably
 from actors.drain_messages import DrainFlow, FlowDrained
 from actors.futures import LoopFuture
@@ -42,7 +42,7 @@ class FlowTerms:
         self.unsettled_max = unsettled_max
 
 
-class HttpFlow:
+class HttpFlow(Behaviour):
     """A worker's flow.
 
     Invariants: `window.used` is the number of deliveries in `held` and of those that are on their way here; every
@@ -161,11 +161,8 @@ class HttpFlow:
             settlement = DurableSettlement(number, message.source)
             settlements.append(settlement)
             self._settlements[number] = settlement
-            source = message.source
             self.window.give(1)
-            source.partition.post(
-                SettleDurably(Settle(source.flow_id, source.epoch, message.ranges(), outcome), settlement)
-            )
+            message.source.partition.post(SettleDurably(message.settle(outcome), settlement))
         self.use()
         self.review()
         for settlement in settlements:
@@ -185,7 +182,7 @@ class HttpFlow:
                 continue
             self.held.extend(message, until_ms)
             source = message.source
-            source.partition.post(RenewLock(source.flow_id, source.epoch, message.ranges()))
+            source.partition.post(RenewLock(source.flow_id, source.epoch, [(message.sequence, message.sequence + 1)]))
         self.use()
         return not_held
 
@@ -199,9 +196,8 @@ class HttpFlow:
         return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
 
     def _give_up(self, message: HeldMessage, outcome: int) -> None:
-        source = message.source
         self.window.give(1)
-        source.partition.post(Settle(source.flow_id, source.epoch, message.ranges(), outcome))
+        message.source.partition.post(message.settle(outcome))
 
     # --- messages of other actors ---
 
@@ -234,9 +230,9 @@ class HttpFlow:
                 self._hold(source, delivery)
             else:  # the reader has left, or the partition was taken away, while these were on their way
                 count = delivery.stop_row - delivery.start_row
-                ranges = [(delivery.first_sequence, delivery.first_sequence + count)]
+                first = delivery.first_sequence
                 self.window.give(count)
-                message.partition.post(Settle(self.urn, delivery.epoch, ranges, RELEASED))
+                message.partition.post(Settle(self.urn, delivery.epoch, first, first + count, RELEASED))
         self.review()
         if is_wanted and self._reader is not None:
             self._reader.arrived()

@@ -15,8 +15,7 @@ class HttpFlowActor(LoopActor):
     def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
         super().__init__(cell)
         self.flow = HttpFlow(cell, terms=terms, queue=queue, window=window)
-        self.on_receive = self.flow.receive  # type: ignore[method-assign]  # one call less for each batch
-        self.on_drained = self.flow.drained  # type: ignore[method-assign]
+        self.behaviour = self.flow
 
     def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
         """Our own mistake costs this flow; its worker binds another."""

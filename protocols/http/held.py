@@ -5,6 +5,7 @@ A worker names single deliveries in URLs, so each has an entry of its own. Its l
 
 from typing import final
 
+from actors.data_messages import Settle
 from messaging.batch import MessageBatch
 from messaging.held import DeliverySource
 
@@ -44,9 +45,9 @@ class HeldMessage:
         """Return the payload."""
         return self.batch.payloads()[self.row]
 
-    def ranges(self) -> list[tuple[int, int]]:
-        """Return the sequence as half-open ranges, as settlements have it."""
-        return [(self.sequence, self.sequence + 1)]
+    def settle(self, outcome: int) -> Settle:
+        """Return what its partition is told of its outcome."""
+        return Settle(self.source.flow_id, self.source.epoch, self.sequence, self.sequence + 1, outcome)
 
     def __repr__(self) -> str:
         return f"HeldMessage({self.number}, partition {self.source.partition_number}, sequence {self.sequence})"

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.futures import LoopFuture
+from actors.inbox import Flushed
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from actors.tasks import run_for
@@ -55,7 +56,7 @@ from protocols.writing_watch import WritingWatch
 log = logging.getLogger("sluicegate.mqtt")
 
 
-class MqttConnection:
+class MqttConnection(Behaviour, Flushed):
     """One MQTT client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
     def __init__(self, cell: ActorCell, *, vpns: MessageVpns[MqttServices]) -> None:
@@ -100,7 +101,7 @@ class MqttConnection:
         """Handle bytes of the client."""
         self.cell.inbox.takes_at_once = False
         self._counters.bytes_received += len(data)
-        now_ms, wall_ms = self._clock.both_ms()
+        now_ms, wall_ms = self._dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
         self.drained()
 
@@ -204,10 +205,8 @@ class MqttConnection:
 
     def _waits_behind(self, events: list[MqttEvent], index: int) -> bool:
         """Return whether nothing more can be handled now: a request is under way, or this is the end."""
-        if self._closing:
-            return True
-        if self._held is None:
-            return False
+        if self._held is None or self._closing:
+            return self._closing
         self._held += events[index:]
         return True
 

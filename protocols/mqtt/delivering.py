@@ -41,7 +41,7 @@ PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 class BoundFlow:
     """A flow of this connection and what its messages are delivered as."""
 
-    __slots__ = ("extra", "ids", "is_named_queue", "queue", "sources")
+    __slots__ = ("extra", "ids", "is_named_queue", "latest", "queue", "sources")
 
     def __init__(
         self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
@@ -51,6 +51,7 @@ class BoundFlow:
         self.ids = ids  # None: of a named queue
         self.is_named_queue = is_named_queue
         self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
+        self.latest: DeliverySource | None = None  # of these, the one that delivered last: mostly there is one
 
 
 class DeliveringSide:
@@ -145,16 +146,22 @@ class DeliveringSide:
             return 0  # unbound meanwhile: the partition takes its messages back
         count = 0
         for delivery in message.deliveries:
-            source = bound.sources.get(message.partition_number)
+            source = bound.latest
             if source is None or source.epoch != delivery.epoch or source.partition is not message.partition:
-                source = DeliverySource(message.partition, message.flow.flow_id, delivery.epoch, bound.ids)
-                bound.sources[message.partition_number] = source
-                self._take_over(source)
+                source = bound.latest = self._source_of(bound, message, delivery.epoch)
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._clock.wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
             count += delivery.stop_row - delivery.start_row
         return count
+
+    def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
+        source = bound.sources.get(message.partition_number)
+        if source is None or source.epoch != epoch or source.partition is not message.partition:
+            source = DeliverySource(message.partition, message.flow.flow_id, epoch, bound.ids)
+            bound.sources[message.partition_number] = source
+            self._take_over(source)
+        return source
 
     def _take_over(self, source: DeliverySource) -> None:
         """Settle under a new epoch what the client had before: its ledger was made anew, and delivers that again."""
@@ -381,7 +388,7 @@ class DeliveringSide:
             ids.answered(first, end)
             if source.held is not None:
                 source.held.discard(first, end)
-        source.partition.hand(Settle(source.flow_id, source.epoch, [(first, end)], outcome))
+        source.partition.hand(Settle(source.flow_id, source.epoch, first, end, outcome))
 
     def _give_credit(self, count: int) -> None:
         """Return credit, and let go on who waits for it: retained messages first, they are older."""

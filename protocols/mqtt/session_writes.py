@@ -5,6 +5,7 @@ from typing import Final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
+from actors.inbox import Flushed
 from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from messaging.publication import Publication
@@ -16,7 +17,7 @@ from protocols.mqtt.will_storage import will_to_row
 LOOK_AGAIN_MS: Final = 1  # a partition with a full inbox numbers what came within a few turns of the loop
 
 
-class SessionWrites:
+class SessionWrites(Flushed):
     """The writes of one connection's session. Their tokens count down from -1; those of publishes count up."""
 
     def __init__(self, cell: ActorCell, services: MqttServices, session: Session) -> None:

@@ -2,12 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from actors.cell import ActorCell
-from actors.clock import SystemClock
+from actors.clock import Clock, SystemClock
+from actors.inbox import Dispatcher, FlushCall
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION, RESTARTED
@@ -49,7 +50,7 @@ class Flushing(LoopActor):
 
     def on_receive(self, message: object) -> None:
         self._heard.append(message)
-        self.runtime.dispatcher.at_turn_end(self, self.cell)
+        self.runtime.dispatcher.at_turn_end(FlushCall(self.flush), self.cell)
 
     def flush(self) -> None:
         self._heard.append("flushed")
@@ -187,11 +188,10 @@ def test_a_failure_at_the_end_of_a_turn_is_that_of_the_actor_whose_work_it_was(r
 def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseException], runtime: Runtime) -> None:
     heard: list[object] = []
 
-    class Nobodys:
-        def flush(self) -> None:
-            raise ValueError("and who are you?")
+    def nobodys() -> None:
+        raise ValueError("and who are you?")
 
-    runtime.dispatcher.at_turn_end(Nobodys(), None)
+    runtime.dispatcher.at_turn_end(FlushCall(nobodys), None)
     turn(runtime)
     assert [str(error) for error in told] == ["and who are you?"]
     spawned(runtime, heard).inbox.post("on")
@@ -244,3 +244,32 @@ def test_a_failure_over_what_an_actor_has_put_off_is_the_actors(runtime: Runtime
         turn(runtime)
     cell.inbox.post("more")
     assert cell.inbox.dead_letters == 1
+
+
+class LookedAtClock(Clock):
+    """Goes on by a second whenever somebody looks at it."""
+
+    def __init__(self) -> None:
+        self._ms = 0
+
+    def now_ms(self) -> int:
+        self._ms += 1000
+        return self._ms
+
+    def wall_ms(self) -> int:
+        return self._ms
+
+    def now_ns(self) -> int:
+        return 0
+
+
+def test_what_is_read_before_a_turn_counts_as_read_at_once() -> None:
+    turns: list[Callable[[], None]] = []
+    dispatcher = Dispatcher(call_soon=turns.append, clock=LookedAtClock(), on_fatal=lambda _: None)
+    assert [dispatcher.both_ms() for _ in range(2)] == [(1000, 1000), (2000, 2000)], "no turn is ahead"
+
+    dispatcher.at_turn_end(FlushCall(lambda: None), None)
+    assert [dispatcher.both_ms() for _ in range(2)] == [(3000, 3000)] * 2
+
+    turns.pop()()
+    assert dispatcher.both_ms() == (4000, 4000)
