@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 
 from mypy_extensions import mypyc_attr
 
-from messaging.batch import MessageBatch
+from messaging.batch import AT_MOST_ONCE, MessageBatch
 from protocols.mqtt.will import Will
 
 
@@ -61,12 +61,26 @@ class ConnectReceived:
 @final
 @mypyc_attr(free_list_len=1)
 class PublishReceived:
-    """Consecutive PUBLISH packets of equal QoS and RETAIN flag."""
+    """Consecutive PUBLISH packets of equal QoS and RETAIN flag.
 
-    def __init__(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+    Their packet ids are runs (first, last), both inclusive and ascending, in the order of the batch's rows: mostly one,
+    of which a list would cost 600 instructions for a message that comes alone.
+    """
+
+    def __init__(self, batch: MessageBatch, first: int, last: int, before: list[tuple[int, int]]) -> None:
         self.batch = batch
-        # Runs (first, last), both inclusive and ascending, in the order of the batch's rows; empty for QoS 0.
-        self.packet_ids = packet_ids
+        self.first = first  # the last run; means nothing for QoS 0
+        self.last = last
+        self.before = before  # the runs before it
+
+    @property
+    def packet_ids(self) -> list[tuple[int, int]]:
+        """All runs; none for QoS 0."""
+        return [] if self.batch.qos == AT_MOST_ONCE else [*self.before, (self.first, self.last)]
+
+    def alone(self, row: int, packet_id: int) -> "PublishReceived":
+        """Return one of the packets."""
+        return PublishReceived(self.batch.select([row]), packet_id, packet_id, [])
 
     def __repr__(self) -> str:
         return f"PublishReceived({self.batch!r}, packet_ids={self.packet_ids})"

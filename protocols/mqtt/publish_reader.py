@@ -68,6 +68,8 @@ class PublishReader:
         self._is_v5 = level == 5
         self._dialect = dialect_of(level)
         self._refuse_control_characters = limits.refuse_control_characters
+        self._last_raw = b""
+        self._last_topic = ""
         self._topic_cache: dict[bytes, str] = _NO_TOPICS
         self._properties_cache: dict[bytes, MessageProperties] = _NO_PROPERTIES
         self._aliases: dict[int, str] = _NO_ALIASES
@@ -81,7 +83,7 @@ class PublishReader:
         self._payloads: list[bytes] = _NO_PAYLOADS
         self._headers: list[Headers | None] | None = None
         self._payload_bytes = 0
-        self._packet_ids: list[tuple[int, int]] = _NO_IDS
+        self._ids_before: list[tuple[int, int]] = _NO_IDS  # runs of ids that have ended
         self._id_first = 0
         self._id_last = -1  # -1: no run of ids is open
         self._wire_start = 0
@@ -164,12 +166,13 @@ class PublishReader:
             return stop
         size = stop - pos
         head_bytes = payload_at - pos
-        head = data[pos:payload_at]
         after = stop
         last_start = end - size
-        # A slice compared is 20 ns compiled; bytes.startswith with a position is 120.
-        while after <= last_start and data[after : after + head_bytes] == head:
-            after += size
+        if after <= last_start:
+            head = data[pos:payload_at]
+            # A slice compared is 20 ns compiled; bytes.startswith with a position is 120.
+            while after <= last_start and data[after : after + head_bytes] == head:
+                after += size
         if self._run != 0:
             self._end_run(data, events)
             self._run = 0
@@ -203,7 +206,7 @@ class PublishReader:
             raise _no_topic()
         self._begin_columns(first_byte, data, events)
         last_start = min(end - size, pos + (room - 1) * size)
-        head = data[pos:topic_end]
+        head = data[pos:topic_end] if pos < last_start else b""  # a packet that comes alone is compared with none
         payloads = self._payloads
         first = self._id_first
         last = self._id_last
@@ -215,7 +218,7 @@ class PublishReader:
                 if packet_id == 0:
                     break  # not the first packet; it is refused when its turn comes
                 if last > 0:
-                    self._packet_ids.append((first, last))
+                    self._note_ids(first, last)
                 first = packet_id
             last = packet_id
             payloads.append(data[pos + payload_at : pos + size])
@@ -266,7 +269,7 @@ class PublishReader:
         if packet_id:
             if packet_id != self._id_last + 1:
                 if self._id_last > 0:
-                    self._packet_ids.append((self._id_first, self._id_last))
+                    self._note_ids(self._id_first, self._id_last)
                 self._id_first = packet_id
             self._id_last = packet_id
             self.unacknowledged_count += 1
@@ -275,6 +278,8 @@ class PublishReader:
 
     def _topic_of(self, raw: bytes) -> str:
         """Return the checked topic; empty stays empty, for an alias may stand in for it."""
+        if raw == self._last_raw:  # a dict costs 400 instructions, for its hash mostly
+            return self._last_topic
         topic = self._topic_cache.get(raw)
         if topic is None:
             if not raw:
@@ -284,6 +289,8 @@ class PublishReader:
                 if self._topic_cache is _NO_TOPICS or len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:
                     self._topic_cache = {}
                 self._topic_cache[raw] = topic
+        self._last_raw = raw
+        self._last_topic = topic
         return topic
 
     def _properties_of(self, section: bytes) -> MessageProperties:
@@ -324,7 +331,12 @@ class PublishReader:
             self._end_run(data, events)
             self._run = run
             self._payloads = []
-            self._packet_ids = []
+
+    def _note_ids(self, first: int, last: int) -> None:
+        """Note a run of packet ids behind which another one begins."""
+        if self._ids_before is _NO_IDS:
+            self._ids_before = []
+        self._ids_before.append((first, last))
 
     def _append_row(self, topic: str, payload: bytes, headers: Headers | None) -> None:
         self._payloads.append(payload)
@@ -348,15 +360,13 @@ class PublishReader:
     def _end_run(self, data: bytes, events: list[MqttEvent]) -> None:
         """Report the open run, if there is one."""
         if self._count > 0:
-            if self._id_last > 0:
-                self._packet_ids.append((self._id_first, self._id_last))
-            events.append(PublishReceived(self._batch(data), self._packet_ids))
+            events.append(PublishReceived(self._batch(data), self._id_first, self._id_last, self._ids_before))
             self._count = 0
             self._topics = None
             self._payloads = _NO_PAYLOADS
             self._headers = None
             self._payload_bytes = 0
-            self._packet_ids = _NO_IDS
+            self._ids_before = _NO_IDS
             self._id_last = -1
         self._run = _NO_RUN
         self._run_is_wire = False
@@ -364,8 +374,9 @@ class PublishReader:
     def _batch(self, data: bytes) -> MessageBatch:
         topic = self._topic if self._topics is None else ""
         if self._run_is_wire:
+            is_all = self._wire_start == 0 and self._wire_stop == len(data)
             return WireBatch(
-                wire=data[self._wire_start : self._wire_stop],
+                wire=data if is_all else data[self._wire_start : self._wire_stop],
                 dialect=self._dialect,
                 count=self._count,
                 topic=topic,

@@ -18,6 +18,11 @@ from protocols.mqtt.wire_batch import DIALECT_3X, dialect_of
 
 NO_ALIAS: Final = 0
 
+_NONE: Final[list[int]] = []
+
+# A message that comes alone is mostly all that is written in a turn. Whole, it need not be joined then.
+_WHOLE_BYTES_MAX: Final = 4096
+
 _SHARED_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP
 
 _ids: Final[list[bytes]] = []  # of the packet ids 0..65535: two bytes each, and then an empty property section
@@ -145,7 +150,7 @@ class PublishWriter:
         self, pieces: list[bytes], batch: MessageBatch, start: int, stop: int, first_byte: int, packet_id: int
     ) -> list[int]:
         """Write rows without properties. Rows of equal topic and length share their head."""
-        skipped: list[int] = []
+        skipped: list[int] | None = None
         payloads = batch.payloads()
         topics = batch.topics
         topic = batch.topic
@@ -175,14 +180,19 @@ class PublishWriter:
                 fits = limit == 0 or len(head) + id_bytes + size <= limit
                 if not numbered and id_bytes:
                     head += b"\0"
-            if fits:
+            if not fits:
+                if skipped is None:
+                    skipped = []
+                skipped.append(row)
+            elif stop - start == 1 and size <= _WHOLE_BYTES_MAX:
+                at = packet_id * 3
+                pieces.append((head + ids[at : at + id_bytes] if numbered else head) + payload)
+            else:
                 pieces.append(head)
                 if numbered:
                     at = packet_id * 3
                     pieces.append(ids[at : at + id_bytes])
                 pieces.append(payload)
-            else:
-                skipped.append(row)
             packet_id += 1
         if topics is None:
             self._kept_topic = topic
@@ -190,7 +200,7 @@ class PublishWriter:
             self._kept_prefix = prefix
             self._kept_head = head
             self._kept_for = head_for
-        return skipped
+        return _NONE if skipped is None else skipped
 
     def _write_with_properties(
         self,

@@ -87,20 +87,21 @@ class PublishingSide:
         if _is_reserved(batch):
             self._publish_unreserved(event)
             return
-        self._publish(batch, event.packet_ids)
+        self._publish(event)
 
     def _publish_unreserved(self, event: PublishReceived) -> None:
         """Publish a run in which some topics belong to the server: those messages are refused, the others go on."""
         batch = event.batch
         ids = _each(event.packet_ids)
         for row in range(batch.count):
-            its_ids = [(ids[row], ids[row])] if ids else []
+            packet = event.alone(row, ids[row] if ids else 0)
             if batch.topic_of(row).startswith(RESERVED_PREFIXES):
-                self._refuse(batch.qos, its_ids)
+                self._refuse(batch.qos, packet.packet_ids)
             else:
-                self._publish(batch.select([row]), its_ids)
+                self._publish(packet)
 
-    def _publish(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+    def _publish(self, event: PublishReceived) -> None:
+        batch = event.batch
         if batch.qos == AT_MOST_ONCE:
             result = self.publisher.publish(batch, 0)
             if result.refusal != ADMITTED and batch.count > 1:
@@ -111,9 +112,9 @@ class PublishingSide:
             self.has_flow = True
             self._opens_flow()
         if batch.qos == EXACTLY_ONCE:
-            self._publish_exactly_once(batch, packet_ids)
+            self._publish_exactly_once(batch, event.packet_ids)
         else:
-            self._publish_guaranteed(batch, packet_ids)
+            self._publish_guaranteed(event)
         if self.line.unanswered_count:
             self.answer()
 
@@ -141,13 +142,14 @@ class PublishingSide:
             if refusal:
                 continue  # nothing behind it is answered: the client sends it again
             kind = PUBACK if entry.qos == AT_LEAST_ONCE else PUBREC
-            self._acknowledge(kind, entry.packet_ids, code, entry.reason_text if self._explains else "")
+            text = entry.reason_text if self._explains else ""
+            for first, last in entry.packet_ids:
+                self._acknowledge(kind, first, last, code, text)
         if refusal:
             raise PublishRefused(f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
 
-    def _acknowledge(self, kind: int, packet_ids: list[tuple[int, int]], code: int, text: str) -> None:
-        for first, last in packet_ids:
-            self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
+    def _acknowledge(self, kind: int, first: int, last: int, code: int, text: str = "") -> None:
+        self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
 
     def leave(self) -> None:
         """The connection ends: what is refused is not received, what is undecided is the next connection's to find."""
@@ -173,18 +175,22 @@ class PublishingSide:
         else:
             self._engine.acknowledge(PUBCOMP, first, last)
 
-    def _publish_guaranteed(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
+    def _publish_guaranteed(self, event: PublishReceived) -> None:
+        batch = event.batch
         token = self.line.next_token()
         result = self.publisher.publish(batch, token)
         if result.refusal != ADMITTED and batch.count > 1:
-            for row, packet_id in enumerate(_each(packet_ids)):
-                self._publish_guaranteed(batch.select([row]), [(packet_id, packet_id)])
+            for row, packet_id in enumerate(_each(event.packet_ids)):
+                self._publish_guaranteed(event.alone(row, packet_id))
             return
         if result.refusal == ADMITTED and not (result.confirmations_pending or self.line.unanswered_count):
             # Done, with nothing before it that waits: it need not stand in line.
-            self._acknowledge(PUBACK, packet_ids, SUCCESS if result.routed else NO_MATCHING_SUBSCRIBERS, "")
+            code = SUCCESS if result.routed else NO_MATCHING_SUBSCRIBERS
+            for first, last in event.before:
+                self._acknowledge(PUBACK, first, last, code)
+            self._acknowledge(PUBACK, event.first, event.last, code)
             return
-        self._note(result, self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending))
+        self._note(result, self.line.add(token, batch.qos, event.packet_ids, batch.count, result.confirmations_pending))
 
     def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
         """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""

@@ -29,13 +29,13 @@ CODES: Final[dict[int, frozenset[int]]] = {
     PUBCOMP: RELEASE_CODES,
 }
 
-_tables: Final[dict[int, bytes]] = {}
+_tables: Final = [b""] * 16  # by kind, each once it is needed
 
 
 def _table(kind: int) -> bytes:
     """Return the packets of all ids from 0 (which is none, and keeps the arithmetic plain) to 65535."""
-    table = _tables.get(kind)
-    if table is None:
+    table = _tables[kind]
+    if not table:
         head = bytes((FIRST_BYTES[kind], 2))
         table = b"".join([head + packet_id.to_bytes(2, "big") for packet_id in range(PACKET_ID_MAX + 1)])
         _tables[kind] = table
