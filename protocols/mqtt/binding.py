@@ -14,7 +14,8 @@ from actors.messages import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, 
 from actors.parking_messages import FoundSequences, LookUpSequences
 from actors.tasks import run_for
 from messaging.client_rights import ClientDenied
-from protocols.mqtt.delivering import BoundFlow, DeliveringSide
+from protocols.mqtt.bound_flow import BoundFlow
+from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
 

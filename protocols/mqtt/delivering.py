@@ -18,6 +18,7 @@ from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, REJECTED, RELEASED
 from protocols.counters import ProtocolCounters
+from protocols.mqtt.bound_flow import BoundFlow
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -28,7 +29,7 @@ from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
 from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
 from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.session import Session
 from protocols.mqtt.taken import TakenRuns
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
@@ -36,22 +37,6 @@ PROPERTY_PARTITION: Final = "sluicegate-partition"
 PROPERTY_FIRST_OF_GROUP: Final = "JMSXGroupFirstForConsumer"  # as ActiveMQ calls it
 PROPERTY_REDELIVERED: Final = "sluicegate-redelivered"
 PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
-
-
-class BoundFlow:
-    """A flow of this connection and what its messages are delivered as."""
-
-    __slots__ = ("extra", "ids", "is_named_queue", "latest", "queue", "sources")
-
-    def __init__(
-        self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
-    ) -> None:
-        self.queue = queue  # the queue's actor
-        self.extra = extra  # None: the session's own queue, where each topic has its own options
-        self.ids = ids  # None: of a named queue
-        self.is_named_queue = is_named_queue
-        self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
-        self.latest: DeliverySource | None = None  # of these, the one that delivered last: mostly there is one
 
 
 class DeliveringSide:

@@ -17,7 +17,8 @@ from messaging.settlement import DISCARD_NOT_STORED
 from messaging.topics import Syntax, parse_filter
 from mqtt_conversation import connected
 from protocols.counters import ProtocolCounters
-from protocols.mqtt.delivering import BoundFlow, DeliveringSide
+from protocols.mqtt.bound_flow import BoundFlow
+from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBCOMP, PUBREC
 from protocols.mqtt.granted import GrantedSubscription
