@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.cores.bench_scaling import FAMILIES, READY
+from bench.cores.bench_scaling import FAMILIES, READY, unit_of
 from bench.outcome import Figure, Outcome
 from bench.report import Run, write_json
 
@@ -39,9 +39,10 @@ def main() -> int:
                 counted = count(case, options.profile or Path(folder, "profile"))
             except (CountError, OSError) as error:
                 parser.exit(1, f"{case}: {error}\n")
-            headline = Figure("instructions per message", counted, "instructions")
+            unit = unit_of(case)
+            headline = Figure(f"instructions per {unit}", counted, "instructions")
             runs.append(Run(case, "sluicegate", 1, Outcome(headline=headline, higher_is_better=False)))
-            print(f"{case}: {counted:,.0f} instructions per message", flush=True)
+            print(f"{case}: {counted:,.0f} instructions per {unit}", flush=True)
     if options.json is not None:
         write_json(runs, options.json)
     return 0

@@ -1,6 +1,7 @@
 """What one message costs a whole node as there is more of something: queues, connections, subscriptions, backlog...
 
-Run with `python -m bench.cores.bench_scaling FAMILY-NUMBER`, such as `queues-1000`: it prints microseconds per message.
+Run with `python -m bench.cores.bench_scaling FAMILY-NUMBER`, such as `queues-1000`: it prints microseconds per message,
+of the families `connects` and `returns` per client that comes.
 `python -m bench.instructions` counts instructions instead, which repeat.
 
 Whatever there is more of, the traffic is the same: ten batches of ten messages with QoS 1 in each round of two
@@ -22,11 +23,11 @@ from typing import Final, final
 from actors.directory_messages import CreateQueue
 from actors.queue_assembly import NAMED
 from bench import mqtt_wire as wire
+from bench.cores.clients import WARM_UP, Arrivals, Client
 from bench.cores.virtual_time import run_on_jumping_time, start_node
 from gateway.node import Node
 from gateway.process import GC_THRESHOLDS
 from messaging.queue_config import definition_from_dict
-from protocols.transports import PeerInfo
 
 LANES_AT_ONCE: Final = 10
 BATCH: Final = 10  # messages of a lane in a round
@@ -41,47 +42,6 @@ KEYS: Final = 1000
 REBALANCED_S: Final = 5  # more than it takes until each consumer has its partitions
 ALL_OF_IT: Final = 1 << 40
 READY: Final = "ready"
-
-
-@final
-class Client:
-    """One MQTT client of the node, without a socket."""
-
-    def __init__(self, node: Node, number: int, *, version: int = wire.MQTT_3_1_1) -> None:
-        self.number = number
-        self.version = version
-        self.written: list[bytes] = []
-        self.unanswered = b""  # acknowledgements for another round
-        self.to_answer: list[Client] | None = None  # a client that has to answer enters it once
-        self.connection = node.mqtt._connect()
-        self.connection.opened(self, PeerInfo(listener="mqtt", host="127.0.0.1", port=number))
-        self.connection.received(wire.connect(f"bench-{number}", version=version))
-
-    def subscribe(self, topic_filter: str, qos: int) -> None:
-        """Ask for a subscription."""
-        self.connection.received(wire.subscribe(topic_filter, qos=qos, version=self.version))
-
-    def write(self, data: bytes) -> None:
-        """Take what the node sends."""
-        if self.to_answer is not None and not self.written and not self.unanswered:
-            self.to_answer.append(self)
-        self.written.append(data)
-
-    def close(self) -> None:
-        """The node closes the connection, which no case asks for."""
-        raise AssertionError(f"the node closed the connection of client {self.number}")
-
-    close_after_flush = abort = close
-
-    def pause_reading(self) -> None:
-        """Send on: no case publishes more than is taken."""
-
-    def resume_reading(self) -> None:
-        """Nothing was held back."""
-
-    def buffered_bytes(self) -> int:
-        """Return that all was taken."""
-        return 0
 
 
 @final
@@ -133,7 +93,7 @@ class Load:
         self._rounds += 1
         for place, publisher in enumerate(self._publishers):
             publisher.written.clear()
-            publisher.connection.received(lanes[(first + place) % len(lanes)])
+            publisher.send(lanes[(first + place) % len(lanes)])
         await asyncio.sleep(HALF_ROUND_S)
         to_answer = self._to_answer.copy()
         self._to_answer.clear()
@@ -155,7 +115,7 @@ class Load:
         if consumer.unanswered:
             self._to_answer.append(consumer)
         self._received += now // wire.ACK_BYTES
-        consumer.connection.received(acks[:now])
+        consumer.send(acks[:now])
 
 
 def _batch(topic: str, *, qos: int = 1, version: int = wire.MQTT_3_1_1, key: str = "") -> bytes:
@@ -284,7 +244,23 @@ def _virtual_settings(number: int) -> list[str]:
     return [f"virtual_destinations.composite_topics={json.dumps(composites)}"]
 
 
-FAMILIES: Final[dict[str, Callable[[Node, int], Awaitable[Load]]]] = {
+async def _connects(node: Node, number: int) -> Arrivals:
+    """Clients that connect and subscribe, where so many have done so before."""
+    await Arrivals(node, list(range(number)), clean=True).run(number)
+    return Arrivals(node, list(range(number, number + MESSAGES + WARM_UP)), clean=True)
+
+
+async def _returns(node: Node, number: int) -> Arrivals:
+    """So many clients that come back to sessions that were kept for them, and subscribe again."""
+    first_time = Arrivals(node, list(range(number)), clean=False)
+    await first_time.run(number)
+    for client in first_time.come:
+        client.leave()
+    await asyncio.sleep(HALF_ROUND_S)
+    return Arrivals(node, list(range(number)), clean=False)
+
+
+FAMILIES: Final[dict[str, Callable[[Node, int], Awaitable[Load | Arrivals]]]] = {
     "queues": _queues,
     "connections": _connections,
     "wildcards": _wildcards,
@@ -294,7 +270,14 @@ FAMILIES: Final[dict[str, Callable[[Node, int], Awaitable[Load]]]] = {
     "members": _members,
     "backlog": _backlog,
     "virtual": _virtual,
+    "connects": _connects,
+    "returns": _returns,
 }
+
+
+def unit_of(case: str) -> str:
+    """Return what a case counts."""
+    return "client" if case.startswith(("connects", "returns")) else "message"
 
 
 async def measure(family: str, number: int, *, told: bool) -> None:
@@ -317,7 +300,7 @@ async def measure(family: str, number: int, *, told: bool) -> None:
             print(count, flush=True)
             sys.stdin.readline()
         else:
-            print(f"{family}-{number}: {taken_ns / count / 1000:.2f} us per message")
+            print(f"{family}-{number}: {taken_ns / count / 1000:.2f} us per {unit_of(family)}")
         node.store.close()
 
 
