@@ -4,6 +4,7 @@ Anybody may ask.
 """
 
 from dataclasses import dataclass
+from typing import final
 
 from actors.directory_messages import QueueHandle
 from messaging.retained import RetainedScan
@@ -14,29 +15,48 @@ from messaging.topics import TopicFilter
 from messaging.virtual_destinations import VirtualDestinations
 
 
-@dataclass(slots=True)
+@final
 class AddSubscription:
     """Ask of the router: subscribe a client. Answered with SubscriptionAdded."""
 
-    subscriber: Subscriber
-    topic_filter: TopicFilter
-    qos: int
-    retained_if_new: bool  # bring the retained messages when the subscription is new
-    retained_if_known: bool  # and when it replaces one
-    selector: Selector | None = None  # None: every message
-    priorities: tuple[int, ...] = ()  # for Deliver-To-One, as Subscription.priorities
+    __slots__ = (
+        *("priorities", "qos", "retained_if_known", "retained_if_new"),
+        *("selector", "subscriber", "topic_filter"),
+    )
+
+    def __init__(
+        self,
+        subscriber: Subscriber,
+        topic_filter: TopicFilter,
+        qos: int,
+        *,
+        retained_if_new: bool,
+        retained_if_known: bool,
+        selector: Selector | None = None,
+        priorities: tuple[int, ...] = (),
+    ) -> None:
+        self.subscriber = subscriber
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.retained_if_new = retained_if_new  # bring the retained messages when the subscription is new
+        self.retained_if_known = retained_if_known  # and when it replaces one
+        self.selector = selector  # None: every message
+        self.priorities = priorities  # for Deliver-To-One, as Subscription.priorities
 
     def wants_retained(self, new: bool) -> bool:
         """Return whether the answer is to bring the retained messages."""
         return self.retained_if_new if new else self.retained_if_known
 
 
-@dataclass(slots=True)
+@final
 class SubscriptionAdded:
     """The subscription is in force. `retained` finds the retained messages, if they are wanted."""
 
-    new: bool
-    retained: RetainedScan[RetainedMessage] | None
+    __slots__ = ("new", "retained")
+
+    def __init__(self, new: bool, retained: RetainedScan[RetainedMessage] | None) -> None:
+        self.new = new
+        self.retained = retained
 
 
 @dataclass(slots=True)

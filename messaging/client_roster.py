@@ -40,6 +40,9 @@ class ClientUsername:
     acl_profile: str = DEFAULT
 
 
+_NO_ACCOUNT: Final = ClientUsername("")  # what every name stands for that has no entry
+
+
 @final
 class ClientRoster:
     """Everybody who is connected to a message VPN, and everybody who might be."""
@@ -49,6 +52,7 @@ class ClientRoster:
         self.quota = quota or VpnQuota()
         self.is_up = True  # the message VPN lets clients in
         self.denials = Denials()
+        self.count = 0  # connections
         self._usernames: dict[str, ClientUsername] = {}
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
         self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
@@ -185,11 +189,6 @@ class ClientRoster:
             text = f"503 Max Endpoints Exceeded: user {user!r} owns the {count_max} queues that its profile allows"
             self._refuse(ENDPOINT_COUNT, client, text)
 
-    @property
-    def count(self) -> int:
-        """How many connections there are."""
-        return sum(self._profile_counts.values())
-
     def connected_count(self, user: str) -> int:
         """Return how many connections a user has."""
         return len(self._connected.get(user, {}))
@@ -204,12 +203,13 @@ class ClientRoster:
             self._count(profile.name, 1)
 
     def _count(self, profile: str, change: int) -> None:
+        self.count += change
         count = self._profile_counts.pop(profile, 0) + change
         if count:
             self._profile_counts[profile] = count
 
     def _username(self, user: str) -> ClientUsername:
-        return self._usernames.get(user) or ClientUsername(user)
+        return self._usernames.get(user) or _NO_ACCOUNT
 
     def _refuse(self, reason: str, client: str, text: str) -> None:
         self.denials.deny(reason, client, text)

@@ -46,6 +46,8 @@ def priorities_of(texts: list[str]) -> tuple[int, ...]:
 
     Both make it two subscriptions to the same topic. None of them: as the client's other subscriptions.
     """
+    if not texts:
+        return ()
     priorities = sorted({priority_of(text) for text in texts}, reverse=True)
     if len([each for each in priorities if each != DELIVER_ALWAYS]) > 1:
         shown = ", ".join(priority_text(each) for each in priorities)

@@ -64,7 +64,11 @@ class ReplyBox:
             self._prefix = f"{REPLY_PREFIX}{self._cell.runtime.rng.randbytes(WORD_BYTES).hex()}/"
             self._filter = parse_filter(self._prefix + "+", Syntax.MQTT)
             self._subscriber.address = self._cell.inbox
-            await self._router.ask(AddSubscription(self._subscriber, self._filter, AT_MOST_ONCE, False, False))
+            await self._router.ask(
+                AddSubscription(
+                    self._subscriber, self._filter, AT_MOST_ONCE, retained_if_new=False, retained_if_known=False
+                )
+            )
         self._asked_count += 1
         self._topic = f"{self._prefix}{self._asked_count}"
         self._reply = LoopFuture()

@@ -102,26 +102,46 @@ class AcknowledgementReceived:
 
 
 @final
-class SubscriptionRequest(NamedTuple):
+class SubscriptionRequest:
     """One entry of a SUBSCRIBE. The filter is a valid string; whether it is a valid filter is answered in SUBACK."""
 
-    filter_text: str
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
+    def __init__(
+        self, filter_text: str, qos: int, no_local: bool, retain_as_published: bool, retain_handling: int
+    ) -> None:
+        self.filter_text = filter_text
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+
+    def __repr__(self) -> str:
+        options = (self.qos, self.no_local, self.retain_as_published, self.retain_handling)
+        return f"SubscriptionRequest({self.filter_text!r}, {options})"
 
 
 @final
-class SubscribeReceived(NamedTuple):
+class SubscribeReceived:
     """A SUBSCRIBE, to be answered by `suback` with one code for each request."""
 
-    packet_id: int
-    requests: list[SubscriptionRequest]
-    subscription_identifier: int  # 0: none
-    selectors: list[str]  # the User Properties `selector`: one of them is in force for all filters
-    priorities: list[str]  # the User Properties `dto-priority`, for all filters as well
-    partition_counts: list[str]  # the User Properties `partition-count`: one, for the shared ones
+    def __init__(
+        self,
+        packet_id: int,
+        requests: list[SubscriptionRequest],
+        subscription_identifier: int,
+        selectors: list[str],
+        priorities: list[str],
+        partition_counts: list[str],
+    ) -> None:
+        self.packet_id = packet_id
+        self.requests = requests
+        self.subscription_identifier = subscription_identifier  # 0: none
+        self.selectors = selectors  # the User Properties `selector`: one of them is in force for all filters
+        self.priorities = priorities  # the User Properties `dto-priority`, for all filters as well
+        self.partition_counts = partition_counts  # the User Properties `partition-count`: one, for the shared ones
+
+    def __repr__(self) -> str:
+        properties = [self.subscription_identifier, self.selectors, self.priorities, self.partition_counts]
+        return f"SubscribeReceived({self.packet_id}, {self.requests}, {properties})"
 
 
 @final

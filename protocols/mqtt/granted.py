@@ -15,17 +15,29 @@ from messaging.topics import TopicFilter
 TOPICS_CACHED_MAX: Final = 4096
 
 
-class GrantedSubscription(NamedTuple):
-    """One subscription as it was granted."""
+@final
+class GrantedSubscription:
+    """One subscription as it was granted. Nobody changes it."""
 
-    topic_filter: TopicFilter
-    qos: int
-    no_local: bool
-    retain_as_published: bool
-    retain_handling: int
-    identifier: int  # 0: none
-    selector: Selector | None  # None: every message
-    priorities: tuple[int, ...] = ()  # for Deliver-To-One, as messaging.routing.Subscription.priorities
+    def __init__(
+        self,
+        topic_filter: TopicFilter,
+        qos: int,
+        no_local: bool,
+        retain_as_published: bool,
+        retain_handling: int,
+        identifier: int,
+        selector: Selector | None,
+        priorities: tuple[int, ...] = (),
+    ) -> None:
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.retain_handling = retain_handling
+        self.identifier = identifier  # 0: none
+        self.selector = selector  # None: every message
+        self.priorities = priorities  # for Deliver-To-One, as messaging.routing.Subscription.priorities
 
 
 class DeliveryOptions(NamedTuple):
@@ -37,6 +49,7 @@ class DeliveryOptions(NamedTuple):
 
 
 NOT_WANTED: Final = DeliveryOptions(-1, False, None)
+_UNIFORM: Final = (*[DeliveryOptions(qos, False, None) for qos in (0, 1, 2)], NOT_WANTED)  # the last is at -1
 
 
 def qos_of(batch: MessageBatch, options: DeliveryOptions) -> int:
@@ -146,7 +159,7 @@ class SubscriptionTable:
         self._selects = self._selecting_count > 0
         levels = [qos for qos, count in enumerate(self._of_level) if count > 0]
         self.uniform_qos = levels[0] if len(levels) == 1 and self._special_count == 0 else -1
-        self.uniform_options = DeliveryOptions(self.uniform_qos, False, None)
+        self.uniform_options = _UNIFORM[self.uniform_qos]
 
 
 def _combined(asking: list[GrantedSubscription], own: bool) -> DeliveryOptions:

@@ -1,32 +1,39 @@
 """What MQTT connections and the session directory say to each other."""
 
 from dataclasses import dataclass
+from typing import final
 
 from actors.cell import ActorCell
 from protocols.mqtt.session import Session
 from protocols.mqtt.will import Will
 
 
-@dataclass(slots=True)
+@final
 class ClaimSession:
     """Connection -> directory, ask: I am this client now. Answered with SessionClaimed once the session is its own.
 
     Raises ClientDenied when the session is another user's.
     """
 
-    client_id: str
-    clean_start: bool
-    expiry_s: int
-    connection: ActorCell
-    user: str  # empty: anonymous
+    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "user")
+
+    def __init__(self, client_id: str, clean_start: bool, expiry_s: int, connection: ActorCell, user: str) -> None:
+        self.client_id = client_id
+        self.clean_start = clean_start
+        self.expiry_s = expiry_s
+        self.connection = connection
+        self.user = user  # empty: anonymous
 
 
-@dataclass(slots=True)
+@final
 class SessionClaimed:
     """Directory -> connection: the session, and whether it was there before."""
 
-    session: Session
-    present: bool
+    __slots__ = ("present", "session")
+
+    def __init__(self, session: Session, present: bool) -> None:
+        self.session = session
+        self.present = present
 
 
 @dataclass(slots=True)
@@ -34,13 +41,16 @@ class TakeOver:
     """Directory -> connection, ask: another connection is this client now. Answered with SessionReleased or None."""
 
 
-@dataclass(slots=True)
+@final
 class SessionReleased:
     """Connection -> directory: the connection is gone, or going; the session is yours."""
 
-    session: Session
-    will: Will | None  # due, unless its delay says later; None when the client said goodbye
-    connection: ActorCell
+    __slots__ = ("connection", "session", "will")
+
+    def __init__(self, session: Session, will: Will | None, connection: ActorCell) -> None:
+        self.session = session
+        self.will = will  # due, unless its delay says later; None when the client said goodbye
+        self.connection = connection
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Carrying out SUBSCRIBE and UNSUBSCRIBE, filter by filter, and answering once everything is in force and stored."""
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, final
 
 from actors.directory_messages import CreateQueue, FindQueue, QueueHandle
 from actors.messages import PERMISSION_DENIED, BindRefused, UnbindFlow
@@ -59,13 +59,17 @@ class _Refused(Exception):
         self.reason_code = reason_code
 
 
-class _Asked(NamedTuple):
+@final
+class _Asked:
     """What a SUBSCRIBE asks of all its subscriptions."""
 
-    identifier: int  # 0: none
-    selector: Selector | None
-    priorities: tuple[int, ...]
-    partition_count: int  # of the queue of a shared subscription; 0: not said
+    def __init__(
+        self, identifier: int, selector: Selector | None, priorities: tuple[int, ...], partition_count: int
+    ) -> None:
+        self.identifier = identifier  # 0: none
+        self.selector = selector
+        self.priorities = priorities
+        self.partition_count = partition_count  # of the queue of a shared subscription; 0: not said
 
 
 Retained = RetainedScan[RetainedMessage]

@@ -54,7 +54,10 @@ def described(event: MqttEvent) -> str:
         case AcknowledgementReceived():
             return f"{NAMES[event.kind]} {event.first}..{event.last} reason_code={event.reason_code}"
         case SubscribeReceived():
-            requests = [tuple(request) for request in event.requests]
+            requests = [
+                (each.filter_text, each.qos, each.no_local, each.retain_as_published, each.retain_handling)
+                for each in event.requests
+            ]
             identifier = event.subscription_identifier
             return f"SUBSCRIBE packet_id={event.packet_id} requests={requests} subscription_identifier={identifier}"
         case UnsubscribeReceived():

@@ -19,7 +19,7 @@ def said_by(events: list[MqttEvent]) -> list[Said]:
         elif isinstance(event, AcknowledgementReceived):
             said += [(event.kind, packet_id, event.reason_code) for packet_id in range(event.first, event.last + 1)]
         else:
-            said.append(event)
+            said.append(repr(event))  # which tells all of it
     return said
 
 
