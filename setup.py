@@ -32,6 +32,8 @@ COMPILED: Final = (
     "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
     "actors/burying.py",  # so are errands, and those that derive from them
     "actors/errands.py",
+    "actors/events.py",  # what each client does is told
+    "actors/futures.py",  # an answer comes with each request of a client
     "actors/moving.py",
     "actors/picking.py",
     "actors/preparing.py",
@@ -62,6 +64,7 @@ COMPILED: Final = (
     "protocols/destination.py",
     "protocols/gathered.py",  # every write passes it
     "protocols/identity.py",  # compiled connections ask it
+    "protocols/message_vpns.py",  # each connection is in one
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/shown_ahead.py",  # compiled browsers hold it
     "protocols/writing_watch.py",  # every direct message to a client passes it

@@ -1,13 +1,23 @@
 """Asking somebody of whom only the address is known."""
 
-from typing import Any
+from typing import Any, final
 
 import pykka
-from pykka._envelope import Envelope
 
 from actors.futures import LoopFuture
 from actors.inbox import Inbox
 from messaging.address import Address
+
+
+@final
+class Ask:
+    """A message whose sender waits for the answer."""
+
+    __slots__ = ("answer", "message")
+
+    def __init__(self, message: object, answer: LoopFuture[Any]) -> None:
+        self.message = message
+        self.answer = answer
 
 
 def ask_at(address: Address, message: object) -> LoopFuture[Any]:
@@ -18,7 +28,7 @@ def ask_at(address: Address, message: object) -> LoopFuture[Any]:
         dead = pykka.ActorDeadError("whoever was asked is gone")
         answer.set_exception((pykka.ActorDeadError, dead, None))
     else:
-        address.post(Envelope(message, reply_to=answer))
+        address.post(Ask(message, answer))
     return answer
 
 

@@ -3,13 +3,13 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import pykka
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
-from actors.asking import ask_at
+from actors.asking import Ask, ask_at
 from actors.futures import LoopFuture
 from actors.inbox import Inbox, Scheduled
 from actors.supervision import OnFailure, RestartLog, RestartPolicy
@@ -140,7 +140,9 @@ class ActorCell(Scheduled):
                 while handled < count:
                     item = items[handled]
                     handled += 1
-                    if type(item) is ENVELOPE:
+                    if isinstance(item, Ask):
+                        self._answer(item.message, item.answer)
+                    elif type(item) is ENVELOPE:
                         self._handle_envelope(item)
                     else:
                         self._behaviour.receive(item)
@@ -213,6 +215,24 @@ class ActorCell(Scheduled):
         """Ask the actor; the future carries its answer or its exception."""
         return ask_at(self.inbox, message)
 
+    def ask_now(self, message: object) -> LoopFuture[Any]:
+        """Ask the actor; if it takes messages at once and has nothing else to do, it is asked here and now.
+
+        As with `Inbox.hand`. Whoever asks so often in one turn keeps everybody else waiting.
+        """
+        if self.suspended or not self.inbox.is_free():
+            return self.ask(message)
+        self.inbox.takes_at_once = False
+        answer: LoopFuture[Any] = LoopFuture()
+        try:
+            self._answer(message, answer)
+            self._behaviour.drained()
+        except Exception as error:  # the boundary of supervision, as in `drain`
+            self.failed(error)
+        self.handled_count += 1
+        self.batches_count += 1
+        return answer
+
     def stop(self) -> None:
         """Stop the actor and its children, children first. What waits in the inbox is refused."""
         if self.stopped.is_set():
@@ -266,16 +286,19 @@ class ActorCell(Scheduled):
             return
         if envelope.reply_to is None:
             self._behaviour.receive(envelope.message)
-            return
-        try:
-            answer = self._behaviour.receive(envelope.message)
-        except Exception:  # an ask carries its failure back to who asked
-            envelope.reply_to.set_exception()
-            return
-        if isinstance(answer, LoopFuture):  # the actor answers later
-            answer.then(lambda done: _pass_on(done, envelope.reply_to))
         else:
-            envelope.reply_to.set(answer)
+            self._answer(envelope.message, cast(LoopFuture[Any], envelope.reply_to))
+
+    def _answer(self, message: object, answer: LoopFuture[Any]) -> None:
+        try:
+            found = self._behaviour.receive(message)
+        except Exception:  # an ask carries its failure back to who asked
+            answer.set_exception()
+            return
+        if isinstance(found, LoopFuture):  # the actor answers later
+            found.then(lambda done: _pass_on(done, answer))
+        else:
+            answer.set(found)
 
     def _begin_anew(self) -> None:
         self._install()
@@ -294,16 +317,20 @@ class ActorCell(Scheduled):
     def _refuse(self, items: list[object]) -> None:
         for item in items:
             if type(item) is Envelope and item.reply_to is not None:
-                dead = pykka.ActorDeadError(f"{self.path()} stopped before handling the message")
-                item.reply_to.set_exception((type(dead), dead, None))
+                self._refuse_answer(cast(LoopFuture[Any], item.reply_to))
+            elif isinstance(item, Ask):
+                self._refuse_answer(item.answer)
         self.inbox.dead_letters += len(items)
+
+    def _refuse_answer(self, answer: LoopFuture[Any]) -> None:
+        dead = pykka.ActorDeadError(f"{self.path()} stopped before handling the message")
+        answer.set_exception((pykka.ActorDeadError, dead, None))
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.path()}>"
 
 
-def _pass_on(answer: LoopFuture[Any], reply_to: pykka.Future[Any] | None) -> None:
-    assert reply_to is not None
+def _pass_on(answer: LoopFuture[Any], reply_to: LoopFuture[Any]) -> None:
     try:
         reply_to.set(answer.get())
     except Exception:  # the asker's to handle

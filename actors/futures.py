@@ -3,29 +3,31 @@
 import asyncio
 import sys
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, final
 
-import pykka
 from pykka._types import OptExcInfo
 
 T = TypeVar("T")
 
 
-class LoopFuture(pykka.Future[T]):
+@final
+class LoopFuture(Generic[T]):
     """A future of an actor on the event loop.
 
-    Await it, or attach a callback. `get` on the loop's own thread would wait for itself for ever, so before the answer
-    is there it raises RuntimeError.
+    It has the verbs of pykka's futures that envelopes and references call, and does not inherit from them: several are
+    made for each request of a client, and what is compiled inherits from nothing that is not. Await it, or attach a
+    callback. `get` on the loop's own thread would wait for itself for ever, so before the answer is there it raises
+    RuntimeError.
     """
 
-    # What each has to begin with stands in the class: several are made for each request of a client.
-    _done = False
-    _value: Any = None
-    _error: BaseException | None = None
-    _callbacks: list[Callable[["LoopFuture[T]"], None]] | None = None
+    __slots__ = ("_callbacks", "_done", "_error", "_value")
 
     def __init__(self) -> None:
         """Begin without an answer."""
+        self._done = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[[LoopFuture[T]], None]] | None = None
 
     @property
     def done(self) -> bool:
@@ -52,6 +54,9 @@ class LoopFuture(pykka.Future[T]):
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[no-any-return]  # what the actor returned, by the message's contract
+
+    def set_get_hook(self, func: Callable[[float | None], T]) -> None:
+        """Take no hook: pykka's references give one to the answer of a stop, which nobody can wait for here."""
 
     def then(self, callback: Callable[["LoopFuture[T]"], None]) -> None:
         """Call back with this future once the answer is there; at once when it is."""

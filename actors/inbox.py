@@ -167,11 +167,15 @@ class Inbox(Address):
         That saves a turn, where there is nothing that could be gathered in it. An actor gives its word anew whenever it
         is done with what it has: nothing is handled while another call into it is under way.
         """
-        if self.takes_at_once and not self._enqueued and not self.closed:
+        if self.is_free():
             self.takes_at_once = False
             self._actor.handle(message)
         else:
             self.post(message)
+
+    def is_free(self) -> bool:
+        """Return whether the actor takes a message at once, and has nothing else to do."""
+        return self.takes_at_once and not self._enqueued and not self.closed
 
     def hand_in_turn(self, message: object) -> None:
         """Hand a message where nobody at all is in line for a turn, so that it gets no credit that others wait for."""

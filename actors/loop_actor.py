@@ -41,7 +41,7 @@ class LoopActor(pykka.Actor):
         raise RuntimeError("a LoopActor's inbox belongs to its cell: start it with Runtime.spawn")
 
     @staticmethod
-    def _create_future() -> LoopFuture[Any]:
+    def _create_future() -> LoopFuture[Any]:  # type: ignore[override]  # it has the verbs that pykka calls
         return LoopFuture()
 
     def _start_actor_loop(self) -> None:

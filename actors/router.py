@@ -76,12 +76,16 @@ class RouterActor(LoopActor):
         """Change the topic space."""
         return self._handlers[type(message)](message)
 
+    def on_drained(self) -> None:
+        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        self.cell.inbox.takes_at_once = True
+
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
         subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
         new = self._space.subscribe(message.topic_filter, subscriber.client, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
-        return SubscriptionAdded(new, retained)
+        return SubscriptionAdded(new, None if retained is None or retained.is_done else retained)
 
     def _unsubscribe(self, message: RemoveSubscription) -> bool:
         return self._space.unsubscribe(message.topic_filter, message.subscriber.client)

@@ -50,7 +50,7 @@ class AddSubscription:
 
 @final
 class SubscriptionAdded:
-    """The subscription is in force. `retained` finds the retained messages, if they are wanted."""
+    """The subscription is in force. `retained` finds the retained messages, if they are wanted and there may be any."""
 
     __slots__ = ("new", "retained")
 

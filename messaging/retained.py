@@ -96,7 +96,7 @@ class RetainedTopics(Generic[V]):
         if topic_filter.is_literal:
             node = self._node(topic_filter.text)
             return RetainedScan([] if node is None else [node], ())
-        return RetainedScan([self._root], topic_filter.levels)
+        return RetainedScan([self._root] if self._topic_count else [], topic_filter.levels)
 
     def overview(self) -> RetainedOverview:
         """Return the sizes, for operators and tests."""
@@ -171,7 +171,7 @@ class RetainedScan(Generic[V]):
 
     def __init__(self, nodes: list[_Node[V]], levels: tuple[Level, ...]) -> None:
         self._levels = levels
-        self._frames: list[_Frame[V]] = [_Frame(nodes, 0)]
+        self._frames: list[_Frame[V]] = [_Frame(nodes, 0)] if nodes else []
 
     @property
     def is_done(self) -> bool:

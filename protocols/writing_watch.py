@@ -63,6 +63,7 @@ class WritingWatch:
 
     def close(self) -> None:
         """The connection ends: whoever waits for it goes on."""
+        self._transport = None
         _let_go_on(self.pressure.close())
 
     def _look_for_progress(self, buffered_before: int) -> None:

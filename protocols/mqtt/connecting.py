@@ -24,6 +24,7 @@ from protocols.mqtt.reason_codes import (
 from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
 from protocols.mqtt.subscribing import revoke_denied
+from protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -52,7 +53,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         await _check(connection, event, client_id, proven)
         user = connection.identity.user
         claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
-        claimed: SessionClaimed = await connection.services.sessions.ask(claim)
+        claimed: SessionClaimed = await connection.ask(connection.services.sessions, claim)
     except ConnectRefused as refusal:
         connection.engine.refuse(refusal.reason_code, str(refusal))
         connection.refuse(refusal.counter, str(refusal))
@@ -164,7 +165,13 @@ def _accept(
 def _attach(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
     services = connection.services
     limit = event.receive_maximum if event.level == 5 else services.window_v3
-    watch = connection.watch_writing()
+    watch = WritingWatch(
+        connection.cell,
+        services.counters,
+        buffer_bytes_max=services.connection_buffer_bytes_max,
+        slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+    )
+    connection.watch_writing(watch)
     writes = SessionWrites(connection.cell, services, session)
     delivering = DeliveringSide(
         engine=connection.engine,

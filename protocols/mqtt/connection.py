@@ -37,6 +37,7 @@ from protocols.mqtt.events import (
     UnsubscribeReceived,
 )
 from protocols.mqtt.first_bytes import PUBREL
+from protocols.mqtt.limits import ASKED_NOW_MAX
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
@@ -79,6 +80,7 @@ class MqttConnection(Behaviour, Flushed):
         self._authenticating: Authenticating | None = None  # CONNECT named a method
         self.watch: WritingWatch | None = None  # from the accepted CONNECT on, whoever has the session
         self._flush_asked = False
+        self._asked_count = 0  # times that it asked actors in this turn
         self._closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
 
@@ -121,8 +123,6 @@ class MqttConnection(Behaviour, Flushed):
         """The socket is gone. Without a goodbye the will is due."""
         self._transport = None
         self.gate.attach(None)
-        if self.watch is not None:
-            self.watch.attach(None)
         if self.attached is not None:
             self.attached.writes.abandon()
         self._release(with_will=True)
@@ -153,6 +153,7 @@ class MqttConnection(Behaviour, Flushed):
     def flush(self) -> None:
         """Write, once for everything of this turn."""
         self._flush_asked = False
+        self._asked_count = 0
         if self._held is not None:
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
         transport, pieces = self._transport, self.engine.take()
@@ -250,6 +251,11 @@ class MqttConnection(Behaviour, Flushed):
 
     # --- requests to other actors ---
 
+    def ask(self, actor: ActorCell, message: object) -> LoopFuture[Any]:
+        """Ask an actor on the client's behalf: the first few times in a turn at once, if it has nothing else to do."""
+        self._asked_count += 1
+        return actor.ask_now(message) if self._asked_count <= ASKED_NOW_MAX else actor.ask(message)
+
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held = []
@@ -257,6 +263,7 @@ class MqttConnection(Behaviour, Flushed):
             self.attached.delivering.hold()
         self.ask_flush()
         run_for(self.cell, request, self._carried_out)
+        self.cell.inbox.takes_at_once = False  # it may be done already, but whoever called this is not
 
     def _carried_out(self, done: LoopFuture[None]) -> None:
         held, self._held = self._held or [], None
@@ -370,16 +377,10 @@ class MqttConnection(Behaviour, Flushed):
         """Return whether the client is still there."""
         return self._transport is not None and not self._closing
 
-    def watch_writing(self) -> WritingWatch:
+    def watch_writing(self, watch: WritingWatch) -> None:
         """Begin to watch whether the client reads what it is sent."""
-        watch = self.watch = WritingWatch(
-            self.cell,
-            self._counters,
-            buffer_bytes_max=self.services.connection_buffer_bytes_max,
-            slow_subscriber_stall_ms=self.services.slow_subscriber_stall_ms,
-        )
+        self.watch = watch
         watch.attach(self._transport)
-        return watch
 
     def go_on_later(self) -> None:
         """Have the next slice of retained messages sent when other sockets had their turn."""

@@ -114,6 +114,10 @@ class SessionDirectory(LoopActor):
         handler = self._handlers.get(type(message))
         return handler(message) if handler is not None else None
 
+    def on_drained(self) -> None:
+        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        self.cell.inbox.takes_at_once = True
+
     # --- claims ---
 
     def _claim(self, message: ClaimSession) -> SessionClaimed | LoopFuture[SessionClaimed]:

@@ -11,6 +11,7 @@ TOPIC_CACHE_ENTRIES_MAX: Final = 1_024  # topics of one connection that need no 
 TOPIC_CACHE_BYTES_MAX: Final = 256  # a longer topic is decoded each time, so a connection's cache stays below 1 MiB
 PROPERTIES_CACHE_ENTRIES_MAX: Final = 256  # decoded property sections of one connection, for keyed traffic
 PROPERTIES_CACHE_BYTES_MAX: Final = 256  # a longer section is decoded each time
+ASKED_NOW_MAX: Final = 8  # requests of a client that other actors carry out in one turn, some 20 us each
 TOPIC_ALIASES_OUT_MAX: Final = 64  # aliases we hand out to one client: its first topics get them
 
 assert TOPIC_CACHE_ENTRIES_MAX * TOPIC_CACHE_BYTES_MAX <= 1 << 20

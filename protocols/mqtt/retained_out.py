@@ -48,7 +48,7 @@ class RetainedOut:
         self._session = session
         self._ids = ids
         self._window = window
-        self._number = max(session.retained_sent, default=0)
+        self._number = max(session.retained_sent) if session.retained_sent else 0
 
     @property
     def waits(self) -> bool:

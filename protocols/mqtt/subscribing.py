@@ -164,7 +164,8 @@ async def _subscribe(
     )
     # In the table first: a message may be routed here as soon as the router has answered.
     session.table.grant(text, granted)
-    added: SubscriptionAdded = await connection.services.router.ask(
+    added: SubscriptionAdded = await connection.ask(
+        connection.services.router,
         AddSubscription(
             session.subscriber,
             topic_filter,
@@ -173,7 +174,7 @@ async def _subscribe(
             retained_if_known=request.retain_handling == SEND_ALWAYS,
             selector=asked.selector,
             priorities=asked.priorities,
-        )
+        ),
     )
     return qos, None if added.retained is None else (granted, added.retained)
 
@@ -319,7 +320,7 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
         return NO_SUBSCRIPTION_EXISTED
     if connection.attached is not None:
         connection.attached.delivering.retained.forget(revoked)
-    await connection.services.router.ask(RemoveSubscription(session.subscriber, revoked.topic_filter))
+    await connection.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
     return SUCCESS
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
+from protocols.mqtt.limits import ASKED_NOW_MAX
 from running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
@@ -174,3 +175,16 @@ async def test_subscribing_again_in_a_resumed_session_loses_and_repeats_nothing(
     await publisher.publish("t", b"live")
     assert await subscriber.payloads(2) == [b"while away", b"live"]
     await subscriber.is_quiet()
+
+
+async def test_many_subscriptions_of_one_client_are_not_all_made_in_one_turn(broker: RunningBroker) -> None:
+    """Else a client that sends thousands in one write would keep all others waiting for as long as they take."""
+    client = await broker.connect()
+    (connection,) = broker.node.mqtt.open_connections()
+    before = broker.node.default.space.subscriptions_count
+    packets = [mqtt.subscribe((f"t/{each}", 0), packet_id=each) for each in range(1, 3 * ASKED_NOW_MAX)]
+    connection.received(b"".join(packets))
+    assert broker.node.default.space.subscriptions_count - before == ASKED_NOW_MAX
+    for each in range(1, 3 * ASKED_NOW_MAX):
+        assert mqtt.packet_id_of(await client.awaited(mqtt.SUBACK)) == each
+    assert broker.node.default.space.subscriptions_count - before == 3 * ASKED_NOW_MAX - 1

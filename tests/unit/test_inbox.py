@@ -273,3 +273,38 @@ def test_what_is_read_before_a_turn_counts_as_read_at_once() -> None:
 
     turns.pop()()
     assert dispatcher.both_ms() == (4000, 4000)
+
+
+def test_an_idle_actor_that_takes_at_once_is_asked_at_once(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    assert cell.ask_now("now").done
+    assert heard == ["now", "drained"]
+
+
+def test_what_is_asked_now_does_not_overtake_what_was_posted(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.post("first")
+    answer = cell.ask_now("second")
+    assert not answer.done
+    turn(runtime)
+    assert answer.get() is None
+    assert heard == ["first", "second", "drained"]
+
+
+def test_whoever_asks_now_is_told_of_the_failure_and_the_actor_goes_on(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    assert isinstance(cell.ask_now("fail").error(), ValueError)
+    assert not cell.stopped.is_set()
+    assert heard == ["fail", "drained"]
+
+
+def test_an_actor_that_was_asked_is_asked_nothing_more_before_it_is_done(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.ask_now("tell me more")
+    assert heard == ["tell me more", "drained"]
+    turn(runtime)
+    assert heard == ["tell me more", "drained", "more", "drained"]
