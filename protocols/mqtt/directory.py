@@ -40,6 +40,7 @@ from protocols.mqtt.session import (
     StoredSession,
     ids_key,
     received_by_client,
+    subscriptions_by_client,
 )
 from protocols.mqtt.will import Will
 from protocols.mqtt.will_storage import will_batch, will_from_row, will_to_row
@@ -275,6 +276,7 @@ class SessionDirectory(LoopActor):
             rows: list[tuple[bytes, bytes | None]] = [
                 (session.state_key(), None),
                 (session.ids_key(), None),
+                *[(key, None) for key in session.subscription_keys()],
             ]
             for first, end in session.received.ranges():
                 rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
@@ -302,7 +304,8 @@ class SessionDirectory(LoopActor):
     def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
         row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
         session.stored_row = b""
-        rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row)]
+        # Nobody hears whether these were written: what is unstored stays so until its client is back and waits for it.
+        rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row), *session.unstored_rows()]
         ids = session.ids_row()
         if ids is not None:
             rows.append((session.ids_key(), ids))
@@ -314,13 +317,21 @@ class SessionDirectory(LoopActor):
         """Bring back the sessions that the store knows; return how many."""
         wall_ms = self.runtime.clock.wall_ms()
         received = received_by_client(message.rows)
+        subscriptions = subscriptions_by_client(message.rows)
         for key, state in message.rows.items():
             if not key.startswith(STATE_ROW):
                 continue
             client_id = key[len(STATE_ROW) :].decode()
             ids = message.rows.get(ids_key(client_id))
-            its_received = received.get(client_id, [])
-            stored = StoredSession(client_id, state, ids, its_received, self._selectors, row_prefix=self._row_prefix)
+            stored = StoredSession(
+                client_id,
+                state,
+                ids,
+                received.get(client_id, []),
+                subscriptions.get(client_id, []),
+                self._selectors,
+                row_prefix=self._row_prefix,
+            )
             await self._bring_back(stored, wall_ms)
         return len(self._entries)
 

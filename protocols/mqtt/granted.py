@@ -39,6 +39,18 @@ class GrantedSubscription:
         self.selector = selector  # None: every message
         self.priorities = priorities  # for Deliver-To-One, as messaging.routing.Subscription.priorities
 
+    def is_as(self, other: "GrantedSubscription") -> bool:
+        """Return whether it grants the same as another of this filter."""
+        return (
+            self.qos == other.qos
+            and self.no_local == other.no_local
+            and self.retain_as_published == other.retain_as_published
+            and self.retain_handling == other.retain_handling
+            and self.identifier == other.identifier
+            and self.selector == other.selector
+            and self.priorities == other.priorities
+        )
+
 
 class DeliveryOptions(NamedTuple):
     """What all matching subscriptions together ask of a message."""

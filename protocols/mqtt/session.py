@@ -22,8 +22,11 @@ from protocols.mqtt.sent_ids import NOT_BOUND, SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
+SUBSCRIPTION_ROW: Final = b"subscription/"  # one for each: a client may have thousands, and asks for one more
 IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
 RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
+
+_NOTHING: Final[dict[str, None]] = {}  # of all sessions with nothing to store; replaced before anything is added
 
 
 @final
@@ -51,6 +54,22 @@ class ExtraSubscription:
     def options(self) -> DeliveryOptions:
         """Return what its messages are delivered as."""
         return DeliveryOptions(self.qos, self.retain_as_published, [self.identifier] if self.identifier else None)
+
+    def is_as(self, other: "ExtraSubscription") -> bool:
+        """Return whether it asks for the same as another of this text."""
+        return (
+            self.qos == other.qos
+            and self.identifier == other.identifier
+            and self.retain_as_published == other.retain_as_published
+            and self.queue_name == other.queue_name
+            and self.selector == other.selector
+        )
+
+    def row(self) -> bytes:
+        """Return the form that is stored."""
+        selector = None if self.selector is None else self.selector.text
+        options = [self.qos, self.identifier, self.retain_as_published, self.queue_name, selector]
+        return orjson.dumps({"extra": [self.filter_text, *options]})
 
     def continues(self, known: "ExtraSubscription") -> None:
         """Take the place of the same subscription with other options."""
@@ -128,6 +147,7 @@ class Session:
         self.received = RangeSet()
         self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
+        self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain; empty: that is not known
         self.ids_were_stored = False  # and one with packet ids
         self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
@@ -146,6 +166,10 @@ class Session:
         """Return the key of its row."""
         return self._row_prefix + STATE_ROW + self.client_id.encode()
 
+    def subscription_key(self, text: str) -> bytes:
+        """Return the key of the row of a subscription. No client id has a zero byte."""
+        return b"%s%s%s\x00%s" % (self._row_prefix, SUBSCRIPTION_ROW, self.client_id.encode(), text.encode())
+
     def ids_key(self) -> bytes:
         """Return the key of its row of packet ids."""
         return self._row_prefix + ids_key(self.client_id)
@@ -158,31 +182,45 @@ class Session:
     def state_row(self, *, will: dict[str, Any] | None, closed_wall_ms: int) -> bytes:
         """Return the form that is stored. `closed_wall_ms` is 0 while the client is connected."""
         self.was_stored = True
-        subscriptions = [
-            [
-                *(text, each.qos, each.no_local, each.retain_as_published, each.retain_handling, each.identifier),
-                *(None if each.selector is None else each.selector.text, each.priorities),
-            ]
-            for text, each in self.table.by_filter.items()
-        ]
-        extras = [
-            [
-                *(each.filter_text, each.qos, each.identifier, each.retain_as_published, each.queue_name),
-                None if each.selector is None else each.selector.text,
-            ]
-            for each in [*self.shares.values(), *self.queues.values()]
-        ]
         return orjson.dumps(
             {
                 "expiry_s": self.expiry_s,
                 "user": self.user,
                 "closed_wall_ms": closed_wall_ms,
-                "subscriptions": subscriptions,
-                "extras": extras,
                 "will": will,
                 "maybe_sent_below": self.ids.maybe_sent_below,
             }
         )
+
+    def changed(self, text: str) -> None:
+        """Note that a subscription is new, another or gone, and has to be stored, if the session is."""
+        if self.is_durable or self.was_stored:
+            if self.unstored is _NOTHING:
+                self.unstored = {}
+            self.unstored[text] = None
+
+    def all_stored(self) -> None:
+        """Note that the store has all subscriptions as they are."""
+        self.unstored = _NOTHING
+
+    def unstored_rows(self) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows of the subscriptions that the store does not have as they are."""
+        return [(self.subscription_key(text), self._subscription_row(text)) for text in self.unstored]
+
+    def subscription_keys(self) -> list[bytes]:
+        """Return the keys of all rows of subscriptions that the store may have."""
+        texts = {**self.table.by_filter, **self.shares, **self.queues, **self.unstored}
+        return [self.subscription_key(text) for text in texts]
+
+    def _subscription_row(self, text: str) -> bytes | None:
+        """Return the form in which a subscription is stored; None when there is none any more."""
+        granted = self.table.by_filter.get(text)
+        if granted is not None:
+            options = (granted.no_local, granted.retain_as_published, granted.retain_handling, granted.identifier)
+            selector = None if granted.selector is None else granted.selector.text
+            return orjson.dumps({"subscription": [text, granted.qos, *options, selector, granted.priorities]})
+        extra = self.shares.get(text) or self.queues.get(text)
+        return None if extra is None else extra.row()
 
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
@@ -212,40 +250,76 @@ class StoredSession:
         state: bytes,
         ids: bytes | None,
         received: list[int],
+        subscriptions: list[bytes],
         selectors: Selectors,
         *,
         row_prefix: bytes,
     ) -> None:
         row = orjson.loads(state)
+        self._selectors = selectors
         self.session = Session(client_id, expiry_s=row["expiry_s"], row_prefix=row_prefix)
         self.session.user = row.get("user", "")  # earlier releases wrote none
         self.session.was_stored = True
         self.session.stored_row = state
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]
-        self.extras: list[ExtraSubscription] = [
-            ExtraSubscription(text, qos, identifier, retain_as_published, queue_name, _selector(selectors, more))
-            for text, qos, identifier, retain_as_published, queue_name, *more in row["extras"]
-        ]
-        for text, qos, no_local, retain_as_published, retain_handling, identifier, *more in row["subscriptions"]:
-            self.session.table.grant(
-                text,
-                GrantedSubscription(
-                    parse_filter(text, Syntax.MQTT),
-                    qos,
-                    no_local,
-                    retain_as_published,
-                    retain_handling,
-                    identifier,
-                    _selector(selectors, more),
-                    tuple(more[1]) if len(more) > 1 else (),
-                ),
-            )
+        self.extras: list[ExtraSubscription] = []
+        for each in row.get("subscriptions", ()):  # earlier releases wrote all subscriptions into this row
+            self._take_subscription(*each)
+            self.session.changed(each[0])
+        for each in row.get("extras", ()):
+            self._take_extra(*each)
+            self.session.changed(each[0])
+        for stored in subscriptions:
+            found = orjson.loads(stored)
+            if "extra" in found:
+                self._take_extra(*found["extra"])
+            else:
+                self._take_subscription(*found["subscription"])
         self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
         if ids is not None:
             self._take_ids(orjson.loads(ids))
         for packet_id in received:
             self.session.received.add(packet_id, packet_id + 1)
+
+    def _take_subscription(
+        self,
+        text: str,
+        qos: int,
+        no_local: bool,
+        retain_as_published: bool,
+        retain_handling: int,
+        identifier: int,
+        selector: str | None = None,
+        priorities: Iterable[int] = (),
+    ) -> None:
+        """Take a subscription as it was stored; earlier releases wrote neither a selector nor priorities."""
+        granted = GrantedSubscription(
+            parse_filter(text, Syntax.MQTT),
+            qos,
+            no_local,
+            retain_as_published,
+            retain_handling,
+            identifier,
+            self._selector(selector),
+            tuple(priorities),
+        )
+        self.session.table.grant(text, granted)
+
+    def _take_extra(
+        self,
+        text: str,
+        qos: int,
+        identifier: int,
+        retain_as_published: bool,
+        queue_name: str,
+        selector: str | None = None,
+    ) -> None:
+        found = self._selector(selector)
+        self.extras.append(ExtraSubscription(text, qos, identifier, retain_as_published, queue_name, found))
+
+    def _selector(self, text: str | None) -> Selector | None:
+        return None if text is None else self._selectors.compile_accepted(text)
 
     def _take_ids(self, row: dict[str, Any]) -> None:
         session = self.session
@@ -272,12 +346,6 @@ class StoredSession:
                 extra.ids.taken.add(first, end)
 
 
-def _selector(selectors: Selectors, more: list[str | None]) -> Selector | None:
-    """Return the selector among what a row has had in it from some release on."""
-    text = more[0] if more else None
-    return None if text is None else selectors.compile_accepted(text)
-
-
 def ids_key(client_id: str) -> bytes:
     """Return the key of a session's row of packet ids, within its message VPN."""
     return IDS_ROW + client_id.encode()
@@ -291,3 +359,13 @@ def received_by_client(rows: Iterable[bytes]) -> dict[str, list[int]]:
             client_id = key[len(RECEIVED_ROW) : -3].decode()
             received.setdefault(client_id, []).append(int.from_bytes(key[-2:], "big"))
     return received
+
+
+def subscriptions_by_client(rows: dict[bytes, bytes]) -> dict[str, list[bytes]]:
+    """Return the rows of each client's subscriptions."""
+    found: dict[str, list[bytes]] = {}
+    for key, row in rows.items():
+        if key.startswith(SUBSCRIPTION_ROW):
+            client_id, _, _ = key[len(SUBSCRIPTION_ROW) :].partition(b"\x00")
+            found.setdefault(client_id.decode(), []).append(row)
+    return found

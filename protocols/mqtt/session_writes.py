@@ -53,12 +53,16 @@ class SessionWrites(Flushed):
         if self._is_abandoned:
             return
         row = session.state_row(will=will_to_row(will), closed_wall_ms=0)
-        if row == session.stored_row:
+        rows = session.unstored_rows()
+        if row != session.stored_row:
+            session.stored_row = b""
+            rows.append((session.state_key(), row))
+        if not rows:
             return  # most clients subscribe anew whenever they come, to what they had
-        session.stored_row = b""
-        await self._write([(session.state_key(), row)])
+        await self._write(rows)
         if not self._is_abandoned:
             session.stored_row = row
+            session.all_stored()
 
     def before_exactly_once(self, callback: Callable[[], None], publication: Publication | None) -> None:
         """Call back once the session's packet ids are in the store, and in no later commit the publication.

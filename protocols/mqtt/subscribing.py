@@ -162,6 +162,9 @@ async def _subscribe(
         asked.selector,
         asked.priorities,
     )
+    known = session.table.by_filter.get(text)
+    if known is None or not known.is_as(granted):
+        session.changed(text)
     # In the table first: a message may be routed here as soon as the router has answered.
     session.table.grant(text, granted)
     added: SubscriptionAdded = await connection.ask(
@@ -247,6 +250,8 @@ async def _subscribe_shared(
     extra.queue_name = "" if joined.queue is None else joined.queue.name
     if known is not None:
         extra.continues(known)
+    if known is None or not known.is_as(extra):
+        session.changed(request.filter_text)
     session.shares[request.filter_text] = extra
     await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
     return qos
@@ -269,6 +274,8 @@ async def _subscribe_queue(
     extra.queue_name = queue_name
     extra.selector = asked.selector
     known = session.queues.get(request.filter_text)
+    if known is None or not known.is_as(extra):
+        session.changed(request.filter_text)
     if known is not None and known.selector != asked.selector:
         await _end_flow(connection, session.queues.pop(request.filter_text))  # what it holds is given back
         known = None
@@ -304,6 +311,7 @@ async def _replace_flow(
 
 async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
     if filter_text in session.shares:
+        session.changed(filter_text)
         extra = session.shares.pop(filter_text)
         if connection.attached is not None:
             connection.attached.delivering.disown(extra.ids)
@@ -313,11 +321,13 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
         await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
         return SUCCESS
     if filter_text in session.queues:
+        session.changed(filter_text)
         await _end_flow(connection, session.queues.pop(filter_text))
         return SUCCESS
     revoked = session.table.revoke(filter_text)
     if revoked is None:
         return NO_SUBSCRIPTION_EXISTED
+    session.changed(filter_text)
     if connection.attached is not None:
         connection.attached.delivering.retained.forget(revoked)
     await connection.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))

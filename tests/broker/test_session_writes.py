@@ -1,13 +1,24 @@
 """What a restart must not forget of a session reaches the store in the right order (section 4.3.3)."""
 
 import asyncio
+from dataclasses import replace
 
+import pytest
+
+import mqtt_packets as mqtt
+import named_queues
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed
+from actors.inbox import Inbox, Scheduled
 from actors.loop_actor import LoopActor
+from actors.messages import SessionRows
+from actors.queue_directory import StoreRefused
 from actors.supervision import ONE_CONNECTION
+from actors.tasks import run
 from messaging.batch import EXACTLY_ONCE, MessageBatch
 from messaging.publication import Publication
+from messaging.topics import Syntax, parse_filter
+from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.session import Session
 from protocols.mqtt.session_writes import SessionWrites
 from raw_client import DEADLINE_S
@@ -24,6 +35,18 @@ class Writer(LoopActor):
     def on_receive(self, message: object) -> None:
         assert isinstance(message, Confirmed)
         self.writes.confirmed(message.token)
+
+
+def written_of(spool: Inbox) -> list[bytes]:
+    """Return the keys of the last write that a spool was asked for."""
+    asked = spool.items[-1]
+    assert isinstance(asked, SessionRows)
+    return sorted(key for key, _ in asked.rows)
+
+
+def subscribes(session: Session, text: str) -> None:
+    session.table.grant(text, GrantedSubscription(parse_filter(text, Syntax.MQTT), 0, False, False, 0, 0, None))
+    session.changed(text)
 
 
 async def test_packet_ids_are_stored_no_earlier_than_their_message(broker: RunningBroker) -> None:
@@ -72,3 +95,59 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
     assert spool.commits_count == before
     await client.subscribe(("a", 1))
     assert spool.commits_count > before
+
+
+async def test_whoever_subscribes_to_one_more_has_that_one_written(broker: RunningBroker) -> None:
+    """A client may have thousands. What was refused is written with what comes next."""
+    runtime, session = broker.node.runtime, Session("many", expiry_s=60)
+    spool = Inbox(runtime.dispatcher, Scheduled())  # that nobody empties
+    cell = runtime.spawn(lambda cell: Writer(cell, broker), kind="test", name="writer", policy=ONE_CONNECTION)
+    writes = SessionWrites(cell, replace(broker.node.mqtt.vpns.default, spool=spool), session)
+    for text in ("a", "b", "c"):
+        subscribes(session, text)
+    first = run(runtime, writes.store_session(None))
+    assert written_of(spool) == [session.state_key(), *map(session.subscription_key, ("a", "b", "c"))]
+    writes.confirmed(-1)
+    await first
+
+    subscribes(session, "d")
+    second = run(runtime, writes.store_session(None))
+    assert written_of(spool) == [session.subscription_key("d")]
+    writes.refused(-2, "full")
+    with pytest.raises(StoreRefused):
+        await second
+
+    session.table.revoke("b")
+    session.changed("b")
+    run(runtime, writes.store_session(None))
+    assert written_of(spool) == [session.subscription_key("b"), session.subscription_key("d")]
+
+
+async def test_subscriptions_of_every_kind_survive_a_crash_and_those_that_ended_do_not(broker: RunningBroker) -> None:
+    await named_queues.create(broker, "orders", subscriptions=["orders/>"])
+    client = await broker.connect_durable("device")
+    assert await client.subscribe(("gone", 1), ("plain", 1), ("$share/g/shared", 1), ("$queue/orders", 1)) == [1] * 4
+    assert await client.unsubscribe("gone") == [0]
+    await broker.crash()
+    publisher = await broker.connect()
+    for topic in ("gone", "plain", "shared", "orders/eu"):
+        await publisher.publish(topic, topic.encode(), qos=1)
+    back = await broker.connect_durable("device")
+    assert sorted(await back.payloads(3)) == [b"orders/eu", b"plain", b"shared"]
+    await back.is_quiet()
+
+
+async def test_a_new_session_has_nothing_of_what_an_ended_one_was_subscribed_to(broker: RunningBroker) -> None:
+    """[3.1.4-4]: not after a crash either, when all is there is what the store has."""
+    first = await broker.connect_durable("device")
+    await first.subscribe(("old", 1))
+    await first.leave()
+    second = await broker.connect("device", 5, properties=mqtt.session_expiry(3600))
+    await second.subscribe(("new", 1))
+    await broker.crash()
+    publisher = await broker.connect()
+    for topic in ("old", "new"):
+        await publisher.publish(topic, topic.encode(), qos=1)
+    back = await broker.connect_durable("device")
+    assert await back.payloads(1) == [b"new"]
+    await back.is_quiet()

@@ -90,7 +90,10 @@ class OneMessage:
         """Return the session as the store has it once the ids are written."""
         row = self.session.ids_row()
         state = self.session.state_row(will=None, closed_wall_ms=0)
-        stored = StoredSession("c", state, row, [], Selectors({}), row_prefix=b"")
+        for text in (*self.session.table.by_filter, *self.session.shares, *self.session.queues):
+            self.session.changed(text)
+        subscriptions = [each for _, each in self.session.unstored_rows() if each is not None]
+        stored = StoredSession("c", state, row, [], subscriptions, Selectors({}), row_prefix=b"")
         stored.session.shares = {each.filter_text: each for each in stored.extras if each.filter_text == SHARE}
         return stored.session
 
