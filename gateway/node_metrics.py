@@ -53,16 +53,16 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
 
 
 def _front(node: "Node") -> Iterator[Sample]:
-    paused_count = 0
+    paused_count = slow_count = 0
     for front in node.fronts:
         connections = front.open_connections()
         paused_count += sum(1 for each in connections if each.gate.waits_for_a_destination())
+        slow_count += sum(1 for each in connections if each.is_writing_paused)
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
     yield Sample("sluicegate_publishers_paused", paused_count)
-    slow = [each for each in node.mqtt.open_connections() if each.watch is not None and each.watch.paused]
-    yield Sample("sluicegate_slow_subscribers", len(slow))
+    yield Sample("sluicegate_slow_subscribers", slow_count)
     yield Sample("sluicegate_message_bytes", node.memory.used_bytes)
     yield Sample("sluicegate_delivered_unacked_messages", node.credit.used)
 

@@ -35,6 +35,10 @@ class ClientConnection(Connection, Protocol):
     gate: ReadingGate
     identity: Identity
 
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+
     def peer_name(self) -> str:
         """Return where the client is."""
 

@@ -7,7 +7,7 @@ granted, settled or answered unless the test says so. Every wait has a deadline;
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from amqp_heard import Ended, Heard, Kind, Received, understood
 from protocols.amqp.dispositions import Disposition, disposition_bytes
@@ -68,6 +68,11 @@ class AmqpClient:
         client.send(Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=1000).encode())
         assert await asyncio.wait_for(client._reader.readexactly(8), DEADLINE_S) == AMQP_HEADER
         return client
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The transport below."""
+        return cast(asyncio.Transport, self._writer.transport)  # uvloop's has another base
 
     # --- saying: sessions and links ---
 

@@ -135,8 +135,12 @@ class AmqpConnection(Behaviour, Flushed):
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self._counters.messages_sent += self.sides.hold_back(False, self._clock.wall_ms())
-        if self.engine.has_output:
-            self.ask_flush()
+        self.drained()
+
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+        return self.sides.is_full
 
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""

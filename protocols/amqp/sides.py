@@ -30,7 +30,7 @@ class Sides:
         self._browsing: BrowsingSide | None = None
         self._publishing: PublishingSide | None = None
         self._transacting: TransactingSide | None = None
-        self._is_full = False  # the client reads slower than we write
+        self.is_full = False  # the client reads slower than we write
 
     @property
     def consuming(self) -> ConsumingSide:
@@ -41,7 +41,7 @@ class Sides:
             consuming = ConsumingSide(
                 connection.engine.sessions, connection.cell.inbox, connection.client, connection.runtime.dispatcher
             )
-            consuming.hold_back(self._is_full)
+            consuming.hold_back(self.is_full)
             self._consuming = consuming
         return consuming
 
@@ -51,7 +51,7 @@ class Sides:
         browsing = self._browsing
         if browsing is None:
             browsing = BrowsingSide(self._connection.engine.sessions)
-            browsing.hold_back(self._is_full, 0)
+            browsing.hold_back(self.is_full, 0)
             self._browsing = browsing
         return browsing
 
@@ -119,7 +119,7 @@ class Sides:
 
     def hold_back(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
-        self._is_full = is_full
+        self.is_full = is_full
         if self._consuming is not None:
             self._consuming.hold_back(is_full)
         return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)

@@ -155,6 +155,12 @@ class FlowConnection(Behaviour):
         self.subscribing.watch.writing_resumed()
         if not self._is_going:
             self._hold_back(False)
+            self._ask_flush()
+
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+        return self.output.is_full
 
     def _hold_back(self, is_full: bool) -> None:
         self.consuming.hold_back(is_full)

@@ -134,7 +134,7 @@ async def _follow(
     """Send what there is, and what comes, until the client leaves."""
     clock = connection.runtime.clock
     fields = [(b"content-type", EVENTS_TYPE), (b"cache-control", b"no-store")]
-    request.begin_stream(fields)
+    connection.begin_stream(request, fields)
     while stream.end_reason is None:
         found = shown.shown
         shown.shown = []

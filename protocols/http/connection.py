@@ -124,6 +124,11 @@ class HttpConnection(Behaviour):
             writable.set()
             self._go_on()
 
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write."""
+        return self._writable is not None
+
     def tick(self, now_ms: int) -> None:
         """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
         if self._transport is None or self._reading_paused or self._resumed is not None:
@@ -230,6 +235,11 @@ class HttpConnection(Behaviour):
             await request.more()
             request.check_size(bytes_max)
         return request.body(bytes_max)
+
+    def begin_stream(self, request: Request, headers: list[tuple[bytes, bytes]]) -> None:
+        """Begin an answer that lasts: its head goes out at once, whenever there is something to say behind it."""
+        request.begin_stream(headers)
+        self._go_on()
 
     async def stream(self, request: Request, data: bytes) -> None:
         """Give more of an answer; return when the client's socket takes more again."""

@@ -239,7 +239,7 @@ async def _stream(
     connection.reads(stream)
     flow.read(stream, after=after)
     try:
-        request.begin_stream([(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
+        connection.begin_stream(request, [(b"content-type", EVENTS_TYPE), *_flow_headers(flow)])
         while stream.end_reason is None:
             data = _events(connection, flow, stream, window)
             if data:

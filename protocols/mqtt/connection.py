@@ -144,6 +144,11 @@ class MqttConnection(Behaviour, Flushed):
             self.attached.delivering.hold_back(False)
             self.drained()
 
+    @property
+    def is_writing_paused(self) -> bool:
+        """Whether the client reads slower than we write; before it is let in it is written next to nothing."""
+        return self.watch is not None and self.watch.paused
+
     def ask_flush(self) -> None:
         """Write what the engine has to say at the end of this turn."""
         if not self._flush_asked:

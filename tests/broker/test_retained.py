@@ -215,7 +215,7 @@ async def test_what_is_retained_goes_out_as_soon_as_a_client_reads_on(broker: Ru
     subscriber = await broker.connect()
     subscriber.stop_reading()
     subscriber.send(mqtt.subscribe(("+/+", 0), packet_id=1))
-    while not any(each.watch is not None and each.watch.paused for each in broker.node.mqtt.open_connections()):
+    while not any(each.is_writing_paused for each in broker.node.mqtt.open_connections()):
         await publisher.round_trip()
     subscriber.resume_reading()
     assert [each.topic for each in await subscriber.messages(2)] == ["a/large", "b/small"]
