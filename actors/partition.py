@@ -80,7 +80,7 @@ from messaging.queue_trace import QueueTrace
 from messaging.recovery import StoredPartition, redelivered_ranges
 from messaging.retention import RetainedLog
 from messaging.routing import QueueTarget
-from messaging.settlement import DISCARD_DELETED, DISCARD_NOT_STORED
+from messaging.settlement import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
 from messaging.standing import key_standing
 
 LOOK_AFTER_MS = 1000  # how much later than its bound something kept may go
@@ -132,7 +132,7 @@ class Partition(Behaviour):
         self._parking = Parking()
         self._rescale = RescalePart(number, queue)
         self._delivering = Delivering(runtime.clock, address, number, trace)
-        self._settled_count = 0
+        self._settled_count = 0  # messages that consumers have accepted
         self._errands = ErrandPlace(
             runtime,
             address,
@@ -333,9 +333,11 @@ class Partition(Behaviour):
         if self._trace is not None and self._trace.held:
             self._trace.settled(message.flow_id, message.ranges, message.outcome, self._clock.wall_ms())
         outcome, cause = message.outcome, message.cause
-        self._settled_count += self._ledger.settle_held(flow, message.first, message.end, outcome, cause)
+        count = self._ledger.settle_held(flow, message.first, message.end, outcome, cause)
         for first, end in message.further:
-            self._settled_count += self._ledger.settle_held(flow, first, end, outcome, cause)
+            count += self._ledger.settle_held(flow, first, end, outcome, cause)
+        if outcome == ACCEPTED:
+            self._settled_count += count
         self._wake_the_others(flow.flow)
 
     def _note_taken_back(self) -> None:

@@ -136,8 +136,8 @@ class SpoolPlanner:
         self.records_trimmed_min = records_trimmed_min
         self.cursors: dict[int, PartitionCursor] = {}
         self.slots: deque[JournalSlot] = deque()
-        self.elided_count = 0  # publications that never had to be written
-        self.written_count = 0
+        self.elided_count = 0  # messages that never had to be written
+        self.written_count = 0  # messages
         self._slots_by_number: dict[int, JournalSlot] = {}
         self._publications: list[Publication] = []
         self._elided: list[Publication] = []  # their session rows are still to be written
@@ -256,7 +256,7 @@ class SpoolPlanner:
         elided = [publication for publication in self._publications if publication.open_count == 0]
         if elided:
             self._publications = [publication for publication in self._publications if publication.open_count > 0]
-            self.elided_count += len(elided)
+            self.elided_count += _count(elided)
             for settlement in _moved(elided):
                 self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
             self._elided += [publication for publication in elided if publication.session_rows is not None]
@@ -314,7 +314,7 @@ class SpoolPlanner:
         commit = self._out
         assert commit is not None
         self._out = None
-        self.written_count += len(commit.publications)
+        self.written_count += _count(commit.publications)
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
             self._settled_is_urgent = True
@@ -405,6 +405,11 @@ class SpoolPlanner:
         cursor_ids |= self._changed_cursors
         self._changed_cursors = set()
         return through, sorted(cursor_ids)
+
+
+def _count(publications: list[Publication]) -> int:
+    """Return how many messages these are."""
+    return sum([each.batch.count for each in publications])
 
 
 def _session_rows(publications: list[Publication]) -> list[TableWrite]:

@@ -119,6 +119,7 @@ async def _answer(
     if connection.has_left:
         raise ClientLeft
     wall_ms = connection.runtime.clock.wall_ms()
+    connection.services.counters.messages_sent += len(shown.shown)
     body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
     fields = [(b"content-type", NDJSON_TYPE), (b"cache-control", b"no-store")]
     request.answer(OK, body, fields)
@@ -140,6 +141,7 @@ async def _follow(
         shown.shown = []
         wall_ms = clock.wall_ms()
         if found or stream.is_silent:
+            connection.services.counters.messages_sent += len(found)
             events = [event("message", _line(each, wall_ms), "") for each in found]
             await connection.stream(request, b"".join(events) or SIGN_OF_LIFE)
             stream.wrote(clock.now_ms())

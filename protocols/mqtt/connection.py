@@ -113,9 +113,7 @@ class MqttConnection(Behaviour, Flushed):
             self.end(NOT_AUTHORIZED, "the token has expired")
         if self.gate.stopped:
             self.engine.alive(now_ms)
-            return
-        events = self.engine.tick(now_ms)
-        if events:
+        elif events := self.engine.tick(now_ms):
             self._handle(events)
             self.ask_flush()
 
@@ -285,7 +283,7 @@ class MqttConnection(Behaviour, Flushed):
         if error is not None or self._closing or self.cell.stopped.is_set():
             return
         if self.attached is not None:
-            self._counters.messages_sent += self.attached.delivering.go_on()
+            self.attached.delivering.go_on()
         self.gate.busy(False)
         if held:
             self._handle(held)
@@ -323,21 +321,17 @@ class MqttConnection(Behaviour, Flushed):
 
     def _direct(self, batch: MessageBatch) -> None:
         attached = self.attached
-        if attached is None or attached.watch.drops_direct(batch.count):
-            return
-        attached.delivering.direct(batch, self._clock.wall_ms())
-        self._counters.messages_sent += batch.count
+        if attached is not None and not attached.watch.drops_direct(batch.count):
+            attached.delivering.direct(batch, self._clock.wall_ms())
 
     def _shared_direct(self, message: SharedDirect) -> None:
         attached = self.attached
-        if attached is None or attached.watch.drops_direct(message.batch.count):
-            return
-        attached.delivering.shared_direct(message, self._clock.wall_ms())
-        self._counters.messages_sent += message.batch.count
+        if attached is not None and not attached.watch.drops_direct(message.batch.count):
+            attached.delivering.shared_direct(message, self._clock.wall_ms())
 
     def _deliver(self, message: Deliveries) -> None:
         if self.attached is not None:
-            self._counters.messages_sent += self.attached.delivering.deliver(message)
+            self.attached.delivering.deliver(message)
 
     def _confirmed(self, message: Confirmed) -> None:
         attached = self.attached

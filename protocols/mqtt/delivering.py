@@ -90,6 +90,7 @@ class DeliveringSide:
         table = self._session.table
         if table.uniform_qos >= 0 and not self._engine.restricts_output:
             self._engine.publish_direct(encode_at_most_once(batch, self._level, wall_ms))
+            self._counters.messages_sent += batch.count
             return
         own = batch.publisher == self._session.client_id
         for start, stop, options in table.runs(batch, 0, batch.count, own=own):
@@ -116,20 +117,20 @@ class DeliveringSide:
         """
         self._held = []
 
-    def go_on(self) -> int:
-        """Send what was kept; return how many messages."""
+    def go_on(self) -> None:
+        """Send what was kept."""
         held, self._held = self._held, None
-        return 0 if held is None else sum([self.deliver(message) for message in held])
+        for message in held or ():
+            self.deliver(message)
 
-    def deliver(self, message: Deliveries) -> int:
-        """Send what a partition delivered on one of this connection's flows; return how many messages."""
+    def deliver(self, message: Deliveries) -> None:
+        """Send what a partition delivered on one of this connection's flows."""
         if self._held is not None:
             self._held.append(message)
-            return 0
+            return
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
-            return 0  # unbound meanwhile: the partition takes its messages back
-        count = 0
+            return  # unbound meanwhile: the partition takes its messages back
         for delivery in message.deliveries:
             source = bound.latest
             if source is None or source.epoch != delivery.epoch or source.partition is not message.partition:
@@ -137,8 +138,6 @@ class DeliveringSide:
             # Without headers nothing expires, and the time is not asked for.
             wall_ms = 0 if delivery.batch.headers() is None else self._clock.wall_ms()
             self._deliver(bound, source, message.partition_number, delivery, wall_ms)
-            count += delivery.stop_row - delivery.start_row
-        return count
 
     def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
         source = bound.sources.get(message.partition_number)
@@ -283,6 +282,7 @@ class DeliveringSide:
 
     def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
         skipped = rows.send(self._engine, packet_id, dup=dup)
+        self._counters.messages_sent += rows.stop - rows.start - len(skipped)
         if not skipped:
             return
         self._counters.count(self._counters.dropped, TOO_LARGE, len(skipped))

@@ -1,0 +1,125 @@
+"""What `/metrics` says of messages is what has happened to them: each sent, dropped or written once."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from amqp_client import AmqpClients
+from flow_client import FlowClient
+from gateway.node_port import NodeView
+from http_client import LINES, event_stream, http_client
+from inside_client import InsideClient, until
+from messaging.settlement import DISCARD_REJECTED
+from named_queues import create, shows
+from protocols.amqp.termini import COPY, Source
+from protocols.flow.flow_frames import Bind, Bound
+from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
+from running_broker import RunningBroker
+
+NO_LOCAL = 0x04  # in the options byte of a subscription
+
+
+async def counted(broker: RunningBroker, name: str, *labels: str) -> float:
+    """Return the value of a metric, without its message VPN."""
+    samples = await NodeView(broker.node).metrics_snapshot()
+    return sum([each.value for each in samples if each.name == f"sluicegate_{name}" and each.labels == labels])
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_what_a_client_has_published_itself_and_does_not_want_is_not_sent(
+    broker: RunningBroker, qos: int
+) -> None:
+    """[3.8.3-3]."""
+    client, other = await broker.connect("client", 5), await broker.connect("other", 5)
+    await client.subscribe(("t", qos | NO_LOCAL))
+    for publisher in (client, client, other):
+        await publisher.publish("t", b"x", qos=qos)
+    await client.messages(1)
+    await client.round_trip()
+    assert await counted(broker, "messages_received_total", "mqtt") == 3
+    assert await counted(broker, "messages_sent_total", "mqtt") == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_what_is_too_large_for_a_client_is_dropped_and_not_sent(broker: RunningBroker, qos: int) -> None:
+    """[3.1.2-25]."""
+    client = await broker.connect_durable("client", properties=mqtt.maximum_packet_size(100))
+    await client.subscribe("t", qos=qos)
+    publisher = await broker.connect("publisher")
+    for size in (10, 1000, 10):
+        await publisher.publish("t", bytes(size), qos=qos)
+    await client.messages(2)
+    assert await counted(broker, "messages_sent_total", "mqtt") == 2
+    assert await counted(broker, "messages_dropped_total", "packet_too_large") == 1
+
+
+async def test_what_is_looked_at_is_sent_whatever_the_protocol(broker: RunningBroker, amqp: AmqpClients) -> None:
+    orders = InsideClient(broker, "orders")
+    await orders.create()
+    await orders.publish(b"a", b"b", b"c")
+    async with http_client(broker) as http:
+        lines = await http.get("/QUEUE/orders", params={"browse": "true"}, headers=LINES)
+        assert len(lines.text.splitlines()) == 3
+        async with event_stream(http, "/QUEUE/orders", browse="true") as events:
+            for _ in range(3):
+                await events.next("message")
+    looking = await amqp.connect()
+    await looking.receiver("look", Source("orders", distribution_mode=COPY), credit=10)
+    await looking.deliveries(3)
+    async with FlowClient(broker.flow_port) as client:
+        flow_id, request_id = client.ids()
+        client.send(Bind(flow_id, request_id, "orders", 0, 1000, browses=True).encode())
+        await client.heard(Bound)
+        await client.receives_in_all(3, flow_id)
+    sent = [await counted(broker, "messages_sent_total", protocol) for protocol in ("http", "amqp", "flow")]
+    assert sent == [6, 3, 3]
+
+
+async def test_a_batch_that_is_written_counts_by_its_messages(broker: RunningBroker) -> None:
+    orders = InsideClient(broker, "orders")
+    await orders.create()
+    await orders.publish(b"a", b"b", b"c")
+    await orders.publish(b"d")
+    assert await counted(broker, "spool_messages_written_total") == 4
+    assert await counted(broker, "queue_messages_accepted_total", "orders") == 4
+    consumer = await orders.consume_all()
+    assert len(consumer.got) == 4
+    assert await counted(broker, "queue_messages_delivered_total", "orders") == 4
+    assert await counted(broker, "queue_messages_settled_total", "orders") == 4
+    assert await counted(broker, "queue_messages_redelivered_total", "orders") == 0
+
+
+async def test_a_message_that_dies_counts_in_both_queues_and_not_as_settled(broker: RunningBroker) -> None:
+    await create(broker, "dead")
+    await create(broker, "orders", subscriptions=["t"], dead_msg_queue="dead", max_redelivery_count=1)
+    publisher = await broker.connect("publisher", 5)
+    await publisher.publish("t", b"x", qos=1)
+    worker = await broker.connect("worker", 5)
+    await worker.subscribe("$queue/orders", qos=1)
+    message = await worker.message()
+    worker.send(mqtt.puback(message.packet_id, 0x80))
+    await worker.subscribe("$queue/dead", qos=1)
+    await worker.messages(1)
+    await worker.round_trip()
+
+    async def is_moved() -> bool:
+        return await counted(broker, "queue_messages_to_dmq_total", "orders", DISCARD_REJECTED) == 1
+
+    await until(is_moved, "the word of the store that the message has moved")
+    assert await counted(broker, "queue_messages_settled_total", "orders") == 0
+    assert await counted(broker, "queue_messages_accepted_total", "dead") == 1
+    assert await counted(broker, "queue_messages_settled_total", "dead") == 1
+    assert await counted(broker, "messages_sent_total", "mqtt") == 2
+
+
+async def test_only_what_a_consumer_accepts_counts_as_settled(broker: RunningBroker) -> None:
+    await create(broker, "orders", subscriptions=["t"])
+    publisher = await broker.connect("publisher")
+    await publisher.publish("t", b"x", qos=1)
+    async with FlowClient(broker.flow_port) as client:
+        flow_id = await client.binds("orders")
+        for delivery_id, outcome in enumerate((OUTCOME_RELEASED, OUTCOME_FAILED, OUTCOME_ACCEPTED), 1):
+            await client.receives_in_all(1, flow_id)
+            client.settles(flow_id, delivery_id, delivery_id, outcome)
+        await shows(broker, lambda view: view.ready_count + view.unacked_count == 0, "orders")
+    assert await counted(broker, "queue_messages_delivered_total", "orders") == 3
+    assert await counted(broker, "queue_messages_settled_total", "orders") == 1
