@@ -129,9 +129,11 @@ class ConsumingSide:
 
     def _review(self, flow: ConsumerFlow) -> None:
         """Set the window to what the client may get now, and let partitions that wait know."""
-        window = flow.window
-        window.limit = min(flow.unsettled_max, flow.held.count + flow.delivery_id_max - flow.sent_through)
+        self._set_limit(flow)
         self._wake(flow)
+
+    def _set_limit(self, flow: ConsumerFlow) -> None:
+        flow.window.limit = min(flow.unsettled_max, flow.held.count + flow.delivery_id_max - flow.sent_through)
 
     def _wake(self, flow: ConsumerFlow) -> None:
         wake_waiters(flow.window, self._dispatcher)
@@ -252,8 +254,9 @@ class ConsumingSide:
 
     def _settle(self, flow: ConsumerFlow, run: HeldRun, outcome: int) -> None:
         source = run.source
-        flow.window.give(run.count)
         first, end = run.sequences()
+        flow.window.give(run.count)
+        self._set_limit(flow)  # the partition may deliver before this returns: a settlement is no credit
         source.partition.hand(Settle(flow.urn, source.epoch, first, end, outcome))
 
     # --- partitions that come and go ---

@@ -104,6 +104,21 @@ async def test_every_outcome_does_what_it_says(broker: RunningBroker) -> None:
     await shows(broker, lambda view: view.ready_count == 1, "dead")
 
 
+async def test_what_is_given_back_does_not_come_to_a_flow_without_credit(broker: RunningBroker) -> None:
+    """Flow: consuming, credit. Nobody has seen it again, so nobody has failed with it when the flow ends."""
+    await create(broker)
+    await fill(broker, 2)
+    async with FlowClient(broker.flow_port) as client:
+        flow_id = await client.binds("q", credit=2)
+        await client.receives_in_all(2, flow_id)
+        for delivery_id in (1, 2):
+            client.settles(flow_id, delivery_id, delivery_id, OUTCOME_RELEASED)
+        await client.unbinds(flow_id)
+        assert (await shown(broker)).delivered_total == 2
+        other = await client.binds("q", credit=2)
+        assert [each.delivery_count for each in await client.receives_in_all(2, other)] == [1, 1]
+
+
 async def test_everything_up_to_a_delivery_is_accepted_at_once(broker: RunningBroker) -> None:
     """Flow: consuming, settlement."""
     await create(broker)
