@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from gateway.certificates import validity_of
 from gateway.config.listeners import Listener, TlsListener, is_loopback
 from gateway.config.message_vpns import vpn_setting
 from gateway.config.model import Config
@@ -21,10 +22,11 @@ FILES_OF_THE_NODE: Final = 100
 MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
 
 
-def lint(config: Config) -> Iterator[Finding]:
-    """Yield what may not have been meant."""
+def lint(config: Config, *, now_s: float) -> Iterator[Finding]:
+    """Yield what may not have been meant. `now_s` is the time in seconds since the epoch, for certificates."""
     yield from _reachable(config)
     yield from _files(config)
+    yield from _certificates(config, now_s)
     yield from _spool(config)
     yield from _queues(config)
     yield from _limits(config)
@@ -68,6 +70,15 @@ def _files(config: Config) -> Iterator[Finding]:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:
             yield _warning(setting, f"everybody on this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
+
+
+def _certificates(config: Config, now_s: float) -> Iterator[Finding]:
+    for name, port in config.tls_ports().items():
+        assert port.certificate is not None, "checked with the configuration"
+        validity = validity_of(port.certificate)
+        problem = "" if validity is None else validity.problem(now_s)
+        if problem:
+            yield _warning(f"{name}.certificate", f"{port.certificate} {problem}")
 
 
 def _spool(config: Config) -> Iterator[Finding]:

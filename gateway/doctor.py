@@ -46,10 +46,13 @@ class Examination:
         self.findings.append(Finding(Severity.WARNING, subject, text))
 
 
-def examine_node(config: Config, *, looked: Callable[[], None]) -> Examination:
-    """Examine a configuration, and its data folder unless a node uses that. `looked` is called for each page."""
+def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) -> Examination:
+    """Examine a configuration, and its data folder unless a node uses that. `looked` is called for each page.
+
+    `now_s` is the time in seconds since the epoch.
+    """
     examination = Examination()
-    examination.findings += lint(config)
+    examination.findings += lint(config, now_s=now_s)
     folder = config.data.path
     examination.looked_at["data folder"] = str(folder)
     if not folder.exists():

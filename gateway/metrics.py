@@ -46,6 +46,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
     Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason", "vpn")),
     Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
+    Metric(
+        "sluicegate_certificate_expires_seconds",
+        GAUGE,
+        "Time at which the certificate of a port in TLS expires, Unix time",
+        ("listener",),
+    ),
     Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
     Metric("sluicegate_messages_received_total", COUNTER, "Messages published to the node", ("protocol",)),
     Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),

@@ -18,6 +18,7 @@ from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
 from gateway.backups import spawn_backups
+from gateway.certificates import Validity, look_at_certificates
 from gateway.closing import last_cursors
 from gateway.config.admin import Admin, AdminTls
 from gateway.config.listeners import HTTP_ALPN
@@ -128,6 +129,7 @@ class Node:
         self.admin: AdminServer | None = None
         self.admin_tls: AdminServer | None = None
         self.health: AdminServer | None = None
+        self.certificates: dict[str, Validity] = {}  # of the ports in TLS, by the names of their listeners
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
 
@@ -160,6 +162,7 @@ class Node:
             await front.start()
         for vpn in self.vpns.values():
             await vpn.rest.start()
+        self._look_at_certificates()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
 
@@ -246,9 +249,7 @@ class Node:
 
     def _read_secrets(self, config: Config) -> Secrets:
         """Read keys, certificates and passwords from their files. Raises OSError and ValueError."""
-        listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
-        listeners += [server.listener for server in self._admin_servers()]
-        return read_secrets(config, {*config.message_vpns(), *self.vpns}, listeners, self.clock.wall_ms)
+        return read_secrets(config, {*config.message_vpns(), *self.vpns}, self._listeners(), self.clock.wall_ms)
 
     def _go_by(self, secrets: Secrets) -> None:
         """Put in force what was read, for the next client; send away who is none any more."""
@@ -257,6 +258,15 @@ class Node:
             self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure_accounts(proofs))
         for listener, context in secrets.certificates:
             listener.use_tls(context)
+        self._look_at_certificates()
+
+    def _look_at_certificates(self) -> None:
+        self.certificates = look_at_certificates(self._listeners(), now_s=self.clock.wall_ms() / 1000)
+
+    def _listeners(self) -> list[BaseListener]:
+        """Return whoever listens on an open port."""
+        listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
+        return listeners + [server.listener for server in self._admin_servers()]
 
     def _admin_servers(self) -> list[AdminServer]:
         """Return who serves the open ports that are not for clients."""

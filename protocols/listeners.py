@@ -13,6 +13,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, cast
 
 from protocols.errors import ListenerNotStarted
@@ -71,6 +72,11 @@ class BaseListener(ABC):
         if self._bound_port == 0:
             raise ListenerNotStarted(f"listener {self.name!r} is not started")
         return self._bound_port
+
+    @property
+    def certificate(self) -> Path | None:
+        """The file of the certificate that it shows; None without TLS."""
+        return None if self._tls is None else self._tls.certificate
 
     async def start(self) -> None:
         """Bind, then accept. Raises OSError when the address is taken, or not one of this machine."""

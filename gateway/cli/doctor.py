@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn
 
+from actors.clock import SystemClock
 from gateway.cli.failures import FAILED
 from gateway.cli.node import ConfigOption, DataOption, SetOption, loaded_config
 from gateway.cli.output import JsonOption, print_json
@@ -35,7 +36,8 @@ def doctor(
         if backup is not None:
             examination = examine_backup(backup, looked=looked)
         else:
-            examination = examine_node(loaded_config(config, data, settings), looked=looked)
+            loaded = loaded_config(config, data, settings)
+            examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=looked)
     _show(examination, as_json)
     if not examination.is_healthy():
         raise typer.Exit(FAILED)

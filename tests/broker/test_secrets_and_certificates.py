@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +12,10 @@ import pytest
 
 from certificates import CLIENT_NAMES, Certificates, make_certificates
 from flow_client import FlowClient
+from gateway.certificates import validity_of
 from gateway.config.sections import Log
 from gateway.logs import set_up_logging
+from gateway.node_port import NodeView
 from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 from protocols.login_attempts import FREE_OF_USER
 from raw_client import DEADLINE_S
@@ -114,6 +117,26 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_one_in_force(
         await client.connect()
         await client.close()
     assert "cannot be used" in caplog.text
+    caplog.clear()
+
+
+async def test_a_certificate_that_has_expired_is_told_of_until_another_one_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients refuse it, each with an alert of its own; its owner hears it from the gateway."""
+    certificates = make_certificates(tmp_path)
+    validity = validity_of(certificates.server)
+    assert validity is not None
+    async with RunningBroker(tmp_path / "data", tls_settings(certificates, "flow_tls")) as broker:
+        samples = await NodeView(broker.node).metrics_snapshot()
+        (sample,) = [each for each in samples if each.name == "sluicegate_certificate_expires_seconds"]
+        assert (sample.labels, sample.value) == (("flow_tls",), validity.ends_s)
+        assert "certificate" not in caplog.text
+
+        broker.clock.set_wall(datetime.fromtimestamp(validity.ends_s, UTC))
+        certificates.server.touch()
+        broker.node.watched_files.look()
+    assert f"flow_tls: certificate {certificates.server} expired at" in caplog.text
     caplog.clear()
 
 

@@ -20,9 +20,10 @@ BY: Final = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prometheus adds
 # They come into being with what they count: a denial, a dead message, a commit that fails.
 COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metric.type == "counter" and metric.labels}
-# These with what they are about: a cursor, a delivery point, a backup.
+# These with what they are about: a cursor, a delivery point, a backup, a certificate.
 THERE_LATER: Final = {
     "sluicegate_backup_last_done_seconds",
+    "sluicegate_certificate_expires_seconds",
     "sluicegate_cursor_exceeded",
     "sluicegate_cursor_lag_messages",
     "sluicegate_rest_consumer_up",

@@ -6,6 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from certificates import make_certificates
+from gateway.certificates import SOON_S, Validity, validity_of
 from gateway.config.load import load
 from gateway.config_lint import lint
 from storage.backup import Backup
@@ -15,6 +17,7 @@ from unit.gateway.test_commands import Shell
 from unit.storage.samples import publish_job
 
 MIB = 1 << 20
+NOW_S = 1_800_000_000  # of no consequence where no port is in TLS
 
 
 @pytest.fixture
@@ -142,7 +145,7 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
     ],
 )
 def test_what_is_allowed_and_hardly_meant_is_a_warning(settings: list[str], subject: str, words: str) -> None:
-    found = [each for each in lint(load(None, settings=settings)) if each.subject == subject]
+    found = [each for each in lint(load(None, settings=settings), now_s=NOW_S) if each.subject == subject]
     assert any(words in each.text for each in found), found
 
 
@@ -153,11 +156,34 @@ def test_anybody_on_a_door_to_the_world_is_a_warning_and_secrets_that_everybody_
     users = f"authentication.users=[{{name: ann, password_file: {secret}}}]"
     open_to_all = ["listeners.mqtt.host=0.0.0.0", "authentication.allow_anonymous=true", users]
 
-    texts = [each.text for each in lint(load(None, settings=open_to_all))]
+    texts = [each.text for each in lint(load(None, settings=open_to_all), now_s=NOW_S)]
 
     assert any("anybody who reaches 0.0.0.0 may connect" in text for text in texts)
     assert any(f"can read {secret} (mode 0644)" in text for text in texts)
     assert not any("swordfish" in text for text in texts)
+
+
+def test_a_certificate_that_has_expired_or_soon_will_is_a_warning(tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    validity = validity_of(certificates.server)
+    assert validity is not None
+    tls = {"enabled": "true", "port": 0, "certificate": certificates.server, "key": certificates.server_key}
+    config = load(None, settings=[f"listeners.mqtt_tls.{key}={value}" for key, value in tls.items()])
+
+    def told(now_s: float) -> list[str]:
+        return [each.text for each in lint(config, now_s=now_s) if each.subject == "listeners.mqtt_tls.certificate"]
+
+    middle_s = (validity.begins_s + validity.ends_s) / 2
+    assert told(middle_s) == []
+    assert "is not valid before" in told(validity.begins_s - 1)[0]
+    assert "expires at" in told(validity.ends_s - 3600)[0]
+    assert "expired at" in told(validity.ends_s)[0]
+
+
+def test_a_certificate_for_years_is_spoken_of_for_fourteen_days() -> None:
+    years = Validity(0, 3 * 365 * 86_400)
+    assert years.problem(years.ends_s - SOON_S - 1) == ""
+    assert years.problem(years.ends_s - SOON_S + 1) == "expires at 1972-12-31T00:00:00Z"
 
 
 def test_a_configuration_that_cannot_be_used_is_said_as_ever(shell: Shell) -> None:
