@@ -85,7 +85,7 @@ class RouterActor(LoopActor):
         subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
         new = self._space.subscribe(message.topic_filter, subscriber.client, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
-        return SubscriptionAdded(new, None if retained is None or retained.is_done else retained)
+        return SubscriptionAdded(new, retained)
 
     def _unsubscribe(self, message: RemoveSubscription) -> bool:
         return self._space.unsubscribe(message.topic_filter, message.subscriber.client)

@@ -50,7 +50,7 @@ class AddSubscription:
 
 @final
 class SubscriptionAdded:
-    """The subscription is in force. `retained` finds the retained messages, if they are wanted and there may be any."""
+    """The subscription is in force. `retained` finds the retained messages, if they are wanted."""
 
     __slots__ = ("new", "retained")
 

@@ -59,8 +59,9 @@ class RetainedOut:
         """Send what a subscription has brought, with RETAIN set [3.3.1-8]; an older scan for it is given up."""
         wanted = self._session.retained_wanted
         wanted.pop(granted.topic_filter.text, None)
-        wanted[granted.topic_filter.text] = RetainedWanted(scan, granted)
-        self.go_on(wall_ms)
+        if not scan.is_done:  # as it is at once where nothing is retained
+            wanted[granted.topic_filter.text] = RetainedWanted(scan, granted)
+            self.go_on(wall_ms)
 
     def forget(self, granted: GrantedSubscription) -> None:
         """Send no more because of a subscription that has ended."""

@@ -249,3 +249,19 @@ async def test_unsubscribing_ends_what_the_subscription_brought(broker: RunningB
     assert await subscriber.unsubscribe("t/+") == [0]
     subscriber.acknowledge(*sent)
     await subscriber.is_quiet()
+
+
+async def test_subscribing_again_gives_up_what_the_subscription_brought_before(broker: RunningBroker) -> None:
+    """[3.8.4-3] [3.8.4-8]: also when nothing is retained any more, else it came at the QoS granted then."""
+    publisher = await broker.connect("publisher", 4)
+    for number in range(3):
+        await publisher.publish(f"t/{number}", b"kept", retain=True)
+    subscriber = await broker.connect(level=5, properties=mqtt.receive_maximum(1))
+    await subscriber.subscribe("t/+", qos=1)
+    sent = await subscriber.message()
+    for number in range(3):
+        await publisher.publish(f"t/{number}", b"", retain=True)
+    assert await subscriber.subscribe("t/+", qos=0) == [0]
+    subscriber.acknowledge(sent)
+    assert [message.payload for message in await subscriber.messages(3)] == [b""] * 3
+    await subscriber.is_quiet()
