@@ -40,6 +40,7 @@ from protocols.mqtt.session import (
     StoredSession,
     ids_key,
     received_by_client,
+    rows_left_behind,
     subscriptions_by_client,
 )
 from protocols.mqtt.will import Will
@@ -315,6 +316,9 @@ class SessionDirectory(LoopActor):
 
     async def _restore(self, message: RestoreSessions) -> int:
         """Bring back the sessions that the store knows; return how many."""
+        left_behind = rows_left_behind(message.rows)
+        if left_behind:  # else the next start would give them to the session that its client begins now
+            self._delete([(self._row_prefix + key, None) for key in left_behind])
         wall_ms = self.runtime.clock.wall_ms()
         received = received_by_client(message.rows)
         subscriptions = subscriptions_by_client(message.rows)

@@ -3,7 +3,7 @@
 It lies with the connection while there is one and with the session directory otherwise; never with both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 import orjson
@@ -25,6 +25,7 @@ STATE_ROW: Final = b"session/"
 SUBSCRIPTION_ROW: Final = b"subscription/"  # one for each: a client may have thousands, and asks for one more
 IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
 RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
+_ROWS_BESIDE: Final = (SUBSCRIPTION_ROW, IDS_ROW, RECEIVED_ROW)  # beside the one that says that there is a session
 
 _NOTHING: Final[dict[str, None]] = {}  # of all sessions with nothing to store; replaced before anything is added
 
@@ -369,3 +370,13 @@ def subscriptions_by_client(rows: dict[bytes, bytes]) -> dict[str, list[bytes]]:
             client_id, _, _ = key[len(SUBSCRIPTION_ROW) :].partition(b"\x00")
             found.setdefault(client_id.decode(), []).append(row)
     return found
+
+
+def rows_left_behind(rows: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return the keys of the rows of sessions whose state row is not there: it could not be read."""
+    return [
+        key
+        for key in rows
+        for kind in _ROWS_BESIDE
+        if key.startswith(kind) and STATE_ROW + key[len(kind) :].partition(b"\x00")[0] not in rows
+    ]
