@@ -199,6 +199,8 @@ class Node:
             log.warning("%s: takes a restart", change)
         for change in changes.reloadable:
             log.info("%s", change)
+        if not changes.restart_needed and not changes.reloadable:
+            log.info("the configuration was read again, and no setting differs")
         self.config = config
         reload_event_log(self.event_log, config)
         for name in config.message_vpns():

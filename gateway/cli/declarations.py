@@ -95,11 +95,16 @@ def apply(
         for vpn, by_kind in wanted.items()
         for change in _changes(clients[vpn], by_kind, prune=prune)
     ]
-    for vpn, change, secrets in planned:
-        if not dry_run:
-            _do(clients[vpn], change, secrets)
-        _tell(vpn, change, as_json)
     count = len(planned)
+    for done_count, (vpn, change, secrets) in enumerate(planned):
+        if not dry_run:
+            try:
+                _do(clients[vpn], change, secrets)
+            except CommandFailed as failed:
+                which = f"{vpn}: {KINDS[change.kind].label} {change.name}"
+                advice = f"{done_count} of {count} changes were made; the next apply goes on from there."
+                raise CommandFailed(f"{which}: {failed.text}", exit_code=failed.exit_code, advice=advice) from None
+        _tell(vpn, change, as_json)
     if not as_json:
         typer.echo(f"{count} {'change' if count == 1 else 'changes'}{' to be made' if dry_run else ''}", err=True)
     if dry_run and count:

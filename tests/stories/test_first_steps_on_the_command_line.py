@@ -146,6 +146,8 @@ def test_hangup_takes_over_a_changed_configuration(tmp_path: Path) -> None:
         file.write_text("log: {level: info}\nqueues: {declared: [{name: orders, subscriptions: ['orders/>']}]}\n")
         node.send_signal(signal.SIGHUP)
         wait_until(lambda: "orders" in says(node.command("queue", "list")), within_s=ANSWER_S, what="the new queue")
+        node.send_signal(signal.SIGHUP)
+        wait_until(lambda: "no setting differs" in node.stderr, within_s=ANSWER_S, what="word that nothing is new")
 
         file.write_text("log: {level: loud}\n")
         node.send_signal(signal.SIGHUP)

@@ -118,7 +118,9 @@ def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
 def test_a_refusal_ends_it_and_what_was_done_before_stays(shell: Shell, node: MemoryNode, file: Path) -> None:
     """The gateway's reason is told; another apply goes on from there."""
     file.write_text(DOCUMENT.replace("name: ada", "name: fixed"))
-    assert "there is a user 'fixed' already" in shell.run("config", "apply", str(file), expect=FAILED)
+    told = shell.run("config", "apply", str(file), expect=FAILED)
+    assert "error: default: user fixed: there is a user 'fixed' already" in told
+    assert "2 of 4 changes were made; the next apply goes on from there." in told
     assert "orders/eu" in node.definitions
     file.write_text(DOCUMENT)
     assert "queue orders/eu" not in shell.run("config", "apply", str(file))
