@@ -25,7 +25,13 @@ WORKER: Final = ("--cores", "2", "--memory", "2g")
 EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 # Compiling less and collecting garbage simply: a JVM that lives for seconds starts sooner.
 SMALL_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A few rows are gone through sooner than a program for them is compiled.
+FEW_ROWS: Final[dict[str, bool | float | int | str | None]] = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 SUBMITTED_WITH: Final = {
+    **FEW_ROWS,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

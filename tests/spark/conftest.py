@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from gateway_process import GatewayProcess, free_port, gateway
 from pipeline.spark_environment import spark_environment
-from spark_processes import SMALL_JVM
+from spark_processes import FEW_ROWS, SMALL_JVM
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -45,9 +45,7 @@ def spark(connect_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.adaptive.enabled", "false")
-        # A few rows are gone through sooner than a program for them is compiled.
-        .config("spark.sql.codegen.wholeStage", "false")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config(map=FEW_ROWS)
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.sql.python.filterPushdown.enabled", "true")
         .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
