@@ -78,15 +78,18 @@ class PublishingSide:
         self._explains = explains  # the client wants to read why [3.1.2-29]
         self._opens_flow = opens_flow  # once, before the first guaranteed message
         self.has_flow = False
+        self._free_topic = ""  # the last that is nobody's reserve: mostly the next one is the same
         self.line = PublishesIn(session.received)
         self.refused_count = 0
 
     def publish(self, event: PublishReceived) -> None:
         """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
         batch = event.batch
-        if _is_reserved(batch):
-            self._publish_unreserved(event)
-            return
+        if batch.topics is not None or batch.topic is not self._free_topic:
+            if _is_reserved(batch):
+                self._publish_unreserved(event)
+                return
+            self._free_topic = batch.topic
         self._publish(event)
 
     def _publish_unreserved(self, event: PublishReceived) -> None:
