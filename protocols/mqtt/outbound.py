@@ -132,7 +132,7 @@ class OutboundIds:
 
     def disown(self, ids: SentIds) -> None:
         """Remember no more what was sent of a queue: the client's subscription has ended."""
-        for run in [each for each in self._all().values() if each.source.ids is ids]:
+        for run in [each for each in self.unanswered() if each.source.ids is ids]:
             run.source.ids = None
             if run.qos == EXACTLY_ONCE:
                 self._not_sent_again.add(run.first_packet_id, run.first_packet_id + run.count)
@@ -189,10 +189,9 @@ class OutboundIds:
 
     def stands_for_other_qos(self, first: int, last: int, qos: int) -> bool:
         """Return whether one of the ids stands for a message of another QoS than the given one."""
-        runs = self._all()
         packet_id = first
         while packet_id <= last:
-            run = runs.get(packet_id) or self._run_holding(packet_id)
+            run = self._runs.get(packet_id) or self._run_holding(packet_id)
             if run is None:
                 packet_id += 1
             elif run.qos != qos:
@@ -203,12 +202,12 @@ class OutboundIds:
 
     def unanswered(self) -> list[OutboundRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""
-        return list(self._all().values())
+        return list(self._runs.values()) if self._lone is None else [self._lone]
 
     def hand_over(self, source: DeliverySource) -> RangeSet:
         """Let what is unanswered stand for messages of a source that takes the place of others; return which."""
         held = RangeSet()
-        for run in self._all().values():
+        for run in self.unanswered():
             if run.source.ids is source.ids:
                 run.source = source
                 held.add(run.first_sequence, run.first_sequence + run.count)
@@ -221,7 +220,7 @@ class OutboundIds:
             if run.qos == EXACTLY_ONCE and run.source.ids is None:
                 self._not_sent_again.discard(first, end)
             return [run]
-        runs = self._all()
+        runs = self._by_first_id()
         answered: list[OutboundRun] = []
         packet_id = first
         while packet_id < end:
@@ -248,7 +247,7 @@ class OutboundIds:
         if self._lone is None and not self._runs:
             self._lone = run
         else:
-            self._all()[run.first_packet_id] = run
+            self._by_first_id()[run.first_packet_id] = run
 
     def _run_of(self, first: int, end: int) -> OutboundRun | None:
         """Return the run that has exactly these ids, None if there is none."""
@@ -265,8 +264,8 @@ class OutboundIds:
         else:
             del self._runs[run.first_packet_id]
 
-    def _all(self) -> dict[int, OutboundRun]:
-        """Return the runs by their first ids, in the order sent; none is alone any more."""
+    def _by_first_id(self) -> dict[int, OutboundRun]:
+        """Return the runs by their first ids, in the order sent, to be changed; none is alone any more."""
         lone = self._lone
         if lone is not None:
             self._lone = None
@@ -276,15 +275,14 @@ class OutboundIds:
     def _run_holding(self, packet_id: int) -> OutboundRun | None:
         if packet_id not in self._used or packet_id in self.released:
             return None
-        for run in self._all().values():
+        for run in self.unanswered():
             if run.first_packet_id <= packet_id < run.first_packet_id + run.count:
                 return run
         return None
 
     def _break_up(self, run: OutboundRun) -> None:
         """Give every id of a run an entry of its own, so that ids out of order are found at once."""
-        runs = self._all()
-        del runs[run.first_packet_id]
+        del self._runs[run.first_packet_id]
         for step in range(run.count):
             packet_id = run.first_packet_id + step
-            runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
+            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)

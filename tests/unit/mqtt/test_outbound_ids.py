@@ -8,9 +8,17 @@ from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.ranges import RangeSet
 from protocols.mqtt.limits import PACKET_ID_MAX
 from protocols.mqtt.outbound import DeliverySource, OutboundIds, OutboundRun
+from protocols.mqtt.sent_ids import SentIds
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["send", "send", "answer", "answer run", "release", "complete"]), st.integers(0, 30)),
+    max_size=60,
+)
+KEPT_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "answer", "keep", "keep", "take", "take", "drop", "release", "new epoch"]),
+        st.integers(1, 12),
+    ),
     max_size=60,
 )
 SOURCE = DeliverySource(Address(), 1, 1, None)
@@ -72,6 +80,46 @@ def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> 
         exactly_once &= sent.keys()
         assert {each for each in sent if ids.stands_for_other_qos(each, each, 1)} == exactly_once
         assert {each for first, end in not_sent_again.ranges() for each in range(first, end)} == exactly_once
+
+
+@settings(max_examples=400)
+@given(steps=KEPT_STEPS)
+def test_an_id_that_a_client_knows_from_before_goes_to_who_asks_for_it(
+    steps: list[tuple[str, int]],
+) -> None:
+    """Goal: nothing else is sent under it, whatever is sent and answered meanwhile. Method: same steps to a dict."""
+    ids, kept, released, sent = OutboundIds(RangeSet()), set[int](), set[int](), dict[int, int]()
+    source = DeliverySource(Address(), 1, 1, SentIds())
+    for sequence, (step, packet_id) in enumerate(steps):
+        is_kept, is_free = packet_id in kept, packet_id not in kept | released | sent.keys()
+        if step == "send":
+            run = ids.allocate(1, sequence, AT_LEAST_ONCE, source)
+            assert run.first_packet_id not in kept | released | sent.keys()
+            sent[run.first_packet_id] = sequence
+        elif step == "answer":
+            known = {packet_id: sent.pop(packet_id)} if packet_id in sent else {}
+            assert meaning(ids.acknowledge(packet_id, packet_id)) == known
+        elif step == "take":
+            assert ids.take(packet_id, sequence, AT_LEAST_ONCE, source) == (is_kept or is_free)
+            sent |= {packet_id: sequence} if is_kept or is_free else {}
+            kept.discard(packet_id)
+        elif step == "keep" and is_free:
+            ids.keep(packet_id)
+            kept.add(packet_id)
+        elif step == "drop":
+            ids.drop(packet_id)
+            kept.discard(packet_id)
+        elif step == "release":
+            assert ids.release_kept(packet_id) == is_kept
+            kept.discard(packet_id)
+            released |= {packet_id} if is_kept else set()
+        elif step == "new epoch":
+            source = DeliverySource(Address(), 1, source.epoch + 1, source.ids)
+            held = ids.hand_over(source)
+            assert [each for first, end in held.ranges() for each in range(first, end)] == sorted(sent.values())
+        assert meaning(ids.unanswered()) == sent
+        assert all(run.source is source for run in ids.unanswered())
+        assert {each for first, end in ids.released.ranges() for each in range(first, end)} == released
 
 
 def test_a_message_that_comes_alone_is_answered_under_the_id_that_it_went_out_with() -> None:
