@@ -109,7 +109,9 @@ class RestDeliveryPoint:
         return max(free, key=_room) if free else None
 
     def _changed(self) -> None:
-        if self._line and self._free() is not None:
+        """Let as many go on as there are connections free; who finds none after all stands in line again."""
+        room = sum([_room(each) for each in self.consumers if each.has_room()])
+        for _ in range(min(room, len(self._line))):
             self._line.popleft().set()
 
 

@@ -19,6 +19,7 @@ from gateway.node_port import NodeView
 from http_client import create, http_client, publish, ready_count
 from messaging.permissions import permits
 from messaging.queue_config import QueueConfig
+from named_queues import shows
 from protocols.rest import binding
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -115,6 +116,26 @@ async def test_as_many_requests_are_made_at_once_as_there_are_connections(broker
         await server.has(9)
         assert server.at_once_max == 3
         await until_settled(broker, "q")
+
+
+async def test_all_connections_are_used_as_soon_as_a_server_is_reached(broker: RunningBroker) -> None:
+    """One that takes its time with an answer holds up what goes over the same connection, and nothing else."""
+    for name in ("p", "q"):
+        await create(broker, name)
+    async with WebServer() as server, http_client(broker) as client:
+        await server.stop()
+        for name in ("p", "q"):
+            await publish(client, name, "1", "2")
+        await configure(broker, point(server, "p", "q", outgoing_connection_count=3))
+        for name in ("p", "q"):
+            await shows(broker, lambda view: view.unacked_count == 2, name)  # they wait for the server
+        server.hold = asyncio.Event()
+        await server.start()
+        await server.has(3)
+        server.hold.set()
+        await server.has(4)
+        for name in ("p", "q"):
+            await until_settled(broker, name)
 
 
 async def test_answers_that_mean_never_make_a_message_dead(broker: RunningBroker) -> None:
