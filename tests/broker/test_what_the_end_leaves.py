@@ -1,0 +1,204 @@
+"""What was said before the node stops in good order, at once, or crashes, after a moment of quiet, has been said.
+
+Nothing comes by afterwards that would have the store write: neither a publish nor a consumer.
+"""
+
+import asyncio
+import random
+from typing import Final
+
+import pytest
+
+import mqtt_packets as mqtt
+from amqp_client import AmqpClients, body
+from flow_client import FlowClient
+from gateway.node_port import NodeView
+from http_client import http_client, poll, settle
+from inside_client import InsideClient
+from named_queues import create, shown
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RELEASED, DeliveryState
+from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
+from running_broker import RunningBroker
+
+QUIET_S: Final = 0.5
+ENDS: Final = ("stop", "crash")
+
+
+async def ends(broker: RunningBroker, how: str) -> None:
+    """Have the node end and begin again."""
+    if how == "stop":
+        await broker.restart()
+        return
+    await asyncio.sleep(QUIET_S)
+    await broker.crash()
+
+
+async def left_in(broker: RunningBroker, name: str = "orders") -> list[bytes]:
+    """Return what a consumer gets of a queue that nobody publishes to, in order."""
+    orders = InsideClient(broker, name)
+    return (await orders.consume_all()).payloads()
+
+
+pytestmark = pytest.mark.parametrize("how", ENDS)
+
+
+async def test_mqtt_acknowledgements(broker: RunningBroker, how: str) -> None:
+    await create(broker, "orders", subscriptions=["t"])
+    await create(broker, "other", subscriptions=["t"])
+    draw = random.Random(1)
+    waiting: list[bytes] = []
+    count = 0
+    for _ in range(3):
+        consumer, publisher = await broker.connect("consumer"), await broker.connect("publisher")
+        await consumer.subscribe("$queue/orders", qos=1)
+        got = [await consumer.message() for _ in waiting]
+        assert [each.payload for each in got] == waiting
+        numbers = range(count, count + 10)
+        count += 10
+        publisher.send(*[mqtt.publish("t", b"%d" % each, qos=1, packet_id=each % 1000 + 1) for each in numbers])
+        for _ in numbers:
+            got.append(await consumer.message())
+        kept = [each for each in got if draw.random() < 0.3]
+        for each in got:
+            if each not in kept:
+                consumer.acknowledge(each)
+        await consumer.round_trip()
+        waiting = [each.payload for each in kept]
+        await ends(broker, how)
+    assert await left_in(broker) == waiting
+    assert len(await left_in(broker, "other")) == count
+
+
+async def test_amqp_outcomes(broker: RunningBroker, amqp: AmqpClients, how: str) -> None:
+    await create(broker, "orders")
+    peer = await amqp.connect()
+    await peer.sender("out", "orders")
+    await peer.receiver("in", "orders", credit=5)
+    for number in range(5):
+        peer.transfer(9, body(number))
+    await peer.confirmed()
+    got = await peer.deliveries(5)
+    states = [DeliveryState(ACCEPTED), DeliveryState(RELEASED), DeliveryState(MODIFIED, delivery_failed=True)]
+    for each, state in zip(got, states, strict=False):
+        peer.settle(each.delivery_id, each.delivery_id, state)
+    peer.settle(got[4].delivery_id)
+    await peer.round_trip()
+    await ends(broker, how)
+    again = await amqp.connect("another")
+    await again.receiver("in", "orders", credit=5)
+    assert [each.message[-2:] for each in await again.deliveries(3)] == [body(number)[-2:] for number in (1, 2, 3)]
+    await again.is_quiet()
+
+
+async def test_flow_outcomes_and_counts(broker: RunningBroker, how: str) -> None:
+    await create(broker, "dead")
+    await create(broker, "orders", dead_msg_queue="dead", max_redelivery_count=5)
+    orders = InsideClient(broker, "orders")
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1, 2, 3, 4], queue="orders")
+        await client.answered(opened.flow_id, 4)
+        flow_id = await client.binds("orders", credit=4)
+        await client.receives_in_all(4, flow_id)
+        outcomes = (OUTCOME_ACCEPTED, OUTCOME_RELEASED, OUTCOME_FAILED, OUTCOME_REJECTED)
+        for delivery_id, outcome in enumerate(outcomes, 1):
+            client.settles(flow_id, delivery_id, delivery_id, outcome)
+        await client.unbinds(flow_id)
+    await ends(broker, how)
+    async with FlowClient(broker.flow_port) as client:
+        flow_id = await client.binds("orders", credit=4)
+        got = await client.receives_in_all(2, flow_id)
+        assert [each.payload for each in got] == [b"2", b"3"]
+        if how == "stop":
+            assert [(each.delivery_count, each.redelivered) for each in got] == [(1, True), (2, True)]
+        else:
+            assert [each.redelivered for each in got] == [True, True]
+        dead = await client.binds("dead", credit=4)
+        assert [each.payload for each in await client.receives_in_all(1, dead)] == [b"4"]
+    assert (await orders.overview()).usage_count == 2
+
+
+async def test_http_settlements(broker: RunningBroker, how: str) -> None:
+    await create(broker, "orders")
+    async with http_client(broker) as client:
+        for number in range(4):
+            await client.post("/QUEUE/orders", content=b"%d" % number)
+        flow, lines = await poll(client, "/QUEUE/orders")
+        while len(lines) < 4:
+            lines += (await poll(client, flow))[1]
+        assert await settle(client, f"{flow}/2") == 204
+        assert await settle(client, f"{flow}/4") == 204
+        await client.delete(flow)
+    await ends(broker, how)
+    assert await left_in(broker) == [b"0", b"2"]
+
+
+async def test_the_last_value(broker: RunningBroker, how: str) -> None:
+    await create(broker, "orders", subscriptions=["t"], max_msg_spool_usage=0)
+    publisher = await broker.connect("publisher")
+    for number in range(5):
+        await publisher.publish("t", b"%d" % number, qos=1)
+    await ends(broker, how)
+    assert (await shown(broker, "orders")).ready_count == 1
+    assert await left_in(broker) == [b"4"]
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_retained_messages_and_their_deletion(broker: RunningBroker, how: str, qos: int) -> None:
+    publisher = await broker.connect("publisher")
+    for topic in ("kept", "gone", "new"):
+        await publisher.publish(topic, b"first", qos=qos, retain=True)
+    await publisher.publish("gone", b"", qos=qos, retain=True)
+    await publisher.publish("new", b"second", qos=qos, retain=True)
+    await ends(broker, how)
+    reader = await broker.connect("reader")
+    await reader.subscribe("#", qos=1)
+    assert sorted((each.topic, each.payload) for each in await reader.messages(2)) == [
+        ("kept", b"first"),
+        ("new", b"second"),
+    ]
+    await reader.is_quiet()
+
+
+async def test_subscriptions_of_a_session(broker: RunningBroker, how: str) -> None:
+    client = await broker.connect_durable("client")
+    await client.subscribe("a", "b", "$share/g/s", qos=1)
+    await client.unsubscribe("b")
+    await ends(broker, how)
+    publisher = await broker.connect("publisher")
+    for topic in ("a", "b", "s"):
+        await publisher.publish(topic, topic.encode(), qos=1)
+    client = await broker.connect_durable("client")
+    assert client.accepted.session_present
+    assert sorted(await client.payloads(2)) == [b"a", b"s"]
+    await client.is_quiet()
+
+
+async def test_what_an_operator_purges(broker: RunningBroker, how: str) -> None:
+    orders = InsideClient(broker, "orders")
+    await orders.create()
+    for number in range(4):
+        await orders.publish(b"%d" % number)
+    assert await NodeView(broker.node).purge_queue("orders") == 4
+    await ends(broker, how)
+    assert await left_in(broker) == []
+
+
+async def test_both_sides_of_exactly_once(broker: RunningBroker, how: str) -> None:
+    client, publisher = await broker.connect_durable("client"), await broker.connect_durable("publisher")
+    await client.subscribe("t", qos=2)
+    publisher.send(mqtt.publish("t", b"once", level=5, qos=2, packet_id=7))
+    assert await publisher.answered(mqtt.PUBREC, 7) == 0
+    message = await client.message()
+    client.send(mqtt.pubrec(message.packet_id))
+    await client.answered(mqtt.PUBREL, message.packet_id)
+    await ends(broker, how)
+    publisher = await broker.connect_durable("publisher")
+    publisher.send(mqtt.publish("t", b"once", level=5, qos=2, packet_id=7, dup=True))
+    await publisher.answered(mqtt.PUBREC, 7)
+    publisher.send(mqtt.pubrel(7))
+    await publisher.answered(mqtt.PUBCOMP, 7)
+    client = await broker.connect_durable("client")
+    await client.answered(mqtt.PUBREL, message.packet_id)
+    client.send(mqtt.pubcomp(message.packet_id))
+    await client.is_quiet()
