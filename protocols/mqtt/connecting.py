@@ -72,7 +72,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     _tell_connected(connection, event, session, claimed.present)
     if claimed.present:
         await revoke_denied(connection, session)
-    if session.is_durable:
+    if session.has_rows:
         await attached.writes.store_session(attached.will)
     await resume_flows(connection, session)
 

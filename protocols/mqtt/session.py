@@ -159,6 +159,11 @@ class Session:
         """Whether the session outlives its connection, and so has to be stored."""
         return self.expiry_s > 0
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether the store has to know how it is: a session that now ends with its connection may have been kept."""
+        return self.is_durable or self.was_stored
+
     def queue_name(self) -> str:
         """Return the name of the session's queue."""
         return f"#mqtt/{self.client_id}"
@@ -195,7 +200,7 @@ class Session:
 
     def changed(self, text: str) -> None:
         """Note that a subscription is new, another or gone, and has to be stored, if the session is."""
-        if self.is_durable or self.was_stored:
+        if self.has_rows:
             if self.unstored is _NOTHING:
                 self.unstored = {}
             self.unstored[text] = None

@@ -372,7 +372,7 @@ def _count(session: Session) -> int:
 async def _stored(connection: "MqttConnection") -> None:
     """Wait until a restart would bring the session back as it is now."""
     attached = connection.attached
-    if attached is not None and attached.session.is_durable:
+    if attached is not None and attached.session.has_rows:
         await attached.writes.store_session(attached.will)
 
 

@@ -83,6 +83,23 @@ async def test_without_an_expiry_interval_the_session_ends_with_the_connection(b
     assert not client.accepted.session_present
 
 
+async def test_a_kept_session_that_its_client_lets_end_does_not_outlive_a_crash(broker: RunningBroker) -> None:
+    """[3.1.2-23]: nor does what the client subscribes to meanwhile pile up as something that is still to be stored."""
+    client = await broker.connect_durable("device")
+    await client.subscribe("t", qos=1)
+    await client.vanish()
+    client = await broker.connect("device", 5, clean_start=False)
+    assert client.accepted.session_present
+    for number in range(3):
+        await client.subscribe(f"other/{number}", qos=1)
+        await client.unsubscribe(f"other/{number}")
+    (connection,) = broker.node.mqtt.open_connections()
+    assert connection.attached is not None
+    assert not connection.attached.session.unstored
+    await broker.crash()
+    assert not (await broker.connect_durable("device")).accepted.session_present
+
+
 async def test_disconnect_may_end_a_session_that_was_to_be_kept(broker: RunningBroker) -> None:
     """Section 3.14.2.2.2."""
     client = await broker.connect_durable("leaver")
