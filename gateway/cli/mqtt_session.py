@@ -119,9 +119,7 @@ class MqttSession:
             raise CommandFailed(text, exit_code=UNREACHABLE)
         assert self._connack is not None, "that is what was waited for"
         if self._connack.is_failure:
-            advice = (
-                "Accounts are in authentication.users; see --username." if _is_about_accounts(self._connack) else ""
-            )
+            advice = "Accounts: `sluicegate user list`; see --username." if _is_about_accounts(self._connack) else ""
             raise CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED, advice=advice)
 
     def run_until(self, done: Callable[[], bool], *, timeout_s: float | None = None) -> bool:
