@@ -32,6 +32,7 @@ class WritingWatch:
         self._transport: ByteTransport | None = None
         self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
         self.paused = False
+        self._is_timed = False  # a look is due: there is one at a time, however often the client falls behind
 
     def attach(self, transport: ByteTransport | None) -> None:
         """Take the transport, or let go of it."""
@@ -41,7 +42,8 @@ class WritingWatch:
         """The client reads slower than we write."""
         self.paused = True
         self.pressure.level(CONNECTION_HIGH_BYTES, self._clock.now_ms())
-        self._look_for_progress(-1)
+        if not self._is_timed:
+            self._look_for_progress(-1)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
@@ -68,6 +70,7 @@ class WritingWatch:
 
     def _look_for_progress(self, buffered_before: int) -> None:
         transport = self._transport
+        self._is_timed = self.paused and transport is not None
         if not self.paused or transport is None:
             return
         now_ms = self._clock.now_ms()
