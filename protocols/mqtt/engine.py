@@ -15,6 +15,8 @@ Three rules for the caller:
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.batch import MessageBatch
 from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
@@ -124,8 +126,7 @@ class MqttEngine:
         except PeerViolation as violation:
             self._violated(violation, events)
             return events
-        except (IndexError, ValueError, OverflowError) as error:
-            # No decoder should let one through. If one does, it is still this client alone that pays for it.
+        except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
             self._violated(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), events)
             return events
         if pos:
@@ -149,8 +150,7 @@ class MqttEngine:
 
     def take(self) -> list[bytes]:
         """Return the bytes to be written, in pieces that belong together in this order."""
-        pieces = self._pieces
-        self._pieces = []
+        pieces, self._pieces = self._pieces, []
         self.has_output = False
         return pieces
 
@@ -312,12 +312,12 @@ class MqttEngine:
 
     # --- reading ---
 
-    def _read(self, data: bytes, wall_ms: int, events: list[MqttEvent]) -> int:
+    def _read(self, data: bytes, wall_ms: int, events: list[MqttEvent]) -> i64:
         """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
-        pos = 0
-        end = len(data)
+        pos: i64 = 0
+        end: i64 = len(data)
         while pos < end and self._stage != _ENDED:
-            first_byte = data[pos]
+            first_byte: i64 = data[pos]
             if self._first_bytes[first_byte]:
                 raise refusal(self._first_bytes, first_byte)
             packet_type = first_byte >> 4
@@ -332,7 +332,7 @@ class MqttEngine:
             pos = stop
         return pos
 
-    def _read_single(self, data: bytes, pos: int, end: int, packet_type: int, events: list[MqttEvent]) -> int:
+    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, events: list[MqttEvent]) -> i64:
         """Read one packet of a type that does not come in runs."""
         length, body = read_length(data, pos + 1, end)
         if length < 0:

@@ -10,6 +10,8 @@ Elsewhere: what a duplicate is, who may publish, acknowledging (the session); wh
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from protocols.mqtt.errors import PeerViolation
@@ -89,7 +91,7 @@ class PublishReader:
         self._wire_start = 0
         self._wire_stop = 0
 
-    def read(self, data: bytes, pos: int, end: int, wall_ms: int, events: list[MqttEvent]) -> int:
+    def read(self, data: bytes, pos: i64, end: i64, wall_ms: int, events: list[MqttEvent]) -> i64:
         """Append the PUBLISH packets from `pos` on as events; return the position behind the last complete one."""
         self._wall_ms = wall_ms
         try:
@@ -140,8 +142,8 @@ class PublishReader:
         self.unacknowledged_count = max(self.unacknowledged_count - count, 0)
 
     def _read_at_most_once(
-        self, data: bytes, pos: int, body: int, topic_end: int, stop: int, end: int, events: list[MqttEvent]
-    ) -> int:
+        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, events: list[MqttEvent]
+    ) -> i64:
         """Read a QoS 0 packet and those with an equal head behind it."""
         first_byte = data[pos]
         if first_byte & 1 and not self.retain_available:
@@ -185,8 +187,8 @@ class PublishReader:
         return after
 
     def _read_numbered(
-        self, data: bytes, pos: int, body: int, topic_end: int, stop: int, end: int, events: list[MqttEvent]
-    ) -> int:
+        self, data: bytes, pos: i64, body: i64, topic_end: i64, stop: i64, end: i64, events: list[MqttEvent]
+    ) -> i64:
         """Read a packet of QoS 1 or 2 and those with an equal head behind it."""
         first_byte = data[pos]
         id_at = topic_end - pos
@@ -208,8 +210,8 @@ class PublishReader:
         last_start = min(end - size, pos + (room - 1) * size)
         head = data[pos:topic_end] if pos < last_start else b""  # a packet that comes alone is compared with none
         payloads = self._payloads
-        first = self._id_first
-        last = self._id_last
+        first: i64 = self._id_first
+        last: i64 = self._id_last
         is_v5 = self._is_v5
         start = pos
         while True:
@@ -235,7 +237,7 @@ class PublishReader:
         self.unacknowledged_count += count
         return pos
 
-    def _check_numbered(self, first_byte: int, packet_id: int) -> int:
+    def _check_numbered(self, first_byte: i64, packet_id: i64) -> i64:
         """Check what holds for each packet of QoS 1 or 2; return how many more of them may come now."""
         qos = first_byte >> 1 & 3
         if qos > self.qos_max:
@@ -256,8 +258,8 @@ class PublishReader:
         return room
 
     def _read_with_properties(
-        self, data: bytes, pos: int, topic: str, packet_id: int, properties_at: int, stop: int, events: list[MqttEvent]
-    ) -> int:
+        self, data: bytes, pos: i64, topic: str, packet_id: int, properties_at: i64, stop: i64, events: list[MqttEvent]
+    ) -> i64:
         """Read one packet of 5.0 whose property section is not empty. `packet_id` is 0 for QoS 0."""
         length, start = read_varint(data, properties_at, stop)
         payload_at = start + length
@@ -324,7 +326,7 @@ class PublishReader:
             raise PeerViolation(PROTOCOL_ERROR, f"Topic Alias {alias} is used before it is set [3.3.2-7]")
         return known
 
-    def _begin_columns(self, first_byte: int, data: bytes, events: list[MqttEvent]) -> None:
+    def _begin_columns(self, first_byte: i64, data: bytes, events: list[MqttEvent]) -> None:
         """Make sure that the open run is one of columns, with this packet's QoS and RETAIN."""
         run = first_byte & _QOS_AND_RETAIN
         if self._run != run or self._run_is_wire:

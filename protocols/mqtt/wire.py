@@ -1,11 +1,14 @@
 """The data types of MQTT on the wire: integers, strings, binary data, variable byte integers.
 
 Free functions from (buffer, position, end) to a value and the position behind it. `end` is the end of the packet: a
-field that runs past it is malformed. What a value means is the packets' matter.
+field that runs past it is malformed. What a value means is the packets' matter. Where each packet passes, positions are
+`i64`: to compiled code plain machine integers, half the instructions of Python's.
 """
 
 import re
 from typing import Final
+
+from mypy_extensions import i64
 
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
@@ -21,7 +24,7 @@ _UNWANTED: Final = re.compile(
 )
 
 
-def read_length(data: bytes, pos: int, end: int) -> tuple[int, int]:
+def read_length(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
     """Return a remaining length and the position behind it; (INCOMPLETE, pos) when bytes are missing.
 
     A fourth byte that announces a fifth is malformed at once, whatever follows. Padded forms pass: see `is_padded`.
@@ -46,12 +49,12 @@ def read_length(data: bytes, pos: int, end: int) -> tuple[int, int]:
     return INCOMPLETE, pos
 
 
-def is_padded(data: bytes, pos: int, end: int) -> bool:
+def is_padded(data: bytes, pos: i64, end: i64) -> bool:
     """Whether the variable byte integer at [pos, end) has more bytes than it needs [1.5.5-1]."""
     return end - pos > 1 and data[end - 1] == 0
 
 
-def read_varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes, pos: i64, end: i64) -> tuple[i64, i64]:
     """Return a variable byte integer inside a packet, which must be whole and in its shortest form."""
     value, cursor = read_length(data, pos, end)
     if value < 0:
@@ -68,7 +71,7 @@ def read_u8(data: bytes, pos: int, end: int) -> int:
     return data[pos]
 
 
-def read_u16(data: bytes, pos: int, end: int) -> int:
+def read_u16(data: bytes, pos: i64, end: i64) -> i64:
     """Return the two byte integer at `pos`."""
     if pos + 2 > end:
         raise PeerViolation(MALFORMED_PACKET, "packet ends where a two byte integer is required")

@@ -8,6 +8,8 @@ one is comparing slices, a few for hundreds of packets. Measured compiled: 0.4 n
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import AcknowledgementReceived, MqttEvent
 from protocols.mqtt.first_bytes import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -43,8 +45,8 @@ def _table(kind: int) -> bytes:
 
 
 def read_acknowledgements(
-    data: bytes, pos: int, end: int, level: int, packet_bytes_max: int, events: list[MqttEvent]
-) -> int:
+    data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int, events: list[MqttEvent]
+) -> i64:
     """Append the acknowledgements of one kind from `pos` on, as runs; return the position behind them.
 
     Stops before another type of packet, or one that is not complete. The caller has checked the first byte.
@@ -52,16 +54,16 @@ def read_acknowledgements(
     first_byte = data[pos]
     kind = first_byte >> 4
     table = _table(kind)
-    run_first = 0  # 0: no run is open
-    run_last = 0
-    run_code = SUCCESS
+    run_first: i64 = 0  # 0: no run is open
+    run_last: i64 = 0
+    run_code: i64 = SUCCESS
     try:
         while pos < end and data[pos] == first_byte:
             if pos + _PACKET_BYTES <= end and data[pos + 1] == 2:
                 first = read_packet_id(data, pos + 2, end)
                 count = _run_length(data, pos, end, table, first)
                 last = first + count - 1
-                reason_code = SUCCESS
+                reason_code: i64 = SUCCESS
                 pos += count * _PACKET_BYTES
             else:
                 body, stop = _bounds(data, pos, end, level, packet_bytes_max)
@@ -83,7 +85,7 @@ def read_acknowledgements(
     return pos
 
 
-def _bounds(data: bytes, pos: int, end: int, level: int, packet_bytes_max: int) -> tuple[int, int]:
+def _bounds(data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int) -> tuple[i64, i64]:
     """Return where the body of the packet at `pos` begins and ends; an end behind `end` when it is not complete.
 
     A remaining length that cannot be right is refused before the packet is there.
@@ -102,15 +104,15 @@ def _bounds(data: bytes, pos: int, end: int, level: int, packet_bytes_max: int) 
     return body, body + length
 
 
-def _run_length(data: bytes, pos: int, end: int, table: bytes, first: int) -> int:
+def _run_length(data: bytes, pos: i64, end: i64, table: bytes, first: i64) -> i64:
     """Return how many packets from `pos` on have the ids first, first + 1, ... At least 1: the first is known."""
     limit = min((end - pos) // _PACKET_BYTES, PACKET_ID_MAX + 1 - first)
-    count = 1
+    count: i64 = 1
     expected = (first + 1) * _PACKET_BYTES
     # Unsorted ids are common with many topics: one comparison finds them out.
     if limit == 1 or data[pos + 4 : pos + 8] != table[expected : expected + 4]:
         return 1
-    trial = _TRIAL_FIRST
+    trial: i64 = _TRIAL_FIRST
     while trial:
         step = min(trial, limit - count)
         start = pos + count * _PACKET_BYTES
@@ -128,7 +130,7 @@ def _run_length(data: bytes, pos: int, end: int, table: bytes, first: int) -> in
     return count
 
 
-def _reason_code(data: bytes, pos: int, end: int, kind: int) -> int:
+def _reason_code(data: bytes, pos: i64, end: i64, kind: i64) -> i64:
     if pos == end:
         return SUCCESS
     reason_code = data[pos]

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
 from protocols.mqtt.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from protocols.mqtt.properties import IN_SUBSCRIBE, IN_UNSUBSCRIBE, SUBSCRIPTION_IDENTIFIER, read_properties, section
@@ -24,7 +26,7 @@ PARTITION_COUNT_NAME: Final = "partition-count"
 _SHARE: Final = "$share/"
 
 
-def read_packet_id(data: bytes, pos: int, end: int) -> int:
+def read_packet_id(data: bytes, pos: i64, end: i64) -> i64:
     """Return a packet id. 0 is none [2.2.1-3] [311:2.3.1-1]."""
     packet_id = read_u16(data, pos, end)
     if packet_id == 0:
