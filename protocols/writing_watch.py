@@ -34,8 +34,8 @@ class WritingWatch:
         self.paused = False
         self._is_timed = False  # a look is due: there is one at a time, however often the client falls behind
 
-    def attach(self, transport: ByteTransport | None) -> None:
-        """Take the transport, or let go of it."""
+    def attach(self, transport: ByteTransport) -> None:
+        """Take the transport, until `close`."""
         self._transport = transport
 
     def writing_paused(self) -> None:

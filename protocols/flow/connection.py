@@ -138,7 +138,6 @@ class FlowConnection(Behaviour):
         """The transport is gone."""
         self._transport = self.output.transport = None
         self.gate.attach(None)
-        self.subscribing.watch.attach(None)
         self._release()
         self.identity.close()
         self.cell.stop()

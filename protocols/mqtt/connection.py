@@ -378,6 +378,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def watch_writing(self, watch: WritingWatch) -> None:
         """Begin to watch whether the client reads what it is sent."""
+        assert self._transport is not None, "who is let in is there"
         self.watch = watch
         watch.attach(self._transport)
 
