@@ -287,10 +287,11 @@ class PublishReader:
             if not raw:
                 return ""
             topic = decode_topic(raw, self._refuse_control_characters)
-            if len(raw) <= TOPIC_CACHE_BYTES_MAX:
-                if self._topic_cache is _NO_TOPICS or len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:
-                    self._topic_cache = {}
-                self._topic_cache[raw] = topic
+            if len(raw) > TOPIC_CACHE_BYTES_MAX:
+                return topic
+            if self._topic_cache is _NO_TOPICS or len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:
+                self._topic_cache = {}
+            self._topic_cache[raw] = topic
         self._last_raw = raw
         self._last_topic = topic
         return topic
