@@ -15,6 +15,7 @@ SHELLS = {
     "actors/asking.py",
     "actors/cell.py",
     "actors/clock.py",
+    "actors/futures.py",
     "actors/inbox.py",
     "actors/publishing.py",
     "actors/runtime.py",
@@ -23,6 +24,7 @@ SHELLS = {
     "protocols/flow/bulk_requests.py",
     "protocols/flow/range_reading.py",
     "protocols/flow/session_requests.py",
+    "protocols/mqtt/binding.py",
 }
 
 
