@@ -13,7 +13,7 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bench.report import Ratio, Run, ratios, read_json
+from bench.report import Ratio, Run, ratios, read_files
 
 POINTS_MIN: Final = 3  # fewer are no curve
 COLUMNS: Final = 3
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("picture", type=Path, help="a name that ends in .svg, .png or .pdf")
     options = parser.parse_args()
     try:
-        draw([run for path in options.runs for run in read_json(path)]).savefig(options.picture)
+        draw(read_files(options.runs)).savefig(options.picture)
     except (OSError, ValueError) as error:
         parser.error(str(error))
 

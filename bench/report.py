@@ -1,7 +1,7 @@
 """Results as a table for people and as JSON for later comparison."""
 
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -35,11 +35,11 @@ def ratios(runs: list[Run]) -> list[Ratio]:
     """Pair the first broker's runs with every other's of the same case and round."""
     found: list[Ratio] = []
     for case in dict.fromkeys(run.case for run in runs):
-        by_broker = _by_broker([run for run in runs if run.case == case])
-        first, *others = by_broker
+        of_brokers = by_broker([run for run in runs if run.case == case])
+        first, *others = of_brokers
         for other in others:
-            theirs = {run.round: run.outcome for run in by_broker[other]}
-            pairs = [(run.outcome, theirs[run.round]) for run in by_broker[first] if run.round in theirs]
+            theirs = {run.round: run.outcome for run in of_brokers[other]}
+            pairs = [(run.outcome, theirs[run.round]) for run in of_brokers[first] if run.round in theirs]
             if pairs:
                 found.append(Ratio(case, first, other, tuple(ours.ratio_to(peer) for ours, peer in pairs)))
     return found
@@ -51,7 +51,7 @@ def print_runs(runs: list[Run], console: Console) -> None:
         "case", "broker", "headline", "min", "median", "max", "lost", "twice", "disordered", "medians of the rest"
     )
     for case in dict.fromkeys(run.case for run in runs):
-        for broker, theirs in _by_broker([run for run in runs if run.case == case]).items():
+        for broker, theirs in by_broker([run for run in runs if run.case == case]).items():
             table.add_row(case, broker, *_cells([run.outcome for run in theirs]))
     console.print(table)
     compared = ratios(runs)
@@ -86,7 +86,17 @@ def read_json(path: Path) -> list[Run]:
     ]
 
 
-def _by_broker(runs: list[Run]) -> dict[str, list[Run]]:
+def read_files(paths: list[Path]) -> list[Run]:
+    """Return the runs of several files as if they had been one: the rounds of each follow those of the file before."""
+    runs: list[Run] = []
+    for path in paths:
+        rounds_before = max([run.round for run in runs], default=0)
+        runs += [replace(run, round=rounds_before + run.round) for run in read_json(path)]
+    return runs
+
+
+def by_broker(runs: list[Run]) -> dict[str, list[Run]]:
+    """Return the runs of each broker, in the order in which the brokers came."""
     grouped: dict[str, list[Run]] = {}
     for run in runs:
         grouped.setdefault(run.broker, []).append(run)
@@ -96,7 +106,7 @@ def _by_broker(runs: list[Run]) -> dict[str, list[Run]]:
 def _cells(outcomes: list[Outcome]) -> list[str]:
     first = outcomes[0]
     rest = [
-        f"{figure.name} {_number(median([outcome.figures[index].value for outcome in outcomes]))} {figure.unit}"
+        f"{figure.name} {number(median([outcome.figures[index].value for outcome in outcomes]))} {figure.unit}"
         for index, figure in enumerate(first.figures)
     ]
     return [
@@ -108,8 +118,9 @@ def _cells(outcomes: list[Outcome]) -> list[str]:
 
 
 def _spread(values: tuple[float, ...]) -> tuple[str, str, str]:
-    return _number(min(values)), _number(median(values)), _number(max(values))
+    return number(min(values)), number(median(values)), number(max(values))
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a figure as tables have it: three digits at least, none that say nothing."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
