@@ -1,8 +1,6 @@
 """Deliver-To-One: who gets a message whose publisher wants one client to have it."""
 
-import asyncio
 import random
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -11,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cell import ActorCell
-from actors.clock import SystemClock
 from actors.data_messages import SharedDirect
 from actors.loop_actor import LoopActor
 from actors.publishing import Publisher
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
+from lone_actors import lone_runtime, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.deliver_to_one import PriorityInvalid, priorities_of, priority_of, priority_text
@@ -69,9 +67,8 @@ class Receiving(LoopActor):
 class Clients:
     """Clients that subscribe and one that publishes, in one topic space."""
 
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.runtime = Runtime(loop=self.loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self.space = TopicSpace()
         self.known: dict[str, Subscriber] = {}
         self.got: dict[str, list[bytes]] = {}
@@ -134,18 +131,15 @@ class Clients:
             ),
             1,
         )
-        self.loop.call_soon(self.loop.stop)
-        self.loop.run_forever()
+        turn(self.runtime)
         copies = [[name for name in self.known for got in self.got[name] if got == payload] for payload in payloads]
         return [sorted(names) for names in copies]
 
 
 @pytest.fixture
-def clients() -> Iterator[Clients]:
+def clients(runtime: Runtime) -> Clients:
     """Nobody yet."""
-    made = Clients()
-    yield made
-    made.loop.close()
+    return Clients(runtime)
 
 
 def take_step(clients: Clients, words: list[str]) -> None:
@@ -243,17 +237,19 @@ def test_who_gets_a_message_is_what_the_rules_say(
     subscriptions: list[tuple[str, str, tuple[str, ...]]], away: set[str], rows: list[tuple[str, bool]]
 ) -> None:
     """Goal: no mix of subscriptions doubles or loses a copy. Method: a scan of all subscriptions for every message."""
-    clients = Clients()
     held: dict[tuple[str, str], tuple[int, ...]] = {}
-    for name, text, priorities in subscriptions:
-        clients.subscribe(name, text, *priorities)
-        everything = text == "#"
-        held[name, text] = (DELIVER_ALWAYS,) if everything else priorities_of(list(priorities)) or (1,)
-    for name in away & clients.known.keys():
-        clients.leave(name)
+    with lone_runtime() as runtime:
+        clients = Clients(runtime)
+        for name, text, priorities in subscriptions:
+            clients.subscribe(name, text, *priorities)
+            everything = text == "#"
+            held[name, text] = (DELIVER_ALWAYS,) if everything else priorities_of(list(priorities)) or (1,)
+        for name in away & clients.known.keys():
+            clients.leave(name)
+        who = clients.publish(*rows)
     reaches = {"t": {"t", "+", "t/#", "#"}, "u": {"u", "+", "#"}}
     turns: dict[tuple[str, ...], dict[str, int]] = {}
-    for (topic, to_one), got in zip(rows, clients.publish(*rows), strict=True):
+    for (topic, to_one), got in zip(rows, who, strict=True):
         roles: dict[str, set[int]] = {}
         for (name, text), its_priorities in held.items():
             if text in reaches[topic] and name not in away:
@@ -274,7 +270,6 @@ def test_who_gets_a_message_is_what_the_rules_say(
     if len({topic for topic, _ in rows}) == 1:
         for its in turns.values():
             assert max(its.values()) - min(its.values()) <= 1, "the best take turns"
-    clients.loop.close()
 
 
 def test_priorities_are_read_as_operators_write_them() -> None:

@@ -1,17 +1,16 @@
 """Messages that are handled in their sender's turn: only where nothing waits, and supervised as any other."""
 
-import asyncio
-import random
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from actors.cell import ActorCell
-from actors.clock import Clock, SystemClock
+from actors.clock import Clock
 from actors.inbox import Dispatcher, FlushCall
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION, RESTARTED
+from lone_actors import lone_runtime, turn
 
 
 class Recorder(LoopActor):
@@ -77,21 +76,14 @@ def told() -> list[BaseException]:
 
 @pytest.fixture
 def runtime(told: list[BaseException]) -> Iterator[Runtime]:
-    loop = asyncio.new_event_loop()
-    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=told.append)
-    loop.close()
+    with lone_runtime(told.append) as made:
+        yield made
 
 
 def spawned(runtime: Runtime, heard: list[object], *, takes_at_once: bool = True) -> ActorCell:
     cell = runtime.spawn(lambda cell: Recorder(cell, heard), kind="test", name="recorder", policy=ONE_CONNECTION)
     cell.inbox.takes_at_once = takes_at_once
     return cell
-
-
-def turn(runtime: Runtime) -> None:
-    """Let the loop run what it has been asked to."""
-    runtime.loop.call_soon(runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
-    runtime.loop.run_forever()  # type: ignore[attr-defined]
 
 
 def test_an_idle_actor_that_takes_at_once_handles_what_it_is_handed(runtime: Runtime) -> None:

@@ -1,17 +1,15 @@
 """When a partition handles what is published: at once where nothing waits, and not before a transaction is complete."""
 
-import asyncio
 import random
 
 import pytest
 
 from actors.cell import ActorCell
-from actors.clock import SystemClock
 from actors.data_messages import Append
 from actors.loop_actor import LoopActor
 from actors.publishing import Publisher
 from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
+from lone_actors import spawned, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.pressure import Pressure
@@ -32,15 +30,13 @@ class Recorder(LoopActor):
 
 @pytest.mark.parametrize(("in_transaction", "handled_at_once"), [(False, 1), (True, 0)])
 def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_it(
-    in_transaction: bool, handled_at_once: int
+    runtime: Runtime, in_transaction: bool, handled_at_once: int
 ) -> None:
     """They are put to the publication behind the publish. A consumer that was faster would have it confirmed twice."""
-    loop = asyncio.new_event_loop()
-    runtime = Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
     got: list[object] = []
 
     def spawn() -> ActorCell:
-        return runtime.spawn(lambda cell: Recorder(cell, got), kind="test", name="p", policy=ONE_CONNECTION)
+        return spawned(runtime, lambda cell: Recorder(cell, got))
 
     partition = spawn()
     partition.inbox.takes_at_once = True
@@ -71,7 +67,5 @@ def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_i
 
     assert result.publication is not None
     assert len(got) == handled_at_once
-    loop.call_soon(loop.stop)
-    loop.run_forever()
+    turn(runtime)
     assert [type(message) for message in got] == [Append]
-    loop.close()

@@ -1,28 +1,13 @@
 """Coroutines on behalf of actors: they begin at once, and go on in the dispatcher's turns."""
 
 import asyncio
-import random
-from collections.abc import Iterator
 
 import pytest
 
-from actors.clock import SystemClock
 from actors.futures import LoopFuture
 from actors.runtime import Runtime
 from actors.tasks import run
-
-
-@pytest.fixture
-def runtime() -> Iterator[Runtime]:
-    loop = asyncio.new_event_loop()
-    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
-    loop.close()
-
-
-def turn(runtime: Runtime) -> None:
-    """Let the loop run what it has been asked to."""
-    runtime.loop.call_soon(runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
-    runtime.loop.run_forever()  # type: ignore[attr-defined]
+from lone_actors import turn
 
 
 async def doubled(number: LoopFuture[int]) -> int:

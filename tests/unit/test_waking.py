@@ -1,7 +1,5 @@
 """Partitions that wait for one consumer's credit: who is woken, in which order, and that nobody is forgotten."""
 
-import asyncio
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,15 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.cell import ActorCell
-from actors.clock import SystemClock
 from actors.loop_actor import LoopActor
 from actors.runtime import Runtime
-from actors.supervision import ONE_CONNECTION
 from actors.waking import wake_waiters, watch_for_room
+from lone_actors import ENDLESS, lone_runtime, spawned, turn
 from messaging.address import Address
 from messaging.credit import CreditPool, CreditWindow
-
-ENDLESS = 1 << 40
 
 
 class Hungry(LoopActor):
@@ -67,8 +62,7 @@ class Surrounding:
     def turns(self) -> None:
         """Let everybody have their turns."""
         for _ in range(100):  # callbacks that ask for callbacks
-            self._runtime.loop.call_soon(self._runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
-            self._runtime.loop.run_forever()  # type: ignore[attr-defined]
+            turn(self._runtime)
 
     def holder(self, count: int) -> CreditWindow[Address]:
         """Return the window of a consumer that holds so many messages, and for which nobody waits."""
@@ -84,16 +78,14 @@ class Surrounding:
             made.append(Hungry(cell, window, messages))
             return made[0]
 
-        self._runtime.spawn(make, kind="test", name="partition", policy=ONE_CONNECTION)
+        spawned(self._runtime, make)
         return made[0]
 
 
 @contextmanager
 def surrounding(*waiting: int, pool_limit: int = ENDLESS) -> Iterator[Surrounding]:
-    loop = asyncio.new_event_loop()
-    runtime = Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
-    yield Surrounding(runtime, list(waiting), pool_limit)
-    loop.close()
+    with lone_runtime() as runtime:
+        yield Surrounding(runtime, list(waiting), pool_limit)
 
 
 def test_as_many_are_woken_as_there_is_credit_for_and_who_has_had_some_comes_last() -> None:

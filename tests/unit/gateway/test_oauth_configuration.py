@@ -1,12 +1,9 @@
 """authentication.oauth: what a node refuses to start with, and what it makes of the rest."""
 
-import asyncio
-import random
 from pathlib import Path
 
 import pytest
 
-from actors.clock import SystemClock
 from actors.runtime import Runtime
 from gateway.accounts import Accounts
 from gateway.config.errors import ConfigError
@@ -21,11 +18,7 @@ def server(tmp_path: Path) -> TokenServer:
     return TokenServer(tmp_path)
 
 
-def test_a_key_set_brings_the_two_mechanisms(server: TokenServer) -> None:
-    loop = asyncio.new_event_loop()
-    runtime = Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=lambda _: None)
-    loop.close()
-
+def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runtime) -> None:
     def mechanisms(*settings: str) -> list[str]:
         config = load(settings=settings)
         authentication = config.authentication

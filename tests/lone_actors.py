@@ -1,0 +1,86 @@
+"""Actors with no node around them: their runtime, its turns, somebody idle, and a partition."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from actors.cell import ActorCell
+from actors.clock import SystemClock
+from actors.inbox import Inbox
+from actors.loop_actor import LoopActor
+from actors.partition import Partition
+from actors.partition_actor import PartitionActor
+from actors.runtime import Runtime
+from actors.supervision import ONE_CONNECTION
+from messaging.admission import QueueGate
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.memory import MemoryBudget
+from messaging.pressure import Pressure, PressureLimits
+from messaging.retention import RetainedLog, RetentionRules
+
+ENDLESS = 1 << 40
+
+
+class Idle(LoopActor):
+    """Somebody who has a cell."""
+
+    def on_receive(self, message: object) -> None:
+        raise AssertionError(f"nobody sends {message!r}")
+
+
+@contextmanager
+def lone_runtime(
+    on_fatal: Callable[[BaseException], None] = lambda _: None, *, loop: asyncio.AbstractEventLoop | None = None
+) -> Iterator[Runtime]:
+    """Make a runtime on a loop of its own, or on this one, which is closed at the end."""
+    loop = loop or asyncio.new_event_loop()
+    yield Runtime(loop=loop, clock=SystemClock(), rng=random.Random(1), on_fatal=on_fatal)
+    loop.close()
+
+
+def turn(runtime: Runtime) -> None:
+    """Let the loop run what it has been asked to."""
+    runtime.loop.call_soon(runtime.loop.stop)  # type: ignore[attr-defined]  # of a real loop
+    runtime.loop.run_forever()  # type: ignore[attr-defined]
+
+
+def spawned(runtime: Runtime, actor: Callable[[ActorCell], LoopActor]) -> ActorCell:
+    """Spawn an actor that stops when it fails."""
+    return runtime.spawn(actor, kind="test", name="lone", policy=ONE_CONNECTION)
+
+
+def spawned_partition(
+    runtime: Runtime,
+    queue: Inbox | None = None,
+    *,
+    pressure: Pressure | None = None,
+    limits: PressureLimits | None = None,
+) -> ActorCell:
+    """Spawn a partition whose messages are never written. By default it is its own queue, and never under pressure."""
+    gate = QueueGate(None, usage_bytes_max=ENDLESS, message_bytes_max=ENDLESS)
+    ledger = Ledger(durable=False, rules=DeliveryRules())
+
+    def partition(cell: ActorCell) -> PartitionActor:
+        made = Partition(
+            runtime,
+            cell.inbox,
+            ledger=ledger,
+            log=RetainedLog(ledger, RetentionRules()),
+            number=0,
+            partition_id=1,
+            queue=queue or cell.inbox,
+            queue_name="q",
+            targets={},
+            gate=gate,
+            pressure=pressure or Pressure(high_bytes=ENDLESS, low_bytes=0),
+            limits=limits or PressureLimits(high_bytes=ENDLESS, low_bytes=0, stall_ms=1000),
+            memory=MemoryBudget(bytes_max=ENDLESS),
+            spool=None,
+            reader=None,
+            trace=None,
+        )
+        return PartitionActor(cell, made)
+
+    return spawned(runtime, partition)
