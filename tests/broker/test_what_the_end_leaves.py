@@ -11,16 +11,20 @@ import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClients, body
-from flow_client import FlowClient
+from flow_bulk import ACK, DELETE, STATUS, BulkClient
+from flow_client import FlowClient, Refused
 from gateway.node_port import NodeView
 from http_client import http_client, poll, settle
 from inside_client import InsideClient
 from named_queues import create, shown
 from protocols.amqp.outcomes import ACCEPTED, MODIFIED, RELEASED, DeliveryState
+from protocols.flow import codes
+from protocols.flow import columns as c
 from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from running_broker import RunningBroker
 
 QUIET_S: Final = 0.5
+HOUR_S: Final = 3600
 ENDS: Final = ("stop", "crash")
 
 
@@ -202,3 +206,96 @@ async def test_both_sides_of_exactly_once(broker: RunningBroker, how: str) -> No
     await client.answered(mqtt.PUBREL, message.packet_id)
     client.send(mqtt.pubcomp(message.packet_id))
     await client.is_quiet()
+
+
+async def cursor_reads(client: BulkClient, epoch: int, first: int) -> list[bytes]:
+    """Return what a cursor reads from a sequence on."""
+    reading = await client.begins_to_read("orders", first, cursor="c", epoch=epoch)
+    chunks = await client.rest(reading.flow_id)
+    return [payload for chunk in chunks if chunk.columns.count for payload in chunk.columns.values(c.PAYLOAD)]
+
+
+@pytest.mark.parametrize("mode", ["tap", "consume"])
+async def test_what_a_cursor_has_read_and_acknowledged(broker: RunningBroker, how: str, mode: str) -> None:
+    """Its binding goes on behind that, and in mode consume it is settled."""
+    orders = InsideClient(broker, "orders")
+    await orders.create()
+    await orders.publish(*[b"%d" % number for number in range(1, 7)])
+    async with BulkClient(broker.flow_port) as client:
+        epoch = (await client.binds_cursor(queue="orders", mode=mode)).epoch
+        assert await cursor_reads(client, epoch, 1) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+        await client.asks_cursor(ACK, epoch, {0: 3}, queue="orders", batch_ref="batch/1")
+        await client.asks_cursor(ACK, epoch, {0: 5}, queue="orders", batch_ref="batch/2")
+    await ends(broker, how)
+    assert (await shown(broker, "orders")).ready_count == (2 if mode == "consume" else 6)
+    async with BulkClient(broker.flow_port) as client:
+        found = await client.asks_cursor(STATUS, 0, queue="orders")
+        assert (found.epoch, found.batch_ref, found.positions[0].acked) == (epoch, "batch/2", 5)
+        assert await cursor_reads(client, epoch, 5) == [b"5", b"6"]
+        await client.asks_cursor(ACK, epoch, {0: 7}, queue="orders")
+    await ends(broker, how)
+    assert (await shown(broker, "orders")).ready_count == (0 if mode == "consume" else 6)
+
+
+async def test_a_cursor_that_was_deleted(broker: RunningBroker, how: str) -> None:
+    await create(broker, "orders")
+    async with BulkClient(broker.flow_port) as client:
+        await client.binds_cursor(queue="orders", mode="consume")
+        await client.asks_cursor(DELETE, 0, queue="orders")
+    await ends(broker, how)
+    async with BulkClient(broker.flow_port) as client:
+        with pytest.raises(Refused) as refusal:
+            await client.asks_cursor(STATUS, 0, queue="orders")
+        assert refusal.value.error.code == codes.NOT_FOUND
+        await client.binds("orders")
+
+
+@pytest.mark.parametrize("by", ["publisher", "queue"])
+async def test_messages_that_are_due_later(broker: RunningBroker, how: str, by: str) -> None:
+    """They are due when they were: the time that the broker was away counts."""
+    delay_s = HOUR_S if by == "queue" else 0
+    await create(broker, "orders", subscriptions=["t"], delivery_delay_s=delay_s)
+    publisher = await broker.connect("publisher", 5)
+    later = b"" if delay_s else mqtt.user_property("sluicegate-delivery-delay-ms", str(1000 * HOUR_S))
+    for number in range(3):
+        await publisher.publish("t", b"%d" % number, qos=1, properties=later)
+    broker.clock.forward(HOUR_S // 2)
+    await ends(broker, how)
+    consumer = await broker.connect("consumer", 5)
+    await consumer.subscribe("$queue/orders", qos=1)
+    await consumer.is_quiet()
+    broker.clock.forward(HOUR_S // 2)
+    await shown(broker, "orders")  # gives the queue a turn
+    found = await consumer.messages(3)
+    assert [each.payload for each in found] == [b"0", b"1", b"2"]
+    flags = [("sluicegate-redelivered", "true") in each.values(0x26) for each in found]
+    assert flags == [how == "crash"] * 3  # then nobody knows that they were not delivered
+
+
+async def test_a_message_that_failed_and_waits(broker: RunningBroker, amqp: AmqpClients, how: str) -> None:
+    """A crash forgets that it failed: then it comes at once, as one that may have been delivered."""
+    await create(
+        broker,
+        "orders",
+        redelivery_delay_enabled=True,
+        redelivery_delay_initial_interval_ms=1000 * HOUR_S,
+        redelivery_delay_max_interval_ms=1000 * HOUR_S,
+    )
+    peer = await amqp.connect()
+    await peer.sender("out", "orders")
+    await peer.receiver("in", "orders", credit=1)
+    peer.transfer(9, body(1))
+    await peer.confirmed()
+    (failed,) = await peer.deliveries(1)
+    peer.settle(failed.delivery_id, failed.delivery_id, DeliveryState(MODIFIED, delivery_failed=True))
+    await peer.round_trip()
+    await ends(broker, how)
+    consumer = await broker.connect("consumer", 5)
+    await consumer.subscribe("$queue/orders", qos=1)
+    if how == "stop":
+        await consumer.is_quiet()
+        broker.clock.forward(HOUR_S)
+        await shown(broker, "orders")  # gives the queue a turn
+    (found,) = await consumer.messages(1)
+    count = "2" if how == "stop" else "1"
+    assert {("sluicegate-redelivered", "true"), ("sluicegate-delivery-count", count)} <= set(found.values(0x26))
