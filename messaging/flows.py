@@ -159,7 +159,7 @@ class LedgerFlow:
         self.epoch = epoch  # assignment epoch under which it may settle
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
-        self.kept: RangeSet | None = None  # of `in_flight`: to be delivered to it again when its client is back
+        self.kept: RangeSet | None = None  # of `in_flight`: for it again, before anything else, when its client is back
         self.keeps_alone = False  # nobody else ever gets what is in `kept`: it goes with the client's session
         self.declined: RangeSet | None = None  # unsettled, and for other flows only (messaging.declining); None: none
         self.locks: Locks | None = None  # where deliveries have to be settled in time
@@ -171,7 +171,9 @@ class LedgerFlow:
         self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
     def room(self, unacked_count_max: int) -> int:
-        """Return how many more messages the flow may get now."""
+        """Return how many more messages the flow may get now: none before what it has kept."""
+        if self.kept:
+            return 0
         window = self.flow.window
         available = window.room()
         # The flow holds no more than its window has in use. So the partitions are added up only near the maximum.

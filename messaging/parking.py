@@ -4,6 +4,7 @@ A QoS 2 message of a shared subscription is completed with the client it was sen
 4.8.2-4], and if its session ends before that, it is given to nobody [MQTT 4.8.2-5]. So the flow is *parked*: it gets
 nothing new, and what was sent stays in flight with it. When the client is back, the flow goes on under its old id and
 epoch, and what it kept is delivered to it again; messages that are still to be delivered so are in `LedgerFlow.kept`.
+What is new waits behind them, also while their pages are read.
 
 A consumer of AMQP may keep its flow bound while it is away, without credit, and then wants some of what it holds again.
 That is for others if it never comes to take it.
@@ -102,8 +103,8 @@ def release_kept(ledger: Ledger, page_first: int) -> None:
 
 
 def keeps(ledger: Ledger) -> bool:
-    """Return whether a flow whose client is there has kept messages that are not delivered to it yet."""
-    return any(flow.kept and not flow.paused for flow in ledger.flows.values())
+    """Return whether a flow that does not wait for its client has kept messages that are not delivered to it yet."""
+    return any(flow.kept and not (flow.paused and flow.keeps_alone) for flow in ledger.flows.values())
 
 
 def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:

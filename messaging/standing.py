@@ -83,7 +83,7 @@ def why_waiting(ledger: Ledger, sequence: int) -> WaitReason:
     owners = active if groups is None else [flow for flow in active if groups.may_have(ledger, flow, sequence)]
     if not any(flow.room(unacked_count_max) > 0 for flow in owners) and len(owners) < len(active):
         return WaitReason.GROUP_BUSY
-    if any(flow.room(unacked_count_max) > 0 for flow in active):
+    if any(flow.kept or flow.room(unacked_count_max) > 0 for flow in active):
         segment = ledger.segments.at_or_after(sequence)
         on_disk = segment is not None and segment.batch is None
         return WaitReason.ON_DISK if on_disk else WaitReason.BEHIND_OTHERS

@@ -12,13 +12,15 @@ def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
     their time, or when the flow, or everybody together, holds the most there may be: that can last for ever.
     """
     flow = ledger.flows.get(flow_id)
-    if flow is None or flow.paused or not ledger.has_ready():
+    if flow is None or flow.paused or not (flow.kept or ledger.has_ready()):
         return False
     window = flow.flow.window
     if window.used >= window.limit:
         return False
     if window.is_shut:
         return True
+    if flow.kept:
+        return window.room() > 0
     if flow.room(ledger.rules.unacked_count_max) == 0:
         return False
     if flow.selects() and ledger.looks_on():

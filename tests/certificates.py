@@ -29,6 +29,11 @@ class Certificates(NamedTuple):
     revocations: Path  # a list that has the client's certificate on it
     no_revocations: Path  # and one that is empty
 
+    def in_tls(self, section: str) -> tuple[str, ...]:
+        """Return the settings of a listener, by its section, that shows what the server shows."""
+        values = {"enabled": "true", "port": 0, "certificate": self.server, "key": self.server_key}
+        return tuple(f"{section}.{key}={value}" for key, value in values.items())
+
 
 def make_certificates(folder: Path) -> Certificates:
     """Make all in a folder. The server's is for localhost and 127.0.0.1."""

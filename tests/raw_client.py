@@ -5,6 +5,7 @@ test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio
+import ssl
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
@@ -30,8 +31,8 @@ class RawClient:
         self._ended = False
 
     @classmethod
-    async def open(cls, port: int, level: int) -> "RawClient":
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
+    async def open(cls, port: int, level: int, *, tls: ssl.SSLContext | None = None) -> "RawClient":
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22, ssl=tls)
         return cls(reader, writer, level)
 
     # --- saying ---

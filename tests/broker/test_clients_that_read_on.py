@@ -4,7 +4,9 @@ They say nothing then: no acknowledgement, no credit, no sign of life that would
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,6 +15,7 @@ from websockets.typing import Subprotocol
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient, AmqpClients, body
+from certificates import make_certificates
 from flow_bulk import BulkClient
 from flow_client import FlowClient
 from gateway import protocol_front
@@ -218,6 +221,76 @@ async def test_an_mqtt_client_reads_on(broker: RunningBroker, filter_text: str, 
     count = await fills(broker, publish)
     client.resume_reading()
     await all_comes(mqtt_reader(client), count)
+
+
+async def test_an_mqtt_client_over_tls_reads_on(tmp_path: Path) -> None:
+    """TLS has a buffer of its own between the broker's and the socket's."""
+    certificates = make_certificates(tmp_path)
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    async with RunningBroker(tmp_path / "data", certificates.in_tls("listeners.mqtt_tls")) as broker:
+        orders = await queue(broker)
+        client = await RawClient.open(broker.node.mqtt.listeners["mqtt_tls"].port, 4, tls=context)
+        await client.connect("client")
+        await client.subscribe("$queue/orders", qos=1)
+        client.stop_reading()
+        count = await fills(broker, orders.publish)
+        client.resume_reading()
+        await all_comes(mqtt_reader(client), count)
+        await client.vanish()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("filter_text", ["orders/t", "$queue/orders", "$share/g/orders/t"])
+async def test_who_takes_over_from_a_client_that_does_not_read_gets_everything(
+    broker: RunningBroker, filter_text: str, qos: int
+) -> None:
+    """[MQTT 3.1.4-3]: what was written to the full socket comes again, before what was not."""
+    await create(broker, "orders", subscriptions=["orders/t"])
+    client, publisher = await broker.connect_durable("client", 4), await broker.connect("publisher")
+    await client.subscribe(filter_text, qos=qos)
+
+    async def publish(data: bytes) -> None:
+        publisher.send(mqtt.publish("orders/t", data, qos=qos, packet_id=publisher.next_packet_id()))
+
+    client.stop_reading()
+    count = await fills(broker, publish)
+    successor = await broker.connect_durable("client", 4)
+    await all_comes(mqtt_reader(successor), count)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("wants_them_first", [True, False])
+async def test_a_client_of_retained_messages_and_of_new_ones_reads_on(
+    broker: RunningBroker, wants_them_first: bool, qos: int
+) -> None:
+    """Each retained message comes once, new ones in their order; the socket is full of the ones or of the others."""
+    client, publisher = await broker.connect_durable("client", 4), await broker.connect("publisher")
+    kept = [payload(number) for number in range(40)]
+    for number, each in enumerate(kept):
+        await publisher.publish(f"kept/{number}", each, qos=1, retain=True)
+    await client.subscribe("new", qos=qos)
+
+    async def publish(data: bytes) -> None:
+        publisher.send(mqtt.publish("new", data, qos=qos, packet_id=publisher.next_packet_id()))
+
+    async def reads(count: int) -> list[bytes]:
+        by_topic: dict[str, list[bytes]] = {}
+        for _ in range(count + len(kept)):
+            message = mqtt.published(await client.awaited(mqtt.PUBLISH), client.level)
+            by_topic.setdefault(message.topic.partition("/")[0], []).append(message.payload)
+        assert sorted(by_topic["kept"]) == kept
+        return by_topic["new"]
+
+    client.stop_reading()
+    wants = mqtt.subscribe(("kept/+", qos), packet_id=client.next_packet_id())
+    if wants_them_first:
+        client.send(wants)
+        await client.drained()
+    count = await fills(broker, publish)
+    if not wants_them_first:
+        client.send(wants)
+    client.resume_reading()
+    await all_comes(reads, count)
 
 
 async def test_an_mqtt_client_over_websocket_reads_on(broker: RunningBroker) -> None:

@@ -5,15 +5,10 @@ import os
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-from certificates import Certificates, make_certificates
+from certificates import make_certificates
 from gateway.cli.failures import OK, UNREACHABLE
 from gateway_process import COMMAND_S, PYTHON
 from running_broker import RunningBroker
-
-
-def in_tls(section: str, certificates: Certificates) -> tuple[str, ...]:
-    values = {"enabled": "true", "port": 0, "certificate": certificates.server, "key": certificates.server_key}
-    return tuple(f"{section}.{key}={value}" for key, value in values.items())
 
 
 async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:
@@ -27,7 +22,7 @@ async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:
 async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Path) -> None:
     """docs/operations.md, the admin port."""
     certificates = make_certificates(tmp_path)
-    async with RunningBroker(tmp_path / "data", in_tls("admin.tls", certificates)) as broker:
+    async with RunningBroker(tmp_path / "data", certificates.in_tls("admin.tls")) as broker:
         assert broker.node.admin_tls is not None
         command = ("queue", "list", "--url", broker.node.admin_tls.url)
         exit_code, _ = await told(certificates.authority, *command)
@@ -40,7 +35,7 @@ async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Pa
 async def test_what_is_published_over_tls_is_received_over_tls(tmp_path: Path) -> None:
     """`pub` and `sub` with `--tls`; a server that nobody vouches for gets nothing."""
     certificates = make_certificates(tmp_path)
-    async with RunningBroker(tmp_path / "data", in_tls("listeners.mqtt_tls", certificates)) as broker:
+    async with RunningBroker(tmp_path / "data", certificates.in_tls("listeners.mqtt_tls")) as broker:
         peer = ("--tls", "--port", str(broker.node.mqtt.listeners["mqtt_tls"].port), "--topic", "a")
         exit_code, _ = await told(certificates.authority, "pub", *peer, "--message", "hello", "--retain")
         assert exit_code == OK

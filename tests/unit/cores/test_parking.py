@@ -20,6 +20,9 @@ from messaging.parking import (
     unsettled_among,
 )
 from messaging.settlement import ACCEPTED, DISCARD_DAMAGED, DISCARD_SESSION_ENDED, RELEASED
+from messaging.standing import why_waiting
+from messaging.supply import has_more_for
+from messaging.wait_reason import WaitReason
 from unit.cores.messages import flow_of, numbered, published, sequences_of
 
 ABSENT, OTHER = 1, 2
@@ -151,6 +154,41 @@ def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
     assert ledger.effects.wanted_pages == [1]
     page_loaded(ledger, 1, plan.runs)
     assert delivered(ledger) == {ABSENT: [1, 2, 3]}
+
+
+def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
+    """It would come first, and be out of order."""
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
+    pages_written(ledger, plan)
+    ledger.append(numbered(2), None)
+    unpark(ledger, flow_of(ABSENT))
+    assert delivered(ledger) == {}
+    assert has_more_for(ledger, ABSENT)
+    assert why_waiting(ledger, 4) is WaitReason.BEHIND_OTHERS
+
+    page_loaded(ledger, 1, plan.runs)
+
+    assert delivered(ledger) == {ABSENT: [1, 2, 3, 4, 5]}
+    assert not has_more_for(ledger, ABSENT)
+
+
+def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_changes_hands() -> None:
+    """AMQP 2.6.13, where its owner is asked to settle, and stays its owner."""
+    ledger = ledger_with(3)
+    flow = flow_of(OTHER)
+    ledger.attach(flow, 1)
+    delivered(ledger)
+    deliver_again(ledger, OTHER, 1, [(1, 2)])
+    ledger.pause(OTHER)
+    assert delivered(ledger) == {}
+    assert keeps(ledger)
+    ledger.attach(flow, 1)
+    assert delivered(ledger) == {OTHER: [1]}
+    assert not keeps(ledger)
 
 
 def test_what_lies_in_a_damaged_page_is_given_up() -> None:
