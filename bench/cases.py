@@ -226,6 +226,12 @@ _QUEUES: Final = (
         LoadPlan(lanes=10, qos=1, window=2000, queue=QUEUE),
         OURS,
     ),
+    _saturated(
+        "queue-qos2-10-10",
+        "QoS 2 into ten durable queues and out, to sessions that are kept",
+        LoadPlan(lanes=10, qos=2, window=2000, queue=QUEUE, subscriber_id="bench-kept-{lane}"),
+        OURS,
+    ),
     _saturated("flow-10-10", "flow protocol into ten durable queues and out", _flow(""), OURS),
     _saturated(
         "flow-named-10-10", "the same, with named publishers: each message stored, once", _flow("bench-{lane}"), OURS
