@@ -39,6 +39,7 @@ class AttachedSession:
     def release(self, connection: ActorCell, *, with_will: bool) -> SessionReleased:
         """Take the session off its connection: flows end, packet ids are remembered."""
         session = self.session
+        self.writes.abandon()
         session.subscriber.address = session.subscriber.pressure = None
         if self.publishing is not None:
             self.publishing.leave()

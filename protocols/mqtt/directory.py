@@ -270,6 +270,8 @@ class SessionDirectory(LoopActor):
             if extra.parked is not None:
                 extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody [4.8.2-5]
             router.post(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
+        for publication in session.undecided.values():
+            publication.session_rows = None  # it may reach the store behind their deletion
         deletions: list[LoopFuture[Any]] = []
         if session.queue is not None:
             deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))

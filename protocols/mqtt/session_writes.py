@@ -41,7 +41,13 @@ class SessionWrites(Flushed):
         self._written.pop(token).set_exception((StoreRefused, error, None))
 
     def abandon(self) -> None:
-        """The client is gone and hears no answer: whoever waits for a write goes on without it."""
+        """The session leaves its connection, or its client is gone and hears no answer.
+
+        Packet ids that wait for the end of the turn go to the store now, before whoever has the session next writes or
+        deletes its rows. A request that waits for a write goes on without it; what was to be sent behind one is not.
+        """
+        if self._after_ids is not None and not self._is_abandoned:
+            self._services.spool.post(SessionRows(self._ids_rows(), None, 0))
         self._is_abandoned = True
         written, self._written = self._written, {}
         for each in written.values():
@@ -87,11 +93,10 @@ class SessionWrites(Flushed):
         rows: list[tuple[bytes, bytes | None]] = [
             (session.received_key(packet_id), None) for packet_id in range(first, last + 1)
         ]
-        self._write(rows).then(lambda done: _run_all(done, [callback]))
+        self._write(rows).then(lambda done: self._run_all(done, [callback]))
 
     def flush(self) -> None:
         """Have the packet ids written, at the end of a turn."""
-        session = self._session
         if self._is_abandoned:
             return
         self._incomplete = [each for each in self._incomplete or () if each.unsequenced_count > 0] or None
@@ -99,10 +104,11 @@ class SessionWrites(Flushed):
             self._cell.after(LOOK_AGAIN_MS, self.flush)
             return
         callbacks, self._after_ids = self._after_ids or [], None
-        row = session.ids_row()
-        rows: list[tuple[bytes, bytes | None]] = [] if row is None else [(session.ids_key(), row)]
-        written = self._write(rows)
-        written.then(lambda done: _run_all(done, callbacks))
+        self._write(self._ids_rows()).then(lambda done: self._run_all(done, callbacks))
+
+    def _ids_rows(self) -> list[tuple[bytes, bytes | None]]:
+        row = self._session.ids_row()
+        return [] if row is None else [(self._session.ids_key(), row)]
 
     def _write(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
         token = self._next_token
@@ -112,12 +118,9 @@ class SessionWrites(Flushed):
         self._services.spool.post(SessionRows(rows, self._cell.inbox, token))
         return written
 
-
-def _run_all(written: LoopFuture[None], callbacks: list[Callable[[], None]]) -> None:
-    """Go on with what waited for a write. After a refused one the connection ends, and nothing goes on."""
-    try:
-        written.get()
-    except StoreRefused:
-        return
-    for callback in callbacks:
-        callback()
+    def _run_all(self, written: LoopFuture[None], callbacks: list[Callable[[], None]]) -> None:
+        """Go on with what waited for a write. After a refused one the connection ends, and nothing goes on."""
+        if self._is_abandoned or written.error() is not None:
+            return
+        for callback in callbacks:
+            callback()

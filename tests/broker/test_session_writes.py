@@ -9,7 +9,7 @@ import mqtt_packets as mqtt
 import named_queues
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed
-from actors.inbox import Inbox, Scheduled
+from actors.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
 from actors.loop_actor import LoopActor
 from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
@@ -135,6 +135,63 @@ async def test_subscriptions_of_every_kind_survive_a_crash_and_those_that_ended_
     back = await broker.connect_durable("device")
     assert sorted(await back.payloads(3)) == [b"orders/eu", b"plain", b"shared"]
     await back.is_quiet()
+
+
+async def test_a_session_that_a_takeover_ends_leaves_no_packet_ids_to_the_next(broker: RunningBroker) -> None:
+    """[3.1.4-4]: what was to be written of it at the end of the turn comes before it is deleted, or not at all.
+
+    Else its client would be told of messages after a crash that this session never had.
+    """
+    client = await broker.connect_durable("device")
+    await client.subscribe("t", qos=2)
+    publisher = await broker.connect("publisher")
+    await publisher.publish("t", b"once", qos=2)
+    sent = await client.message()
+    next_client = await broker.open(5)
+    await publisher.round_trip()  # it is there
+    cells = list((broker.node.mqtt.connections.children or {}).values())
+    held, coming = cells[0].actor.connection, cells[-1].actor.connection
+
+    def both_in_one_turn() -> None:
+        held.received(mqtt.pubrec(sent.packet_id))
+        coming.received(mqtt.connect("device", level=5, clean_start=True, properties=mqtt.session_expiry(60)))
+
+    asyncio.get_running_loop().call_soon(both_in_one_turn)
+    assert not (await next_client.connack()).session_present
+    await broker.crash()
+    back = await broker.connect_durable("device")
+    assert back.accepted.session_present
+    await back.is_quiet()
+
+
+async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_the_next(broker: RunningBroker) -> None:
+    """[4.3.3-10]: the next session's message under this id would pass for a repetition after a crash, and be lost.
+
+    The first one is stored all the same; its row is written with it, by a partition that had a lot before it.
+    """
+    await named_queues.create(broker, "q", subscriptions=["t"])
+    client = await broker.connect_durable("device")
+    await client.subscribe("unused")
+    publisher = await broker.connect("publisher")
+    next_client = await broker.open(5)
+    await publisher.round_trip()  # it is there
+    cells = list((broker.node.mqtt.connections.children or {}).values())
+    held, coming = cells[0].actor.connection, cells[-1].actor.connection
+
+    def all_in_one_turn() -> None:
+        for number in range(1, 12 * MESSAGES_PER_DRAIN_MAX):
+            held.received(mqtt.publish("t", b"before", qos=1, packet_id=number, level=5))
+        held.received(mqtt.publish("t", b"one", qos=2, packet_id=1, level=5))
+        coming.received(mqtt.connect("device", level=5, clean_start=True, properties=mqtt.session_expiry(60)))
+
+    asyncio.get_running_loop().call_soon(all_in_one_turn)
+    await next_client.connack()
+    await broker.crash()
+    back = await broker.connect_durable("device")
+    assert back.accepted.session_present
+    back.send(mqtt.publish("t", b"another", qos=2, packet_id=1, level=5))
+    await back.answered(mqtt.PUBREC, 1)
+    assert (await named_queues.shown(broker)).ready_count == 12 * MESSAGES_PER_DRAIN_MAX + 1
 
 
 async def test_a_new_session_has_nothing_of_what_an_ended_one_was_subscribed_to(broker: RunningBroker) -> None:
