@@ -294,7 +294,8 @@ class MqttConnection(Behaviour, Flushed):
     def receive(self, message: Any) -> Any:
         """Handle a batch, deliveries, or a word of another actor."""
         if isinstance(message, Deliveries):
-            self._deliver(message)
+            if self.attached is not None:
+                self.attached.delivering.deliver(message)
         elif isinstance(message, MessageBatch):
             self._direct(message)
         elif isinstance(message, Confirmed):
@@ -328,10 +329,6 @@ class MqttConnection(Behaviour, Flushed):
         attached = self.attached
         if attached is not None and not attached.watch.drops_direct(message.batch.count):
             attached.delivering.shared_direct(message, self._clock.wall_ms())
-
-    def _deliver(self, message: Deliveries) -> None:
-        if self.attached is not None:
-            self.attached.delivering.deliver(message)
 
     def _confirmed(self, message: Confirmed) -> None:
         attached = self.attached
@@ -413,6 +410,7 @@ class MqttConnection(Behaviour, Flushed):
 
     def fail(self) -> None:
         """End the connection at once, after a mistake of our own."""
+        self._closing = True
         self._release(with_will=True)
         if self._transport is not None:
             self._transport.abort()

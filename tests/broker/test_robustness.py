@@ -137,6 +137,34 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     caplog.clear()
 
 
+async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session that its CONNECT waited for goes back to the directory; nobody is told that its client is here."""
+    held = await broker.connect_durable("device")
+    coming = await broker.open(5)
+    await held.round_trip()  # it is there
+    cell = list((broker.node.mqtt.connections.children or {}).values())[-1]
+    counts = broker.node.runtime.events.record.counts
+    connected_before = counts["CLIENT_CLIENT_CONNECT"]
+    is_open: list[bool] = []
+
+    def fails_while_it_waits_for_the_session() -> None:
+        cell.actor.connection.received(mqtt.connect("device", level=5, properties=mqtt.session_expiry(60)))
+        cell.failed(ValueError("what now?"))
+        is_open.append(cell.actor.connection.is_open())  # its socket has yet to say that it is gone
+
+    asyncio.get_running_loop().call_soon(fails_while_it_waits_for_the_session)
+
+    await held.is_ended(0x8E)
+    await coming.is_closed()
+    assert is_open == [False]
+    assert counts["CLIENT_CLIENT_CONNECT"] == connected_before
+    assert (await broker.connect_durable("device")).accepted.session_present
+    assert "what now?" in caplog.text
+    caplog.clear()
+
+
 async def test_sessions_and_messages_survive_a_restart(broker: RunningBroker) -> None:
     """Section 4.1."""
     subscriber = await broker.connect_durable("keeper", 4)
