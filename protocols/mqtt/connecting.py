@@ -53,7 +53,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         await _check(connection, event, client_id, proven)
         user = connection.identity.user
         claim = ClaimSession(client_id, event.clean_start, expiry_s, connection.cell, user)
-        claimed: SessionClaimed = await connection.ask(connection.services.sessions, claim)
+        claimed: SessionClaimed = await connection.share.ask(connection.services.sessions, claim)
     except ConnectRefused as refusal:
         connection.engine.refuse(refusal.reason_code, str(refusal))
         connection.refuse(refusal.counter, str(refusal))

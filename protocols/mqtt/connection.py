@@ -37,7 +37,6 @@ from protocols.mqtt.events import (
     UnsubscribeReceived,
 )
 from protocols.mqtt.first_bytes import PUBREL
-from protocols.mqtt.limits import ASKED_NOW_MAX
 from protocols.mqtt.messages import SessionReleased, TakeOver
 from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
@@ -50,6 +49,7 @@ from protocols.mqtt.reason_codes import (
 )
 from protocols.mqtt.services import MqttServices
 from protocols.mqtt.subscribing import subscribe, unsubscribe
+from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
 from protocols.transports import ByteTransport, PeerInfo
 from protocols.writing_watch import WritingWatch
@@ -76,11 +76,12 @@ class MqttConnection(Behaviour, Flushed):
         self._dispatcher = cell.runtime.dispatcher
         self._counters = services.counters
         self._transport: ByteTransport | None = None
-        self._held: list[MqttEvent] | None = None  # events behind a request that is being carried out
+        self.share = TurnShare(cell)
+        self._held: list[MqttEvent] | None = None  # while a request is being carried out: events, some of them handled
+        self._held_from = 0  # the first of them that is not
         self._authenticating: Authenticating | None = None  # CONNECT named a method
         self.watch: WritingWatch | None = None  # from the accepted CONNECT on, whoever has the session
         self._flush_asked = False
-        self._asked_count = 0  # times that it asked actors in this turn
         self._closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
 
@@ -156,7 +157,7 @@ class MqttConnection(Behaviour, Flushed):
     def flush(self) -> None:
         """Write, once for everything of this turn."""
         self._flush_asked = False
-        self._asked_count = 0
+        self.share.begin()
         if self._held is not None:
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
         transport, pieces = self._transport, self.engine.take()
@@ -167,13 +168,14 @@ class MqttConnection(Behaviour, Flushed):
 
     # --- events of the engine ---
 
-    def _handle(self, events: list[MqttEvent]) -> None:
+    def _handle(self, events: list[MqttEvent], start: int = 0) -> None:
         if self._closing:
             return
         if self._held is not None:
             self._held += events
             return
-        for index, event in enumerate(events):
+        for index in range(start, len(events)):
+            event = events[index]
             if isinstance(event, PublishReceived):
                 self._publish(event)
             elif isinstance(event, AcknowledgementReceived):
@@ -211,7 +213,7 @@ class MqttConnection(Behaviour, Flushed):
         """Return whether nothing more can be handled now: a request is under way, or this is the end."""
         if self._held is None or self._closing:
             return self._closing
-        self._held += events[index:]
+        self._held, self._held_from = events, index  # not copied: thousands may have to wait for each other
         return True
 
     def _publish(self, event: PublishReceived) -> None:
@@ -254,14 +256,9 @@ class MqttConnection(Behaviour, Flushed):
 
     # --- requests to other actors ---
 
-    def ask(self, actor: ActorCell, message: object) -> LoopFuture[Any]:
-        """Ask an actor on the client's behalf: the first few times in a turn at once, if it has nothing else to do."""
-        self._asked_count += 1
-        return actor.ask_now(message) if self._asked_count <= ASKED_NOW_MAX else actor.ask(message)
-
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
-        self._held = []
+        self._held, self._held_from = [], 0
         if self.attached is not None:
             self.attached.delivering.hold()
         self.ask_flush()
@@ -285,8 +282,7 @@ class MqttConnection(Behaviour, Flushed):
         if self.attached is not None:
             self.attached.delivering.go_on()
         self.gate.busy(False)
-        if held:
-            self._handle(held)
+        self._handle(held, self._held_from)
         self.drained()
 
     # --- messages of other actors ---

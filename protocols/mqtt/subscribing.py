@@ -81,6 +81,9 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
+        turn = connection.share.next_filter()
+        if turn is not None:
+            await turn
         attached = connection.attached
         if attached is None:
             return
@@ -119,6 +122,9 @@ async def unsubscribe(connection: "MqttConnection", event: UnsubscribeReceived) 
     """Answer UNSUBSCRIBE; deliveries under way are completed [3.10.4-3]."""
     codes: list[int] = []
     for filter_text in event.filters:
+        turn = connection.share.next_filter()
+        if turn is not None:
+            await turn
         attached = connection.attached
         if attached is None:
             return
@@ -167,7 +173,7 @@ async def _subscribe(
         session.changed(text)
     # In the table first: a message may be routed here as soon as the router has answered.
     session.table.grant(text, granted)
-    added: SubscriptionAdded = await connection.ask(
+    added: SubscriptionAdded = await connection.share.ask(
         connection.services.router,
         AddSubscription(
             session.subscriber,
@@ -330,7 +336,7 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     session.changed(filter_text)
     if connection.attached is not None:
         connection.attached.delivering.retained.forget(revoked)
-    await connection.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
+    await connection.share.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
     return SUCCESS
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
-from protocols.mqtt.limits import ASKED_NOW_MAX
+from protocols.mqtt.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
 from running_broker import RunningBroker
 
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
@@ -175,6 +175,27 @@ async def test_subscribing_again_in_a_resumed_session_loses_and_repeats_nothing(
     await publisher.publish("t", b"live")
     assert await subscriber.payloads(2) == [b"while away", b"live"]
     await subscriber.is_quiet()
+
+
+@pytest.mark.parametrize("per_packet", [1, 2 * FILTERS_PER_TURN_MAX])
+async def test_many_requests_that_need_nobody_else_are_not_all_carried_out_in_one_turn(
+    broker: RunningBroker, per_packet: int
+) -> None:
+    """What came behind them waits, in its order, and the other clients do not."""
+    client = await broker.connect()
+    (connection,) = broker.node.mqtt.open_connections()
+    before = broker.node.default.space.subscriptions_count
+    filters = [f"nothing/{each}" for each in range(per_packet)]
+    ids = range(1, 2 * FILTERS_PER_TURN_MAX // per_packet + 1)
+    packets = [mqtt.unsubscribe(*filters, packet_id=each) for each in ids]
+    connection.received(b"".join([*packets, mqtt.subscribe(("t", 0), packet_id=1000)]))
+    assert broker.node.default.space.subscriptions_count == before
+    connection.received(mqtt.subscribe(("u", 0), packet_id=1001))
+    for each in ids:
+        assert mqtt.packet_id_of(await client.awaited(mqtt.UNSUBACK)) == each
+    for each in (1000, 1001):
+        assert mqtt.packet_id_of(await client.awaited(mqtt.SUBACK)) == each
+    assert broker.node.default.space.subscriptions_count == before + 2
 
 
 async def test_many_subscriptions_of_one_client_are_not_all_made_in_one_turn(broker: RunningBroker) -> None:
