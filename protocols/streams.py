@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from protocols.transports import Connection, PeerInfo
+from protocols.transports import Connection, PeerInfo, Place
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
 LINGER_S: Final = 1.0  # how long a peer may take to read our last word and close
+_NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind something large is read to, and copied from
 FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `close`
 
 
@@ -42,6 +43,11 @@ class Stream(asyncio.Protocol):
         self._connection.opened(self, peer)
 
     # What the connection asks for: ByteTransport.
+
+    def write_all(self, buffers: list[bytes]) -> None:
+        """Send buffers together."""
+        if self.write is not _discard:
+            self._transport.writelines(buffers)
 
     def close(self) -> None:
         """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
@@ -76,6 +82,12 @@ class Stream(asyncio.Protocol):
         """Read from the socket again."""
         if self._is_open and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def read_into(self, place: Place) -> None:
+        """Have what comes next put where it belongs."""
+        transport = self._transport
+        if self._is_open and transport.get_protocol() is self:
+            transport.set_protocol(_Placing(self, transport, place))
 
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
@@ -122,6 +134,40 @@ class Stream(asyncio.Protocol):
 
 def _discard(_: bytes) -> None:
     """Take the place of a transport's `write` once it is closing: nothing is sent any more."""
+
+
+class _Placing(asyncio.BufferedProtocol):
+    """Takes a stream's place while the peer sends something large: what comes is read to where it belongs.
+
+    Behind it little is read at first: mostly that is the beginning of the next one.
+    """
+
+    __slots__ = ("_is_next", "_place", "_stream", "_transport", "eof_received", "pause_writing", "resume_writing")
+
+    def __init__(self, stream: Stream, transport: asyncio.Transport, place: Place) -> None:
+        self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see the module
+        self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
+        self.eof_received = stream.eof_received  # type: ignore[method-assign]
+        self._stream = stream
+        self._transport = transport
+        self._place = place
+        self._is_next = False  # what is read is behind it
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        room = self._place.room()
+        self._is_next = room is None
+        return _NEXT if room is None else room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._is_next:
+            self._place.placed(nbytes)
+            return
+        self._stream.data_received(bytes(_NEXT[:nbytes]))
+        if self._place.room() is None and self._transport.get_protocol() is self:
+            self._transport.set_protocol(self._stream)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stream.connection_lost(exc)
 
 
 class _Lingering(asyncio.Protocol):

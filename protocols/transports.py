@@ -11,7 +11,9 @@ All of them happen on the event loop's thread; an exception out of any of them e
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+PLACED_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,11 +29,24 @@ class PeerInfo:
     subprotocol: str | None = None  # what a WebSocket upgrade selected
 
 
+class Place(Protocol):
+    """Where the rest of something large belongs whose beginning has come."""
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing, `PLACED_BYTES_MIN` at first; None when nothing large is under way."""
+
+    def placed(self, count: int) -> None:
+        """The peer sent `count` bytes, one at least, which stand at the beginning of `room`."""
+
+
 class ByteTransport(Protocol):
     """One end of a byte stream. Verbs on a stream that is closing or closed do nothing."""
 
     def write(self, data: bytes) -> None:
         """Send, or buffer what the socket does not take. Never blocks; see `Connection.writing_paused`."""
+
+    def write_all(self, buffers: list[bytes]) -> None:
+        """Send buffers, one behind the other, in one call of the kernel: a head and what belongs to it."""
 
     def close(self) -> None:
         """Send what is buffered and close. For a peer that has said goodbye itself or expects no last word."""
@@ -55,6 +70,13 @@ class ByteTransport(Protocol):
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`. Idempotent."""
+
+    def read_into(self, place: Place) -> None:
+        """Have the peer's next bytes put to the room that `place` has, as long as it has some, and not `received`.
+
+        For something large, which then nobody but the kernel copies. Idempotent while it lasts. A transport that cannot
+        do it goes on calling `received`.
+        """
 
     def buffered_bytes(self) -> int:
         """Return how many written bytes the socket has not taken yet."""

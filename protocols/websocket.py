@@ -20,7 +20,7 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo
+from protocols.transports import ByteTransport, Connection, ConnectionFactory, PeerInfo, Place
 
 UPGRADE_S: Final = 10.0  # from the open stream to the whole upgrade request, as for a TLS handshake
 MESSAGE_BYTES_MAX: Final = 1 << 20  # clients put a packet, or a socket write of several, into one message
@@ -120,6 +120,11 @@ class WebSocketConnection:
                 self._frames.send_binary(data[start : start + SENT_BYTES_MAX])
             self._stream.write(b"".join(self._frames.data_to_send()))
 
+    def write_all(self, buffers: list[bytes]) -> None:
+        """Send each as messages of its own: their borders mean nothing [MQTT 6.0.0-2]."""
+        for data in buffers:
+            self.write(data)
+
     def close(self) -> None:
         """Send a Close frame after what is buffered, and close."""
         if self._say_goodbye(CloseCode.NORMAL_CLOSURE):
@@ -142,6 +147,9 @@ class WebSocketConnection:
     def resume_reading(self) -> None:
         """Resume the stream."""
         self._stream.resume_reading()
+
+    def read_into(self, place: Place) -> None:
+        """Go on as before: what comes is masked, and a copy without the mask is what is received."""
 
     def buffered_bytes(self) -> int:
         """Return what the stream has not sent, frame headers included."""

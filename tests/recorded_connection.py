@@ -50,6 +50,10 @@ class RecordedConnection:
         self.pauses.append("resumed")
         self._changed.set()
 
+    def tell(self) -> None:
+        """Have who waits look again."""
+        self._changed.set()
+
     async def until(self, is_so: Callable[[], bool]) -> None:
         """Wait until something that is told makes it so."""
         while not is_so():

@@ -47,7 +47,7 @@ from protocols.amqp.session import Session
 from protocols.amqp.sides import Sides
 from protocols.amqp.subscriptions import end_look_up
 from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.gathered import gathered
+from protocols.gathered import write_gathered
 from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
@@ -155,9 +155,7 @@ class AmqpConnection(Behaviour, Flushed):
         transport = self._transport
         if transport is not None and pieces:
             self.engine.wrote(self._clock.now_ms())
-            for data in gathered(pieces):
-                self._counters.bytes_sent += len(data)
-                transport.write(data)
+            self._counters.bytes_sent += write_gathered(transport, pieces)
 
     # --- events of the engine ---
 

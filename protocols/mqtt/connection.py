@@ -17,7 +17,7 @@ from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from actors.tasks import run_for
 from messaging.batch import MessageBatch
-from protocols.gathered import gathered
+from protocols.gathered import write_gathered
 from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
@@ -38,6 +38,7 @@ from protocols.mqtt.events import (
 )
 from protocols.mqtt.first_bytes import PUBREL
 from protocols.mqtt.messages import SessionReleased, TakeOver
+from protocols.mqtt.packet_place import PacketPlace
 from protocols.mqtt.publishing import PublishingSide, PublishRefused
 from protocols.mqtt.reason_codes import (
     NOT_AUTHORIZED,
@@ -51,7 +52,7 @@ from protocols.mqtt.services import MqttServices
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
-from protocols.transports import ByteTransport, PeerInfo
+from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
 from protocols.writing_watch import WritingWatch
 
 log = logging.getLogger("sluicegate.mqtt")
@@ -101,11 +102,13 @@ class MqttConnection(Behaviour, Flushed):
         self.identity.enter(services.clients)
 
     def received(self, data: bytes) -> None:
-        """Handle bytes of the client."""
+        """Handle bytes of the client; none, once a packet was placed."""
         self.cell.inbox.takes_at_once = False
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
+        if self.engine.partial.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
+            self._transport.read_into(PacketPlace(self))
         self.drained()
 
     def tick(self, now_ms: int) -> None:
@@ -162,9 +165,7 @@ class MqttConnection(Behaviour, Flushed):
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
         transport, pieces = self._transport, self.engine.take()
         if transport is not None:
-            for data in gathered(pieces):
-                self._counters.bytes_sent += len(data)
-                transport.write(data)
+            self._counters.bytes_sent += write_gathered(transport, pieces)
 
     # --- events of the engine ---
 

@@ -104,10 +104,10 @@ class MqttEngine:
         self._connect: ConnectReceived | None = None  # while it waits for an answer
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self._topic_alias_maximum = 0  # the client's
-        self._reader = _NO_READER  # until CONNECT
+        self.reader = _NO_READER  # until CONNECT
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._pieces: list[bytes] = []
-        self._partial = PartialPacket()
+        self.partial = PartialPacket()
         self._last_packet_ms = now_ms
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
@@ -116,11 +116,11 @@ class MqttEngine:
     # --- the three verbs ---
 
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[MqttEvent]:
-        """Return what the client said, in wire order; after a violation, its PeerViolated is the last event."""
+        """Return what the client said, in wire order, PeerViolated last. No bytes: `partial` has a packet placed."""
         events: list[MqttEvent] = []
         if self._stage == _ENDED:
             return events
-        data = self._partial.join(data)
+        data = self.partial.join(data)
         try:
             pos = self._read(data, wall_ms, events)
         except PeerViolation as violation:
@@ -132,7 +132,7 @@ class MqttEngine:
         if pos:
             self._last_packet_ms = now_ms
         if self._stage != _ENDED:
-            self._partial.keep(data, pos)
+            self.partial.keep(data, pos)
         return events
 
     def tick(self, now_ms: int) -> list[MqttEvent]:
@@ -186,7 +186,7 @@ class MqttEngine:
         client_id = connect.client_id if assigned_client_id is None else assigned_client_id
         if client_id == "":
             raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
-        reader = self._reader
+        reader = self.reader
         reader.publisher = client_id
         keep_alive_s = connect.keep_alive_s
         if self.level < 5:
@@ -244,7 +244,7 @@ class MqttEngine:
             room = self.client_packet_bytes_max
             self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
             if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST):
-                self._reader.acknowledged(last - first + 1)
+                self.reader.acknowledged(last - first + 1)
 
     def suback(self, packet_id: int, codes: list[int], reason: str = "") -> None:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
@@ -322,7 +322,7 @@ class MqttEngine:
                 raise refusal(self._first_bytes, first_byte)
             packet_type = first_byte >> 4
             if packet_type == PUBLISH:
-                stop = self._reader.read(data, pos, end, wall_ms, events)
+                stop = self.reader.read(data, pos, end, wall_ms, events)
             elif PUBACK <= packet_type <= PUBCOMP:
                 stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, events)
             else:
@@ -380,8 +380,8 @@ class MqttEngine:
         self.restricts_output = connect.maximum_packet_size > 0
         self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
-        self._reader = PublishReader(self.level, self._limits)
-        self._reader.publisher = connect.client_id
+        self.reader = PublishReader(self.level, self._limits)
+        self.reader.publisher = connect.client_id
         self._topic_alias_maximum = connect.topic_alias_maximum
         self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
         events.append(connect)
@@ -432,7 +432,7 @@ class MqttEngine:
 
     def _end(self) -> None:
         self._stage = _ENDED
-        self._partial.drop()
+        self.partial.drop()
 
     def _asked(self, command: str) -> ConnectReceived | None:
         """Return the CONNECT that waits for an answer; None when the client has left meanwhile."""

@@ -2,7 +2,10 @@
 
 from typing import Final, final
 
+from protocols.mqtt.publish_reader import payload_apart_at
 from protocols.mqtt.wire import read_length
+from protocols.transports import PLACED_BYTES_MIN
+from protocols.unfilled import Unfilled
 
 _SMALL_BYTES: Final = 1024  # a read this short is put to the one before it: objects for single bytes would add up
 _NONE: Final[list[bytes]] = []  # what waits at most moments, at all connections
@@ -10,40 +13,76 @@ _NONE: Final[list[bytes]] = []  # what waits at most moments, at all connections
 
 @final
 class PartialPacket:
-    """Bytes that wait for more. A packet in many reads is copied once, not once for each of them.
+    """Bytes that wait for more. A packet in many reads is copied once, not once for each of them; or not at all.
 
-    Invariant: what waits is less than the `_needed_bytes` of its packet, so another look would tell nothing new.
+    A large one has memory where the rest is read to, if the transport can: for the payload of a PUBLISH that goes on as
+    it is, and for the whole packet else.
+
+    Invariant: where something waits, `missing_bytes` is positive; with less, another look would tell nothing new.
     """
 
     def __init__(self) -> None:
+        self.missing_bytes = 0  # of the packet that waits; of one whose length has not come yet, 1
         self._reads: list[bytes] = _NONE
-        self._waiting_bytes = 0
-        self._needed_bytes = 0
+        self._unfilled: Unfilled | None = None  # what stands behind `_reads`, which is then one piece, or an empty one
 
     def keep(self, data: bytes, pos: int) -> None:
         """Keep what stands behind `pos`. It is empty so far: the engine has joined and read what there was."""
         end = len(data)
         if pos < end:
             length, body = read_length(data, pos + 1, end)
-            self._needed_bytes = end - pos + 1 if length < 0 else body - pos + length
-            self._waiting_bytes = end - pos
+            self.missing_bytes = 1 if length < 0 else body + length - end
             self._reads = [data[pos:]]
 
     def join(self, data: bytes) -> bytes:
-        """Return all bytes from the packet's first one on; none while they cannot be whole, and then keep them."""
+        """Return all bytes from the packet's first one on; none while they cannot be whole, and then keep them.
+
+        `data` is empty behind what was placed.
+        """
         reads = self._reads
         if not reads:
             return data
-        self._waiting_bytes += len(data)
+        self.missing_bytes -= len(data)
         if len(reads[-1]) < _SMALL_BYTES:
             reads[-1] += data
-        else:
+        elif data:
             reads.append(data)
-        if self._waiting_bytes < self._needed_bytes:
+        if self.missing_bytes > 0:
             return b""
-        self._reads = _NONE
+        self.drop()
         return b"".join(reads)
+
+    def room(self, level: int) -> memoryview | None:
+        """Return where the next bytes of the packet belong, if so much of it is missing that it pays."""
+        unfilled = self._unfilled
+        if unfilled is None:
+            if self.missing_bytes < PLACED_BYTES_MIN:
+                return None
+            begun = b"".join(self._reads)
+            at = payload_apart_at(begun, level)
+            unfilled = self._unfilled = Unfilled(memoryview(begun)[at:], self.missing_bytes)
+            self._reads = [begun[:at]]
+        return unfilled.room
+
+    def placed(self, count: int) -> bytes | None:
+        """Note that so many bytes have come to `room`. None while more is missing.
+
+        Of a packet that is whole, return the payload that lies apart, or none; `join` returns the rest.
+        """
+        unfilled = self._unfilled
+        assert unfilled is not None, "who places bytes has asked for room"
+        unfilled.filled(count)
+        self.missing_bytes -= count
+        if self.missing_bytes > 0:
+            return None
+        self._unfilled = None
+        if self._reads[0]:
+            return unfilled.whole()
+        self._reads = [unfilled.whole()]
+        return b""
 
     def drop(self) -> None:
         """Give the memory back."""
+        self.missing_bytes = 0
         self._reads = _NONE
+        self._unfilled = None

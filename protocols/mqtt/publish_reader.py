@@ -16,6 +16,7 @@ from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from protocols.mqtt.errors import PeerViolation
 from protocols.mqtt.events import MqttEvent, PublishReceived
+from protocols.mqtt.first_bytes import PUBLISH
 from protocols.mqtt.limits import (
     PROPERTIES_CACHE_BYTES_MAX,
     PROPERTIES_CACHE_ENTRIES_MAX,
@@ -67,6 +68,7 @@ class PublishReader:
         self.topic_alias_maximum = limits.topic_alias_maximum
         self.receive_maximum = limits.receive_maximum
         self.unacknowledged_count = 0  # QoS>0 messages, from PUBLISH to PUBACK, PUBCOMP or a refusing PUBREC; 5.0 only
+        self.apart = b""  # the payload of the packet that is read next, whose head comes without it
         self._is_v5 = level == 5
         self._dialect = dialect_of(level)
         self._refuse_control_characters = limits.refuse_control_characters
@@ -107,6 +109,8 @@ class PublishReader:
                         PACKET_TOO_LARGE, f"PUBLISH of {stop - pos} bytes, at most {self.packet_bytes_max} are allowed"
                     )
                 if stop > end:
+                    if self.apart:
+                        pos = self._read_apart(data, pos, body, end, events)
                     break
                 topic_end = body + 2 + (data[body] << 8 | data[body + 1])
                 if topic_end > stop:
@@ -235,6 +239,18 @@ class PublishReader:
         self._add_topic(topic, count)
         self._payload_bytes += count * (size - payload_at)
         self.unacknowledged_count += count
+        return pos
+
+    def _read_apart(self, data: bytes, pos: i64, body: i64, end: i64, events: list[MqttEvent]) -> i64:
+        """Read a packet of which all is here but its payload. See `payload_apart_at`."""
+        payload, self.apart = self.apart, b""
+        topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+        if data[pos] & 0x06:
+            pos = self._read_numbered(data, pos, body, topic_end, end, end, events)
+        else:
+            pos = self._read_at_most_once(data, pos, body, topic_end, end, end, events)
+        self._payloads[-1] = payload
+        self._payload_bytes += len(payload)
         return pos
 
     def _check_numbered(self, first_byte: i64, packet_id: i64) -> i64:
@@ -399,6 +415,30 @@ class PublishReader:
             received_ms=self._wall_ms,
             payload_bytes=self._payload_bytes,
         )
+
+
+def payload_apart_at(begun: bytes, level: int) -> int:
+    """Return where the payload begins of a packet that has begun, if it is a PUBLISH whose payload goes on by itself.
+
+    Else 0: so it is when the head is not whole, or wrong, which is told when all is there; and with what is sent on as
+    it came, head and payload in one piece.
+    """
+    if begun[0] >> 4 != PUBLISH or begun[0] == _WIRE_FIRST_BYTE:
+        return 0
+    end = len(begun)
+    length, body = read_length(begun, 1, end)
+    if length < 0 or body + 2 > end:
+        return 0
+    at = body + 2 + (begun[body] << 8 | begun[body + 1]) + (2 if begun[0] & 0x06 else 0)
+    if level == 5:
+        try:
+            properties_bytes, at = read_length(begun, at, end)
+        except PeerViolation:
+            return 0
+        if properties_bytes < 0:
+            return 0
+        at += properties_bytes
+    return at if at <= end else 0
 
 
 def _no_topic() -> PeerViolation:

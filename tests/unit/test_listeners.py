@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import datetime
+import secrets
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from protocols.errors import ListenerNotStarted, TlsFilesRefused
 from protocols.listeners import Listener
 from protocols.streams import WRITE_HIGH_BYTES
 from protocols.tls import ClientCertificates, TlsFiles
-from recorded_connection import Recorder
+from recorded_connection import RecordedConnection, Recorder
 
+LARGE_BYTES = 1 << 20
 SENT_WHILE_LEAVING = b"x" * 100_000  # unread input at the moment of the close
 
 
@@ -270,6 +273,167 @@ def test_reading_pauses_and_resumes(run: RunOnLoop) -> None:
         for end, side in ((writer, connection), (other, second)):
             await leaves(end)
             await side.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+class Large:
+    """Room for something large; another one, each time that a stream says where it begins."""
+
+    def __init__(self, connection: RecordedConnection) -> None:
+        self.came: list[bytes] = []
+        self.on_half: Callable[[], None] | None = None
+        self._connection = connection
+        self._memory = bytearray()
+        self._placed_count = 0
+
+    def begins(self) -> None:
+        self._memory = bytearray(LARGE_BYTES)
+        self._placed_count = 0
+        self._connection.transport.read_into(self)
+
+    def room(self) -> memoryview | None:
+        return memoryview(self._memory)[self._placed_count :] if self._memory else None
+
+    def placed(self, count: int) -> None:
+        self._placed_count += count
+        if self.on_half is not None and self._placed_count > LARGE_BYTES // 2:
+            self.on_half()
+        if self._placed_count == LARGE_BYTES:
+            self.came.append(bytes(self._memory))
+            self._memory = bytearray()
+            self._connection.tell()
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_something_large_is_read_to_where_it_belongs(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+    """Two of them behind each other, and something small behind each, which is received as ever."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files if is_tls else None)
+        await listener.start()
+        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
+        reader, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+        large = Large(connection)
+        sent = [secrets.token_bytes(LARGE_BYTES) for _ in range(2)]
+        heard = b""
+        for each in sent:
+            writer.write(b"large follows")
+            heard += b"large follows"
+            await connection.has_received(heard)
+            large.begins()
+            large.begins()  # it is no other
+            writer.write(each + b"small")
+            heard += b"small"
+            await connection.has_received(heard)
+        assert large.came == sent
+        connection.transport.write(b"answer")
+        assert await reader.readexactly(6) == b"answer"
+        await leaves(writer)
+        assert await connection.has_closed() is None
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        large = Large(connection)
+        large.begins()
+        writer.write(bytes(LARGE_BYTES // 2))
+        await leaves(writer)
+        assert await connection.has_closed() is None
+        assert (large.came, connection.data, listener.connection_count) == ([], b"", 0)
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_stream_that_closes_in_the_middle_of_something_large_reads_on_for_nobody(
+    run: RunOnLoop, files: TlsFiles, is_tls: bool
+) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files if is_tls else None)
+        await listener.start()
+        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
+        reader, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+        large = Large(connection)
+        large.begins()
+        large.on_half = lambda: says_goodbye(connection)
+        writer.write(bytes(LARGE_BYTES // 2 + 1))
+        assert await reader.readexactly(7) == b"goodbye"
+        writer.write(bytes(LARGE_BYTES))
+        await writer.drain()
+        await leaves(writer)
+        await connection.has_closed()
+        assert (large.came, connection.data, listener.connection_count) == ([], b"", 0)
+        await listener.stop()
+
+    run(scenario())
+
+
+def says_goodbye(connection: RecordedConnection) -> None:
+    connection.transport.write(b"goodbye")
+    connection.transport.close_after_flush()
+
+
+def test_nothing_large_is_read_while_reading_is_paused(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        _, writer = await dials(listener)
+        connection = await recorder.next_opened()
+        writer.write(b"?")
+        await connection.has_received(b"?")
+        connection.transport.pause_reading()
+        large = Large(connection)
+        large.begins()
+        writer.write(bytes(LARGE_BYTES))
+        other_reader, other = await dials(listener)
+        second = await recorder.next_opened()
+        second.transport.write(b"!")
+        assert await other_reader.readexactly(1) == b"!"
+        assert large.came == []
+        connection.transport.resume_reading()
+        await connection.until(lambda: len(large.came) == 1)
+        for end, side in ((writer, connection), (other, second)):
+            await leaves(end)
+            await side.has_closed()
+        await listener.stop()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_buffers_that_are_written_together_arrive_in_order(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder, tls=files if is_tls else None)
+        await listener.start()
+        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
+        reader, writer = await dials(listener, **tls)
+        connection = await recorder.next_opened()
+        buffers = [b"head", secrets.token_bytes(8 << 20), b"tail"]  # more than a socket takes at once
+        connection.transport.write_all(buffers)
+        connection.transport.write(b"more")
+        assert await reader.readexactly(8 + len(buffers[1]) + 4) == b"".join(buffers) + b"more"
+        connection.transport.abort()
+        connection.transport.write_all(buffers)
+        await connection.has_closed()
+        connection.transport.write_all(buffers)
+        await leaves(writer)
         await listener.stop()
 
     run(scenario())

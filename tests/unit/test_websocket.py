@@ -15,7 +15,7 @@ from websockets.uri import parse_uri
 
 from loops import RunOnLoop
 from protocols.listeners import Listener
-from protocols.transports import PeerInfo
+from protocols.transports import PeerInfo, Place
 from protocols.websocket import SENT_BYTES_MAX, WebSocketConnection, WebSocketSettings, over_websocket
 from recorded_connection import RecordedConnection, Recorder
 
@@ -33,6 +33,9 @@ class PretendStream:
     def write(self, data: bytes) -> None:
         self.written += data
 
+    def write_all(self, buffers: list[bytes]) -> None:
+        self.written += b"".join(buffers)
+
     def close(self) -> None:
         self.ending = self.ending or "closed"
 
@@ -46,6 +49,9 @@ class PretendStream:
         pass
 
     def resume_reading(self) -> None:
+        pass
+
+    def read_into(self, place: Place) -> None:
         pass
 
     def buffered_bytes(self) -> int:

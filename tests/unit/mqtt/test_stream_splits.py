@@ -1,11 +1,13 @@
 """How TCP cuts a stream makes no difference to what was said."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
-from mqtt_conversation import Row, connected, rows_of
+from mqtt_conversation import Row, all_rows, connected, rows_of
 from protocols.mqtt.events import AcknowledgementReceived, MqttEvent, PublishReceived
+from protocols.transports import PLACED_BYTES_MIN
 
 Said = object
 
@@ -90,6 +92,74 @@ def test_single_bytes_say_the_same(data: st.DataObject, level: int) -> None:
 
     assert said_by(pieces.events) == said_by(whole.events)
     assert pieces.said() == whole.said()
+
+
+def large_packets(level: int) -> st.SearchStrategy[bytes]:
+    """Packets of which far more than one read is missing at first, right and wrong."""
+    size = st.integers(PLACED_BYTES_MIN, 3 * PLACED_BYTES_MIN)
+    right = st.builds(
+        lambda size, qos, retain, properties: mqtt.publish(
+            "large", bytes(range(251)) * (size // 251), level=level, qos=qos, retain=retain, properties=properties
+        ),
+        size, st.integers(0, 2), st.booleans(), property_sections(level),
+    )  # fmt: skip
+    first_byte = st.sampled_from([0x30, 0x31, 0x32, 0x34, 0x3C, 0x82, 0xA2])
+    body = st.sampled_from(
+        [
+            b"\0",
+            b"\0\x01",
+            b"\0\x01a\0\0",
+            b"\0\x01a\0\x01\xff\xff\xff\xff\xff",
+            b"\0\x01a\0\x01\xff\xff\x7f",
+            b"\0\0\0\x01",
+        ]
+    )
+    wrong = st.builds(
+        lambda size, first_byte, body, fill: mqtt.packet(first_byte, body + bytes([fill]) * size),
+        size, first_byte, body, st.sampled_from([0, 0xFF]),
+    )  # fmt: skip
+    return right | wrong
+
+
+@settings(deadline=None)
+@given(st.data(), st.sampled_from([3, 4, 5]), st.sampled_from([1, 7, 5000, 40_000, 1 << 20]))
+def test_what_is_read_to_where_it_belongs_says_the_same(data: st.DataObject, level: int, size: int) -> None:
+    """Payloads that lie apart from their heads, and packets that are placed whole, among small ones."""
+    packets = data.draw(st.lists(client_packets(level) | large_packets(level), max_size=6))
+    stream = b"".join(packets)
+    whole, placed = connected(level), connected(level)
+    whole.hears(stream)
+    placed.reads(stream, size if len(stream) < 200 * size else 5000)
+
+    assert said_by(placed.events) == said_by(whole.events)
+    assert placed.said() == whole.said()
+
+
+@pytest.mark.parametrize(
+    ("level", "qos", "properties"), [(4, 0, b""), (4, 1, b""), (5, 0, b""), (5, 2, mqtt.content_type("x"))]
+)
+def test_a_large_payload_lies_where_it_was_read_to(level: int, qos: int, properties: bytes) -> None:
+    """Nobody may write there any more; here it shows whose memory it is."""
+    conversation = connected(level)
+    packet = mqtt.publish("t", bytes(1 << 20), level=level, qos=qos, properties=properties)
+    conversation.hears(packet[:1000])
+    room = conversation.engine.partial.room(level)
+    assert room is not None
+    conversation.reads(packet[1000:], 300_000)
+    (event,) = conversation.events
+    assert isinstance(event, PublishReceived)
+    room[-4:] = b"late"
+
+    assert event.batch.payloads()[0][-4:] == b"late"
+
+
+def test_little_that_is_missing_is_given_no_memory_of_its_own() -> None:
+    conversation = connected(4)
+    packet = mqtt.publish("t", bytes(PLACED_BYTES_MIN), qos=1)
+    conversation.hears(packet[:100])
+    assert conversation.engine.partial.room(4) is None
+    conversation.hears(packet[100:])
+    assert len(all_rows(conversation.events)) == 1
 
 
 def test_rows_compare_by_value() -> None:

@@ -1,0 +1,46 @@
+"""Bytes objects whose content is still to come, and comes to lie where it stays.
+
+Python has nothing that is filled by a socket and is `bytes` in the end without a copy. Its C interface has: an object
+that was just made without content may be written to, as long as nobody else has it.
+"""
+
+import ctypes
+from typing import Final, final
+
+_WRITABLE: Final = 0x200  # PyBUF_WRITE
+
+_made = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
+_address_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(("PyBytes_AsString", ctypes.pythonapi))
+_view_of = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)(
+    ("PyMemoryView_FromMemory", ctypes.pythonapi)
+)
+
+
+@final
+class Unfilled:
+    """So many bytes that are filled from the first to the last.
+
+    The memory is not touched before: what is announced and never comes takes addresses, and no pages. `room` must not
+    outlive this object.
+    """
+
+    __slots__ = ("_whole", "room")
+
+    def __init__(self, begun: bytes | memoryview, missing_bytes: int) -> None:
+        """Begin with these bytes. Raises MemoryError."""
+        size = len(begun) + missing_bytes
+        self._whole: bytes = _made(None, size)
+        self.room: memoryview = _view_of(_address_of(self._whole), size, _WRITABLE)  # what is not filled yet
+        self.room[: len(begun)] = begun
+        self.filled(len(begun))
+
+    def filled(self, count: int) -> None:
+        """Note that the first `count` bytes of `room` have come."""
+        self.room = self.room[count:]
+
+    def whole(self) -> bytes:
+        """Return what was filled. Nothing may be put to it any more."""
+        assert not self.room, "nothing is missing"
+        return self._whole

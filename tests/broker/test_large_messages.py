@@ -1,0 +1,81 @@
+"""Payloads that come in many reads: they arrive as they were sent, among small ones, and cost nobody else anything."""
+
+import pytest
+
+import mqtt_packets as mqtt
+from running_broker import RunningBroker
+
+LARGE = bytes(range(251)) * 4180  # a megabyte
+MEDIUM = bytes(range(241)) * 600  # 141 kB, half a read
+
+
+@pytest.mark.parametrize("level", [3, 4, 5])
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_large_messages_arrive_as_sent_and_in_order(broker: RunningBroker, level: int, qos: int) -> None:
+    """They are sent in one go, so that one ends and the next begins in the middle of what is read."""
+    subscriber, publisher = await broker.connect(level=level), await broker.connect(level=level)
+    await subscriber.subscribe("t/#", qos=2)
+    properties = mqtt.content_type("x") if level == 5 else b""
+    payloads = [LARGE, b"small", LARGE[1:], MEDIUM, MEDIUM[1:], b"", LARGE[2:]]
+    packets = [
+        mqtt.publish(
+            "t/1", payload, level=level, qos=qos, packet_id=number, properties=properties if number % 2 else b""
+        )
+        for number, payload in enumerate(payloads, 1)
+    ]
+    before = broker.node.mqtt.counters.bytes_received
+    publisher.send(*packets)
+    assert await subscriber.payloads(len(payloads)) == payloads
+    if qos == 0:
+        assert broker.node.mqtt.counters.bytes_received - before == sum(len(packet) for packet in packets)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_large_retained_message_is_kept_whole(broker: RunningBroker, qos: int) -> None:
+    await (await broker.connect()).publish("t", LARGE, qos=qos, retain=True)
+    subscriber = await broker.connect()
+    await subscriber.subscribe("t", qos=1)
+    assert await subscriber.payloads(1) == [LARGE]
+
+
+async def test_large_messages_of_a_queue_are_there_after_a_restart(broker: RunningBroker) -> None:
+    kept = await broker.connect_durable("kept")
+    await kept.subscribe("t", qos=1)
+    publisher = await broker.connect()
+    await kept.leave()
+    for number in range(3):
+        assert await publisher.publish("t", LARGE[number:], qos=1) == 0
+    await broker.restart()
+    back = await broker.connect_durable("kept")
+    assert await back.payloads(3) == [LARGE, LARGE[1:], LARGE[2:]]
+
+
+async def test_a_client_that_goes_in_the_middle_of_a_large_message_leaves_the_others_alone(
+    broker: RunningBroker,
+) -> None:
+    subscriber, leaving, staying = [await broker.connect() for _ in range(3)]
+    await subscriber.subscribe("t", qos=1)
+    packet = mqtt.publish("t", LARGE, qos=1)
+    leaving.send(packet[: len(packet) // 2])
+    await leaving.drained()
+    staying.send(packet[:1000])
+    await leaving.vanish()
+    staying.send(packet[1000:])
+    assert await subscriber.payloads(1) == [LARGE]
+    await subscriber.is_quiet()
+
+
+async def test_a_client_whose_session_is_taken_over_in_the_middle_of_a_large_message_hears_so(
+    broker: RunningBroker,
+) -> None:
+    """What it sends on is read for nobody."""
+    first = await broker.connect("c", level=5)
+    packet = mqtt.publish("t", LARGE, level=5, qos=1)
+    first.send(packet[: len(packet) // 2])
+    await first.drained()
+    subscriber = await broker.connect("s")
+    await subscriber.subscribe("t", qos=1)
+    await broker.connect("c", level=5)
+    first.send(packet[len(packet) // 2 :])
+    await first.is_ended(0x8E)
+    await subscriber.is_quiet()
