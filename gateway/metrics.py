@@ -53,9 +53,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("listener",),
     ),
     Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
-    Metric("sluicegate_messages_received_total", COUNTER, "Messages published to the node", ("protocol",)),
+    Metric(
+        "sluicegate_messages_received_total",
+        COUNTER,
+        "Messages published, staged ones as they are committed",
+        ("protocol",),
+    ),
     Metric("sluicegate_bytes_received_total", COUNTER, "Bytes read from clients", ("protocol",)),
-    Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent to consumers", ("protocol",)),
+    Metric("sluicegate_messages_sent_total", COUNTER, "Messages sent, browsed and read in bulk too", ("protocol",)),
     Metric("sluicegate_bytes_sent_total", COUNTER, "Bytes written to clients", ("protocol",)),
     Metric(
         "sluicegate_flow_compression_saved_bytes_total",
@@ -183,8 +188,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_trace_records_dropped_total", COUNTER, "What no span was made of, for the buffer was full"),
     Metric("sluicegate_actors", GAUGE, "Actors that run", ("kind",)),
     Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in inboxes", ("kind",)),
-    Metric("sluicegate_actor_messages_handled_total", COUNTER, "Messages handled, a batch counted by rows", ("kind",)),
-    Metric("sluicegate_actor_batches_handled_total", COUNTER, "Batches handled", ("kind",)),
+    Metric(
+        "sluicegate_actor_messages_handled_total",
+        COUNTER,
+        "Messages of other actors handled; clients' messages come many in one",
+        ("kind",),
+    ),
+    Metric("sluicegate_actor_batches_handled_total", COUNTER, "Times that the inbox was emptied", ("kind",)),
     Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling in turns", ("kind",)),
     Metric("sluicegate_actor_restarts_total", COUNTER, "Restarts after a crash", ("kind",)),
 )

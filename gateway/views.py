@@ -236,10 +236,10 @@ class ActorView:
     kind: str
     state: str
     inbox_depth: int
-    handled_count: int  # messages, a batch counted by its rows
-    batch_count: int
-    batch_size_mean: float
-    handling_time_us: float  # mean of one batch
+    handled_count: int  # messages of other actors: clients' messages come many in one
+    batch_count: int  # times that the inbox was emptied
+    batch_size_mean: float  # messages each time
+    handling_time_us: float  # mean of each time
     restart_count: int
     children: tuple["ActorView", ...] = ()
 

@@ -185,6 +185,8 @@ async def _answer_staging(connection: "FlowConnection", asked: StageRows | Commi
         return StagingAnswer(frames.STAGE, asked.request_id, staged.messages_count, staged.already)
     if isinstance(asked, CommitRows):
         done: StagedCommitted = await directory.ask(CommitStaged(asked.transaction, list(asked.attempts)))
+        if not done.already:
+            connection.count_received(done.messages_count)  # what is staged is not published
         return StagingAnswer(frames.COMMIT_STAGED, asked.request_id, done.messages_count, done.already)
     is_gone: bool = await directory.ask(AbortStaged(asked.transaction))
     return StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, not is_gone)

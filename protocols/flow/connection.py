@@ -82,7 +82,7 @@ class FlowConnection(Behaviour):
         self.publishing = PublishingSide(
             publisher=self._publisher(services),
             client="",
-            drop=self._drop,
+            drop=self.drop,
         )
         self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, self.count_sent)
         self.reading = ReadingSide(self)
@@ -262,8 +262,13 @@ class FlowConnection(Behaviour):
             close_publisher(self, flow)
             self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
 
-    def _drop(self, reason: str, count: int) -> None:
+    def drop(self, reason: str, count: int) -> None:
+        """Count messages that go without a word to anybody."""
         self._counters.count(self._counters.dropped, reason, count)
+
+    def count_received(self, count: int) -> None:
+        """Count messages that the client has published in other ways than by PUBLISH."""
+        self._counters.messages_received += count
 
     def count_sent(self, count: int) -> None:
         """Count messages that went to the client in other ways than deliveries."""

@@ -14,6 +14,7 @@ from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.routing import Subscriber
 from messaging.selector_words import SelectorError
 from messaging.selectors import Selector
+from messaging.settlement import DISCARD_EXPIRED
 from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
 from protocols.flow import codes
 from protocols.flow.deliver_frames import DeliverHead, write_deliver
@@ -148,24 +149,28 @@ class SubscribingSide:
     # --- direct messages ---
 
     def receive(self, message: MessageBatch | SharedDirect, wall_ms: int) -> bytes:
-        """Return the frames for a direct batch, and count them; none when the client has too much unread."""
+        """Return the frames for a direct batch, and count its messages; none when the client has too much unread."""
         batch = message.batch if isinstance(message, SharedDirect) else message
         if not self._filters or self.watch.drops_direct(batch.count):
             return b""
-        self._connection.count_sent(batch.count)
-        return encode_direct(batch, wall_ms)
+        encoded, expired_count = encode_direct(batch, wall_ms)
+        self._connection.count_sent(batch.count - expired_count)
+        if expired_count:
+            self._connection.drop(DISCARD_EXPIRED, expired_count)
+        return encoded
 
 
-def encode_direct(batch: MessageBatch, wall_ms: int) -> bytes:
-    """Return every row as a DELIVER on flow 0. The bytes are shared by all flow clients that get the batch.
+def encode_direct(batch: MessageBatch, wall_ms: int) -> tuple[bytes, int]:
+    """Return every row as a DELIVER on flow 0, and how many are not among them: they have expired.
 
-    An expiry is written as the time left, so what has one is made anew.
+    The bytes are shared by all flow clients that get the batch. An expiry is written as the time left, so what has one
+    is made anew.
     """
     encodings = batch.encodings
     if encodings is not None:
         ready = encodings.get(DIALECT)
         if ready is not None:
-            return ready
+            return ready, 0
     headers = batch.headers()
     payloads = batch.payloads()
     head = DeliverHead(
@@ -203,4 +208,4 @@ def encode_direct(batch: MessageBatch, wall_ms: int) -> bytes:
             batch.encodings = {DIALECT: encoded}
         else:
             encodings[DIALECT] = encoded
-    return encoded
+    return encoded, batch.count - len(out)

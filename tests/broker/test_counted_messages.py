@@ -4,15 +4,20 @@ import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClients
+from flow_bulk import BulkClient, rows_of
 from flow_client import FlowClient
 from gateway.node_port import NodeView
 from http_client import LINES, event_stream, http_client
 from inside_client import InsideClient, until
-from messaging.settlement import DISCARD_REJECTED
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from messaging.headers import Headers
+from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 from named_queues import create, shows
 from protocols.amqp.termini import COPY, Source
+from protocols.flow import frames
 from protocols.flow.flow_frames import Bind, Bound
 from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
+from protocols.flow.subscription_frames import Subscribe, Subscribed
 from running_broker import RunningBroker
 
 NO_LOCAL = 0x04  # in the options byte of a subscription
@@ -123,3 +128,76 @@ async def test_only_what_a_consumer_accepts_counts_as_settled(broker: RunningBro
         await shows(broker, lambda view: view.ready_count + view.unacked_count == 0, "orders")
     assert await counted(broker, "queue_messages_delivered_total", "orders") == 3
     assert await counted(broker, "queue_messages_settled_total", "orders") == 1
+
+
+@pytest.mark.settings("virtual_destinations.composite_topics=[{name: all, forward_to: [{queue: a}, {queue: b}]}]")
+async def test_what_is_sent_to_a_composite_is_received_once_and_taken_by_each_of_its_queues(
+    broker: RunningBroker,
+) -> None:
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1, 2, 3], topic="all")
+        await client.answered(opened.flow_id, 3)
+    assert await counted(broker, "messages_received_total", "flow") == 3
+    for queue in ("a", "b"):
+        assert await counted(broker, "queue_messages_accepted_total", queue) == 3
+
+
+async def test_staged_messages_count_as_received_when_they_are_committed(broker: RunningBroker) -> None:
+    """Each once, however often its commit is asked for; what is not committed was not published."""
+    await create(broker)
+    async with BulkClient(broker.flow_port) as client:
+        await client.stages("t", 0, rows_of(["q"] * 3, [b"1", b"2", b"3"]), 3, to_queues=True)
+        await client.stages("t", 0, rows_of(["q"] * 2, [b"1", b"2"]), 2, to_queues=True, attempt=1)
+        assert await counted(broker, "messages_received_total", "flow") == 0
+        for _ in range(2):
+            await client.commits("t", (0, 1))
+    assert await counted(broker, "messages_received_total", "flow") == 2
+    assert await counted(broker, "queue_messages_accepted_total", "q") == 2
+
+
+async def test_what_is_read_in_bulk_is_sent_and_not_delivered(broker: RunningBroker) -> None:
+    orders = InsideClient(broker, "q")
+    await orders.create()
+    await orders.publish(b"a", b"b", b"c")
+    async with BulkClient(broker.flow_port) as client:
+        for _ in range(2):
+            assert await client.reads() == [b"a", b"b", b"c"]
+    assert await counted(broker, "messages_sent_total", "flow") == 6
+    assert await counted(broker, "queue_messages_delivered_total", "q") == 0
+
+
+async def test_a_direct_message_that_has_expired_is_dropped_and_not_sent(broker: RunningBroker) -> None:
+    """It may have waited for this client's turn for longer than it lives."""
+    async with FlowClient(broker.flow_port) as client:
+        _, request_id = client.ids()
+        client.send(Subscribe(frames.SUBSCRIBE, request_id, "t", (), "").encode())
+        await client.heard(Subscribed)
+        (connection,) = broker.node.flow.open_connections()
+        batch = MessageBatch(
+            topic="t",
+            topics=None,
+            payloads=[b"late", b"in time"],
+            headers=[Headers(expires_at_ms=1), None],
+            qos=AT_MOST_ONCE,
+            retain=False,
+            publisher="p",
+            received_ms=0,
+            payload_bytes=11,
+        )
+        connection.receive(batch)
+        connection.drained()
+        assert [each.payload for each in await client.receives_in_all(1, 0)] == [b"in time"]
+    assert await counted(broker, "messages_sent_total", "flow") == 1
+    assert await counted(broker, "messages_dropped_total", DISCARD_EXPIRED) == 1
+
+
+async def test_an_actor_counts_what_other_actors_have_sent_it(broker: RunningBroker) -> None:
+    """A hundred messages that a client has published in one write are one message to the partition."""
+    await create(broker)
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher()
+        before = await counted(broker, "actor_messages_handled_total", "partition")
+        client.publishes(opened.flow_id, list(range(1, 101)), queue="q")
+        await client.answered(opened.flow_id, 100)
+    assert 1 <= await counted(broker, "actor_messages_handled_total", "partition") - before < 100
