@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import active_children
 from time import perf_counter  # how fast the simulation itself is; nothing of a run depends on it
 
 from simulation.run import STEPS_DEFAULT, Outcome, run
@@ -81,5 +82,7 @@ def _outcomes(seeds: range, count: int, jobs: int) -> Iterator[Outcome]:
     with ProcessPoolExecutor(jobs) as processes:
         try:
             yield from processes.map(partial(run, count=count), seeds)
-        finally:
-            processes.shutdown(cancel_futures=True)
+        finally:  # a failure is told at once, whatever else is being played
+            processes.shutdown(wait=False, cancel_futures=True)
+            for process in active_children():
+                process.terminate()

@@ -30,6 +30,7 @@ class Planted(NamedTuple):
 
     name: str
     edits: tuple[Edit, ...]
+    seed: int  # found it when this was written: the search is short that begins with it
 
 
 FAULTS = (
@@ -49,6 +50,7 @@ FAULTS = (
                 "",
             ),
         ),
+        seed=1,
     ),
     Planted(
         "a partition changes hands without taking it from its owner",
@@ -59,14 +61,17 @@ FAULTS = (
                 "return [self._give(",
             ),
         ),
+        seed=1,
     ),
     Planted(
         "a trim of the journal takes one record too many",
         (Edit("storage/spool_plan.py", "        return through, ", "        return through + 1, "),),
+        seed=5,
     ),
     Planted(
         "what a crash left is delivered without the redelivered flag",
         (Edit("messaging/ledger.py", "redelivered = again or first < self.suspect_end", "redelivered = again"),),
+        seed=3,
     ),
     Planted(
         "a released message is delivered again without the redelivered flag",
@@ -77,6 +82,7 @@ FAULTS = (
                 "redelivered = first < self.suspect_end",
             ),
         ),
+        seed=1,
     ),
     Planted(
         "a slot that moves is not held until its older messages are settled",
@@ -87,6 +93,7 @@ FAULTS = (
                 "return NOT_HELD",
             ),
         ),
+        seed=8,
     ),
 )
 
@@ -113,11 +120,12 @@ class Played(NamedTuple):
     first: str  # what was found first, with its seed
 
 
-def play(folder: Path, *, seeds: int, failures_max: int) -> Played:
-    """Play seeds over planted sources, until so many have failed."""
+def play(folder: Path, *, first: int = 1, seeds: int, failures_max: int) -> Played:
+    """Play so many seeds over planted sources, until some have failed."""
     path = os.pathsep.join([str(folder), str(ROOT / "tests")])
+    seeds_played = ("--first", str(first), "--seeds", str(seeds), "--failures", str(failures_max))
     played = subprocess.run(
-        [sys.executable, "-P", "-m", "simulation", "--seeds", str(seeds), "--failures", str(failures_max)],
+        [sys.executable, "-P", "-m", "simulation", *seeds_played],
         env={**os.environ, "PYTHONPATH": path},
         cwd=folder,
         capture_output=True,
