@@ -5,9 +5,11 @@ does not say has its default, so a document says all there is to an object. How 
 of those who talk to the gateway (`gateway.cli.declared_kinds`).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from messaging.queue_config import QueueInvalid
 
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
@@ -21,8 +23,24 @@ Fields = Mapping[str, object]
 Objects = Mapping[str, Fields]  # by name
 
 
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One thing that is wrong with a document."""
+
+    path: Path  # of what is wrong
+    text: str  # where, what, and what is allowed
+
+
 class DeclarationInvalid(ValueError):
-    """A document is none that this release reads. The text says where, and what is allowed."""
+    """A document is none that this release reads. Has all its mistakes, of each object the first."""
+
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
+        assert mistakes, "an error without a mistake"
+        super().__init__("\n".join(each.text for each in mistakes))
+        self.mistakes = tuple(mistakes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,42 +54,82 @@ class Change:
     before: Fields  # SET: those that differ, as they are
 
 
-def read_declaration(document: Mapping[str, object], kinds: Collection[str]) -> dict[str, dict[str, Objects]]:
-    """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid."""
-    if document.keys() != {"version", "message_vpns"}:
-        raise DeclarationInvalid(f"it has {', '.join(document) or 'nothing'}; allowed: version and message_vpns")
-    if document["version"] != VERSION:
-        raise DeclarationInvalid(f"version: {document['version']!r} is not allowed; allowed: {VERSION}")
-    allowed = ", ".join(kinds)
-    found: dict[str, dict[str, Objects]] = {}
-    for vpn, given in _mapping("message_vpns", document["message_vpns"], "kinds of objects by message VPN").items():
-        where = f"message_vpns.{vpn}"
-        found[vpn] = {}
-        for kind, objects in _mapping(where, given, f"lists of {allowed}").items():
-            if kind not in kinds:
-                raise DeclarationInvalid(f"{where}.{kind}: there is no such kind of objects; allowed: {allowed}")
-            found[vpn][kind] = _objects(f"{where}.{kind}", objects)
+def read_declaration(
+    document: Mapping[str, object], checks: Mapping[str, Callable[[Fields], object]]
+) -> dict[str, dict[str, Objects]]:
+    """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid.
+
+    `checks` has for each kind what looks at an object, and raises QueueInvalid.
+    """
+    reading = _Reading(checks)
+    found = reading.document(document)
+    if reading.mistakes:
+        raise DeclarationInvalid(reading.mistakes)
     return found
 
 
-def _mapping(where: str, given: object, allowed: str) -> Mapping[str, object]:
-    if not isinstance(given, Mapping):
-        raise DeclarationInvalid(f"{where}: it is no mapping; allowed: {allowed}")
-    return given
+class _Reading:
+    """One walk over a document. What is wrong is noted and left out, and the walk goes on."""
 
+    def __init__(self, checks: Mapping[str, Callable[[Fields], object]]) -> None:
+        self.mistakes: list[Mistake] = []
+        self._checks = checks
+        self._allowed = ", ".join(checks)
 
-def _objects(where: str, given: object) -> Objects:
-    if not isinstance(given, list):
-        raise DeclarationInvalid(f"{where}: it is no list; allowed: a list of objects with a name each")
-    found: dict[str, Fields] = {}
-    for index, each in enumerate(given):
-        fields = _mapping(f"{where}[{index}]", each, "an object with a name")
-        name = fields.get("name")
+    def document(self, document: Mapping[str, object]) -> dict[str, dict[str, Objects]]:
+        found: dict[str, dict[str, Objects]] = {}
+        if document.keys() != {"version", "message_vpns"}:
+            self._wrong((), f"it has {', '.join(document) or 'nothing'}; allowed: version and message_vpns")
+            return found
+        if document["version"] != VERSION:
+            self._wrong(("version",), f"version: {document['version']!r} is not allowed; allowed: {VERSION}")
+            return found  # whatever else it says may be right in its version
+        path = ("message_vpns",)
+        for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():
+            found[vpn] = {}
+            for kind, objects in self._mapping((*path, vpn), given, f"lists of {self._allowed}").items():
+                found[vpn][kind] = self._objects((*path, vpn, kind), kind, objects)
+        return found
+
+    def _objects(self, path: Path, kind: str, given: object) -> Objects:
+        found: dict[str, Fields] = {}
+        if kind not in self._checks:
+            self._wrong(path, f"{_dotted(path)}: there is no such kind of objects; allowed: {self._allowed}")
+        elif not isinstance(given, list):
+            self._wrong(path, f"{_dotted(path)}: it is no list; allowed: a list of objects with a name each")
+        else:
+            for index, each in enumerate(given):
+                self._object((*path, index), kind, each, found)
+        return found
+
+    def _object(self, path: Path, kind: str, given: object, found: dict[str, Fields]) -> None:
+        if not isinstance(given, Mapping):
+            self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: an object with a name")
+            return
+        name = given.get("name")
         if not isinstance(name, str) or name in found:
             reason = "has no name" if not isinstance(name, str) else f"is a second {name!r}"
-            raise DeclarationInvalid(f"{where}[{index}] {reason}; allowed: each name once")
-        found[name] = fields
-    return found
+            self._wrong(path, f"{_dotted(path)} {reason}; allowed: each name once")
+            return
+        found[name] = given
+        try:
+            self._checks[kind](given)
+        except QueueInvalid as wrong:
+            field = [int(part) if part.isdigit() else part for part in wrong.field.split(".")]
+            self._wrong((*path, *field), f"{_dotted(path)}, {name!r}: {wrong}")
+
+    def _mapping(self, path: Path, given: object, allowed: str) -> Mapping[str, object]:
+        if isinstance(given, Mapping):
+            return given
+        self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: {allowed}")
+        return {}
+
+    def _wrong(self, path: Path, text: str) -> None:
+        self.mistakes.append(Mistake(path, text))
+
+
+def _dotted(path: Path) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def differences(kind: str, wanted: Objects, present: Objects, *, prune: bool) -> Iterator[Change]:

@@ -12,10 +12,10 @@ import yaml
 
 from gateway.cli.admin_client import URL_DEFAULT, UrlOption
 from gateway.cli.admin_objects import AdminObjects
-from gateway.cli.declared_kinds import DECLARED, DeclaredKind
+from gateway.cli.declared_kinds import DECLARED
 from gateway.cli.failures import USAGE, CommandFailed
 from gateway.cli.output import JsonOption, print_json
-from gateway.config.errors import ConfigError
+from gateway.config.errors import ConfigError, Place, Problem
 from gateway.config.load import text_of
 from gateway.config.yaml_document import read_yaml
 from gateway.declarations import (
@@ -33,7 +33,6 @@ from gateway.declarations import (
     read_declaration,
 )
 from gateway.printable import printable
-from messaging.queue_config import QueueInvalid
 
 DIFFERS: Final = 4  # exit code of a dry run that found something to do
 STANDARD_INPUT: Final = "-"
@@ -122,30 +121,21 @@ def _wanted(file: str) -> dict[str, dict[str, Objects]]:
     """Return the objects of a document as they stand there, after all were checked. Raises CommandFailed."""
     try:
         text = _standard_input() if file == STANDARD_INPUT else text_of(Path(file), bytes_max=BYTES_MAX)
-        wanted = read_declaration(read_yaml(text, file, nodes_max=VALUES_MAX).root, KINDS)
+        document = read_yaml(text, file, nodes_max=VALUES_MAX)
     except ConfigError as error:
         raise CommandFailed(str(error), exit_code=USAGE) from None
+    try:
+        return read_declaration(document.root, {each.kind: each.complete for each in DECLARED})
     except DeclarationInvalid as error:
-        raise CommandFailed(f"{file}: {error}", exit_code=USAGE) from None
-    for vpn, by_kind in wanted.items():
-        for kind, objects in by_kind.items():
-            for name, given in objects.items():
-                _complete(KINDS[kind], given, f"{file}: message_vpns.{vpn}.{kind}, {name!r}")
-    return wanted
+        problems = [Problem(document.place(each.path), "", each.text) for each in error.mistakes]
+        raise CommandFailed("\n".join(map(str, problems)), exit_code=USAGE) from None
 
 
 def _standard_input() -> str:
     text = sys.stdin.read(BYTES_MAX + 1)
     if len(text) > BYTES_MAX:
-        raise DeclarationInvalid(f"it is larger than {BYTES_MAX} bytes")
+        raise ConfigError([Problem(Place(STANDARD_INPUT), "", f"it is larger than {BYTES_MAX} bytes")])
     return text
-
-
-def _complete(kind: DeclaredKind, given: Fields, where: str) -> Fields:
-    try:
-        return kind.complete(given)
-    except QueueInvalid as wrong:
-        raise CommandFailed(f"{where}: {wrong}", exit_code=USAGE) from None
 
 
 def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:

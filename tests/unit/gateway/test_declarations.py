@@ -149,6 +149,32 @@ def test_a_document_that_is_wrong_is_refused_before_anything_is_done(
     assert node.definitions == {}
 
 
+def test_all_mistakes_of_a_document_are_told_each_with_its_place(shell: Shell, file: Path) -> None:
+    file.write_text("""version: 1
+message_vpns:
+  default:
+    queues:
+      - name: a
+        max_ttl: -1
+      - nothing
+      - {name: b, access_type: shared}
+    colours: []
+  lab:
+    users:
+      - name: ada
+        acl_profil: devices
+""")
+    told = shell.run("config", "apply", str(file), expect=USAGE)
+    lines = [line.removeprefix("error: ") for line in told.splitlines() if str(file) in line]
+    assert [line.removeprefix(f"{file}:").split(": ")[:3] for line in lines] == [
+        ["6:18", "message_vpns.default.queues[0], 'a'", "max_ttl"],
+        ["7:9", "message_vpns.default.queues[1]", "it is no mapping; allowed"],
+        ["8:32", "message_vpns.default.queues[2], 'b'", "access_type"],
+        ["9:14", "message_vpns.default.colours", "there is no such kind of objects; allowed"],
+        ["13:21", "message_vpns.lab.users[0], 'ada'", "acl_profil"],
+    ]
+
+
 def test_nothing_of_a_document_does_anything_to_the_terminal(shell: Shell, node: MemoryNode, file: Path) -> None:
     file.write_text(
         r"""{version: 1, message_vpns: {default: {queue_templates: [{name: t, queue_name_filter: "a\e[2Jb*"}]}}}"""
@@ -192,4 +218,4 @@ def test_differences_make_what_is_present_what_is_wanted(wanted: Objects, presen
 
 def test_a_document_that_is_no_mapping_of_both_is_none() -> None:
     with pytest.raises(DeclarationInvalid, match="it has nothing"):
-        read_declaration({}, ("queues",))
+        read_declaration({}, {"queues": dict})
