@@ -232,11 +232,13 @@ class DeliveringSide:
         """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1]."""
         row = rows.start
         while row < rows.stop:
+            qos = ids.qos_of_again(first_sequence, rows.qos)
             packet_id = ids.recall(first_sequence)
-            if packet_id and self.ids.take(packet_id, first_sequence, rows.qos, source):
+            if packet_id and self.ids.take(packet_id, first_sequence, qos, source):
                 count = 1
                 dup = True
             else:
+                qos = rows.qos
                 count = 1 if ids.remembered else rows.stop - row
                 # Ids of QoS 2 are always known, so what has none was not sent.
                 dup = rows.qos == AT_LEAST_ONCE and first_sequence < ids.maybe_sent_below
@@ -246,7 +248,8 @@ class DeliveringSide:
                 packet_id = run.first_packet_id
                 count = run.count
             its = rows.part(row, row + count)
-            if self._waits_for_the_store(source, rows.qos):
+            its.qos = qos
+            if self._waits_for_the_store(source, qos):
                 self._send_when_safe(source, first_sequence, its, packet_id, dup=dup)
             else:
                 self._send(its, packet_id, dup=dup)

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from typing import Final, final
 
+from messaging.batch import EXACTLY_ONCE
 from messaging.ranges import RangeSet
 
 NOT_BOUND: Final = 0  # partition ids start at 1
@@ -43,6 +44,10 @@ class SentIds:
         self.remembered[sequence] = packet_id
         if exactly_once:
             self.remembered_once.add(packet_id)
+
+    def qos_of_again(self, sequence: int, granted_qos: int) -> int:
+        """Return what a remembered message is sent at again: its packet id stands for one of QoS 2 until PUBREL."""
+        return EXACTLY_ONCE if self.remembered.get(sequence, 0) in self.remembered_once else granted_qos
 
     def recall(self, sequence: int) -> int:
         """Forget what was remembered of a sequence; return its packet id, 0 for none."""

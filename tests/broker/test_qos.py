@@ -148,6 +148,26 @@ async def test_what_was_not_acknowledged_is_sent_again_only_after_a_reconnect(
 
 
 @EVERY_LEVEL
+@pytest.mark.parametrize("filter_text", ["t", "$share/g/t"])
+async def test_what_was_sent_at_qos_2_is_sent_again_at_qos_2_whatever_is_granted_now(
+    broker: RunningBroker, level: int, filter_text: str
+) -> None:
+    """[4.3.3-1] [4.4.0-1]: at QoS 1 its receiver, who may have it under that id, would take it for another message."""
+    subscriber = await broker.connect_durable("careful", level)
+    await subscriber.subscribe(filter_text, qos=2)
+    await (await broker.connect()).publish("t", qos=2)
+    sent = await subscriber.message()
+    await subscriber.subscribe(filter_text, qos=1)
+    await subscriber.vanish()
+
+    subscriber = await broker.connect_durable("careful", level)
+
+    assert await subscriber.message() == sent._replace(dup=True)
+    await subscriber.completes(sent)
+    await subscriber.is_quiet()
+
+
+@EVERY_LEVEL
 async def test_after_pubrec_only_pubrel_is_sent_again(broker: RunningBroker, level: int) -> None:
     """[4.3.3-6] [4.4.0-1]."""
     subscriber = await broker.connect_durable("careful", level)
