@@ -1,7 +1,7 @@
 """`sluicegate config export|apply`: all that operators made while the gateway runs, written down and brought about."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
@@ -94,6 +94,9 @@ def apply(
         for vpn, by_kind in wanted.items()
         for change in _changes(clients[vpn], by_kind, prune=prune)
     ]
+    missing = [each for vpn, by_kind in wanted.items() for each in _missing(vpn, clients[vpn], by_kind, planned)]
+    if missing:
+        raise CommandFailed("\n".join(missing), advice="Nothing was done.")
     count = len(planned)
     for done_count, (vpn, change, secrets) in enumerate(planned):
         if not dry_run:
@@ -155,6 +158,25 @@ def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -
 def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
     """Return what the document says that is not compared. Raises CommandFailed where it has to be there."""
     return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.deed == ADD else {}
+
+
+def _missing(
+    vpn: str, client: AdminObjects, wanted: dict[str, Objects], planned: list[tuple[str, Change, Fields]]
+) -> Iterator[str]:
+    """Say what objects of a message VPN name, and that will not be there when they are made or changed."""
+    changes = [change for its_vpn, change, _ in planned if its_vpn == vpn]
+    removed = {(change.kind, change.name) for change in changes if change.deed == REMOVE}
+    known: dict[str, Collection[str]] = {}
+    for change in changes:
+        of = KINDS[change.kind]
+        for kind, name in of.needs(change.fields).items():
+            if name in wanted.get(kind, ()):
+                continue
+            if kind not in known:
+                known[kind] = KINDS[kind].names(client)
+            if name not in known[kind] or (kind, name) in removed:
+                label = KINDS[kind].label
+                yield f"{vpn}: {of.label} {change.name!r} needs the {label} {name!r}, which is nowhere"
 
 
 def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:

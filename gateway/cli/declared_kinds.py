@@ -3,7 +3,7 @@
 What differs `gateway.declarations` says, and in which order it is mended `gateway.cli.declarations`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,14 @@ def _no_secrets(given: Fields) -> Fields:
     return {}
 
 
+def _no_names(client: AdminObjects) -> Collection[str]:
+    return ()
+
+
+def _needs_nothing(given: Fields) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredKind:
     """A kind of objects. Complete fields are those that all objects of the kind have, so that two can be compared."""
@@ -39,6 +47,8 @@ class DeclaredKind:
     remove: Callable[[AdminObjects, str], object]
     required: tuple[str, ...] = ("name",)  # what has no default
     secrets: Callable[[Fields], Fields] = _no_secrets  # what cannot be read back, for an object that is to be made
+    needs: Callable[[Fields], Mapping[str, str]] = _needs_nothing  # objects that it has by name; their kinds, names
+    names: Callable[[AdminObjects], Collection[str]] = _no_names  # of all, those of the configuration too, if needed
 
     def written(self, fields: Fields) -> Fields:
         """Return complete fields as a document has them: without defaults."""
@@ -95,6 +105,10 @@ def _password(given: Fields) -> Fields:
     return {"password": given["password"]}
 
 
+def _profiles_of(given: Fields) -> Mapping[str, str]:
+    return {f"{kind}s": str(given[kind]) for kind in ProfileKind if kind in given}
+
+
 def _point(given: Fields) -> Fields:
     return described(RestDeliveryPoint, given).to_dict()
 
@@ -113,12 +127,19 @@ def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> Decla
     def complete(given: Fields) -> Fields:
         return described(model, given).to_dict()
 
-    def present(client: AdminObjects) -> Objects:
+    def listed(client: AdminObjects) -> Sequence[ProfileView]:
         view = client.list_profiles()
-        found: Sequence[ProfileView] = view.client_profiles if kind is ProfileKind.CLIENT else view.acl_profiles
+        return view.client_profiles if kind is ProfileKind.CLIENT else view.acl_profiles
+
+    def present(client: AdminObjects) -> Objects:
         return {
-            each.name: each.model_dump(mode="json", exclude={"origin"}) for each in found if each.origin == OPERATOR
+            each.name: each.model_dump(mode="json", exclude={"origin"})
+            for each in listed(client)
+            if each.origin == OPERATOR
         }
+
+    def names(client: AdminObjects) -> Collection[str]:
+        return {each.name for each in listed(client)}
 
     def add(client: AdminObjects, fields: Fields) -> None:
         client.create_profile(kind, fields)
@@ -130,7 +151,14 @@ def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> Decla
         client.delete_profile(kind, name)
 
     return DeclaredKind(
-        kind=f"{kind}s", label=label, complete=complete, present=present, add=add, change=change, remove=remove
+        kind=f"{kind}s",
+        label=label,
+        complete=complete,
+        present=present,
+        add=add,
+        change=change,
+        remove=remove,
+        names=names,
     )
 
 
@@ -166,6 +194,7 @@ DECLARED: Final = (
         change=AdminObjects.update_user,
         remove=AdminObjects.delete_user,
         secrets=_password,
+        needs=_profiles_of,
     ),
     DeclaredKind(
         kind="rest_delivery_points",

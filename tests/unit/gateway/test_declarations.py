@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.cli.declarations import DIFFERS
 from gateway.cli.failures import FAILED, USAGE
+from gateway.config.client_profiles import AclProfileSettings
 from gateway.declarations import ADD, REMOVE, DeclarationInvalid, Objects, differences, read_declaration
+from gateway.profile_views import ProfileKind
 from unit.gateway.memory_node import MemoryNode
 from unit.gateway.running_admin import RunningAdmin
 from unit.gateway.test_commands import Shell
@@ -42,6 +44,7 @@ message_vpns:
 @pytest.fixture
 def shell(admin: RunningAdmin, node: MemoryNode) -> Shell:
     node.points.clear()
+    node.profiles[ProfileKind.ACL]["devices"] = AclProfileSettings(name="devices")
     return Shell(admin.url)
 
 
@@ -173,6 +176,26 @@ message_vpns:
         ["9:14", "message_vpns.default.colours", "there is no such kind of objects; allowed"],
         ["13:21", "message_vpns.lab.users[0], 'ada'", "acl_profil"],
     ]
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_profiles_that_are_neither_wanted_nor_there_are_told_before_anything_is_done(
+    shell: Shell, node: MemoryNode, file: Path, options: tuple[str, ...]
+) -> None:
+    file.write_text("""version: 1
+message_vpns:
+  default:
+    queues: [{name: q}]
+    client_profiles: [{name: small}]
+    users:
+      - {name: ada, password: grace, client_profile: small, acl_profile: nobodys}
+      - {name: bob, password: grace, client_profile: large}
+""")
+    told = shell.run("config", "apply", str(file), *options, expect=FAILED)
+    assert "default: user 'ada' needs the ACL profile 'nobodys', which is nowhere" in told
+    assert "default: user 'bob' needs the client profile 'large', which is nowhere" in told
+    assert "'small'" not in told
+    assert node.definitions == {}
 
 
 def test_nothing_of_a_document_does_anything_to_the_terminal(shell: Shell, node: MemoryNode, file: Path) -> None:
