@@ -15,11 +15,11 @@ CHECKED  := $(wildcard $(ROOMS)) bench demo tests setup.py
 DATA     ?= ./data
 TESTS    ?= tests
 # Not run over the uncompiled package a second time: what they show does not hang on how the gateway is built (kills,
-# foreign programs, pages, several processes), or they look at sources or run a copy of them. They take longer than all
-# others together.
+# foreign programs, pages, several processes), or they look at sources and scripts, or run a copy of them. They take
+# longer than all others together.
 ONCE     := $(addprefix --ignore=tests/,spark console crash interop deployment stories house/test_compiled_imports.py \
             house/test_dependencies.py house/test_style.py simulation/test_planted.py broker/test_schemathesis.py \
-            unit/spark unit/test_bench_cases.py)
+            unit/spark unit/test_bench_cases.py unit/test_scan.py)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100

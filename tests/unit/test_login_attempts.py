@@ -1,6 +1,6 @@
 """Who guesses passwords waits: how many attempts are free, how long the others take, and who else is concerned."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.login_attempts import (
@@ -76,6 +76,7 @@ def test_failures_are_forgotten_after_a_while() -> None:
     assert attempts.begin("h", "ada", REMEMBERED_MS) == 0
 
 
+@settings(max_examples=10)  # each fills it
 @given(hosts=st.lists(st.integers(0, 10**9), min_size=1, max_size=50))
 def test_memory_has_a_bound(hosts: list[int]) -> None:
     attempts = LoginAttempts()

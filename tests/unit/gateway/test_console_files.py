@@ -1,13 +1,15 @@
 """The files of the console: served under a strict policy, whole, and in need of nothing from elsewhere."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import gateway.console
 from gateway.admin.console_files import MEDIA_TYPES
-from unit.gateway.running_admin import RunningAdmin
+from unit.gateway.memory_node import MemoryNode
+from unit.gateway.running_admin import RunningAdmin, running_admin
 
 FOLDER = Path(str(gateway.console.__file__)).parent
 FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in MEDIA_TYPES)
@@ -15,6 +17,13 @@ SCRIPTS = [path for path in FILES if path.suffix == ".js"]
 ELSEWHERE = re.compile(r"""(?:https?:)?//[a-z0-9-]+\.[a-z]""")
 NAMESPACE = "http://www.w3.org/2000/svg"  # the name of a language, which nobody fetches
 LINES_MAX = 450  # as for our other sources
+
+
+@pytest.fixture(scope="module")
+def admin() -> Iterator[RunningAdmin]:
+    """One for all: files are only read."""
+    with running_admin(MemoryNode()) as running:
+        yield running
 
 
 def test_the_console_is_a_page_below_the_admin_port(admin: RunningAdmin) -> None:
