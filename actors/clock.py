@@ -3,7 +3,7 @@
 from time import monotonic_ns, time_ns
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 WALL_LOOK_NS: Final = 100_000_000  # how long a wall clock that was set may go unnoticed by `both_ms`
 
@@ -38,8 +38,8 @@ class SystemClock(Clock):
     """The machine's clock."""
 
     def __init__(self) -> None:
-        self._wall_ahead_ns = 0  # of the monotonic clock
-        self._look_again_ns = 0  # monotonic; when that is to be measured anew
+        self._wall_ahead_ns: i64 = 0  # of the monotonic clock
+        self._look_again_ns: i64 = 0  # monotonic; when that is to be measured anew
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds."""
@@ -55,7 +55,7 @@ class SystemClock(Clock):
 
     def both_ms(self) -> tuple[int, int]:
         """Return both for one look at a clock; a wall clock that is set is followed within `WALL_LOOK_NS`."""
-        now_ns = _monotonic_ns()
+        now_ns: i64 = _monotonic_ns()
         if now_ns >= self._look_again_ns:
             self._look_again_ns = now_ns + WALL_LOOK_NS
             self._wall_ahead_ns = _time_ns() - now_ns

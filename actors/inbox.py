@@ -39,17 +39,26 @@ class Flushed:
     def flush(self) -> None:
         """Do it."""
 
+    def owner(self) -> Scheduled | None:
+        """Return the actor that has failed if this fails; None: nobody has, and the node cannot go on."""
+        return None
+
 
 @final
 class FlushCall(Flushed):
     """The work of somebody interpreted."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], owner: Scheduled | None) -> None:
         self._work = work
+        self._owner = owner
 
     def flush(self) -> None:
         """Do it."""
         self._work()
+
+    def owner(self) -> Scheduled | None:
+        """Return whose work it is."""
+        return self._owner
 
 
 class Dispatcher:
@@ -71,7 +80,7 @@ class Dispatcher:
         self._on_fatal = on_fatal
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
-        self._owners: list[Scheduled | None] = []  # whose each of `_flushes` is
+        self._flushes_next: list[Flushed] = []  # empty: it takes turns with `_flushes`
         self._next_turn: Callable[[], None] = self._turn  # made once, and not for every turn
         self._armed = False
         self._serves = False  # actors are having their turns
@@ -96,15 +105,11 @@ class Dispatcher:
 
     def is_idle(self) -> bool:
         """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
-        return not (self._line or self._serves)
+        return not self._line and not self._serves
 
-    def at_turn_end(self, flushed: Flushed, actor: Scheduled | None) -> None:
-        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice.
-
-        If it fails, the actor has failed; None: nobody has, and the node cannot go on.
-        """
+    def at_turn_end(self, flushed: Flushed) -> None:
+        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
         self._flushes.append(flushed)
-        self._owners.append(actor)
         if not self._armed:
             self._armed = True
             self._call_soon(self._next_turn)
@@ -120,17 +125,19 @@ class Dispatcher:
                 for actor in line:
                     now_ns = actor.drain(now_ns)
             self._serves = False
-        flushes, owners = self._flushes, self._owners
-        self._flushes, self._owners = [], []
-        for place, flushed in enumerate(flushes):
+        flushes = self._flushes
+        self._flushes = self._flushes_next
+        for flushed in flushes:
             try:
                 flushed.flush()
             except Exception as error:  # the boundary of supervision, as in an actor's `drain`
-                owner = owners[place]
+                owner = flushed.owner()
                 if owner is not None:
                     owner.failed(error)
                 else:
                     self._on_fatal(error)
+        flushes.clear()
+        self._flushes_next = flushes
         if self._line or self._flushes:
             self._call_soon(self._next_turn)
         else:

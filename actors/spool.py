@@ -71,7 +71,7 @@ class SpoolActor(LoopActor):
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
         self._flush_asked = False
-        self._flush_call = FlushCall(self.flush)
+        self._flush_call = FlushCall(self.flush, self.cell)
         self._paging_through = 0
         self._idle_callbacks: list[Callable[[], None]] = []
         self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
@@ -106,7 +106,7 @@ class SpoolActor(LoopActor):
         """Look at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self._flush_call, self.cell)
+            self.runtime.dispatcher.at_turn_end(self._flush_call)
 
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time."""

@@ -27,7 +27,7 @@ def _wake(window: CreditWindow[Address], waiters: list[Address], dispatcher: Dis
     for waiter in waiters:
         waiter.post(WAKE)
     if waiters and window.called_count == len(waiters):  # the first in this turn
-        dispatcher.at_turn_end(_SecondLook(window, dispatcher), None)
+        dispatcher.at_turn_end(_SecondLook(window, dispatcher))
 
 
 @final
@@ -43,7 +43,7 @@ class _SecondLook(Flushed):
         for waiter in self._window.further_waiters():
             waiter.post(WAKE)
         if self._window.called_count > 0:
-            self._dispatcher.at_turn_end(self, None)
+            self._dispatcher.at_turn_end(self)
 
 
 @final
@@ -59,7 +59,7 @@ class _LookForRoom(Flushed):
         """Look at the end of this turn."""
         if not self._is_asked:
             self._is_asked = True
-            self._dispatcher.at_turn_end(self, None)
+            self._dispatcher.at_turn_end(self)
 
     def flush(self) -> None:
         """Wake as many as there is room for, of the windows that have waited longest; then look what they have left."""

@@ -13,7 +13,7 @@ from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume
 from actors.drain_messages import FlowDrained
 from actors.futures import LoopFuture
-from actors.inbox import Flushed
+from actors.inbox import Flushed, Scheduled
 from actors.messages import FlowGone, FlowState
 from actors.tasks import run_for
 from messaging.client_rights import NOT_AUTHENTICATED
@@ -146,7 +146,11 @@ class AmqpConnection(Behaviour, Flushed):
         """Write what the engine has to say at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
-            self.runtime.dispatcher.at_turn_end(self, self.cell)
+            self.runtime.dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that fails if writing does."""
+        return self.cell
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""

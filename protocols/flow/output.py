@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from actors.cell import ActorCell
-from actors.inbox import Flushed
+from actors.inbox import Flushed, Scheduled
 from protocols.counters import ProtocolCounters
 from protocols.flow.engine import FlowEngine
 from protocols.transports import ByteTransport
@@ -57,7 +57,11 @@ class Output(Flushed):
         """Write what there is to say at the end of this turn."""
         if not self._is_asked:
             self._is_asked = True
-            self._cell.runtime.dispatcher.at_turn_end(self, self._cell)
+            self._cell.runtime.dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the connection's actor."""
+        return self._cell
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""

@@ -12,7 +12,7 @@ from typing import Any
 from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed, Deliveries, Refused, Resume, SharedDirect
 from actors.futures import LoopFuture
-from actors.inbox import Flushed
+from actors.inbox import Flushed, Scheduled
 from actors.messages import FlowGone, FlowState
 from actors.queue_directory import StoreRefused
 from actors.tasks import run_for
@@ -155,7 +155,11 @@ class MqttConnection(Behaviour, Flushed):
         """Write what the engine has to say at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
-            self._dispatcher.at_turn_end(self, self.cell)
+            self._dispatcher.at_turn_end(self)
+
+    def owner(self) -> Scheduled | None:
+        """Return the actor that fails if writing does."""
+        return self.cell
 
     def flush(self) -> None:
         """Write, once for everything of this turn."""
@@ -411,11 +415,6 @@ class MqttConnection(Behaviour, Flushed):
         self._release(with_will=True)
         if self._transport is not None:
             self._transport.abort()
-
-    def let_go(self) -> None:
-        """Let publishers go on that wait for this connection."""
-        if self.watch is not None:
-            self.watch.close()
 
     def peer_name(self) -> str:
         """Return the client's address, for logs."""

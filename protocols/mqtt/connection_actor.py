@@ -22,5 +22,6 @@ class MqttConnectionActor(LoopActor):
         self.connection.fail()
 
     def on_stop(self) -> None:
-        """Let go of whoever waits for this connection."""
-        self.connection.let_go()
+        """Let publishers go on that wait for this connection."""
+        if self.connection.watch is not None:
+            self.connection.watch.close()

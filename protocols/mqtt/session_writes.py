@@ -5,7 +5,7 @@ from typing import Final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
-from actors.inbox import Flushed
+from actors.inbox import Flushed, Scheduled
 from actors.messages import SessionRows
 from actors.queue_directory import StoreRefused
 from messaging.publication import Publication
@@ -78,7 +78,7 @@ class SessionWrites(Flushed):
         """
         if self._after_ids is None:
             self._after_ids = []
-            self._services.runtime.dispatcher.at_turn_end(self, self._cell)
+            self._services.runtime.dispatcher.at_turn_end(self)
         self._after_ids.append(callback)
         if publication is not None and publication.unsequenced_count > 0:
             if self._incomplete is None:
@@ -94,6 +94,10 @@ class SessionWrites(Flushed):
             (session.received_key(packet_id), None) for packet_id in range(first, last + 1)
         ]
         self._write(rows).then(lambda done: self._run_all(done, [callback]))
+
+    def owner(self) -> Scheduled | None:
+        """Return the connection's actor."""
+        return self._cell
 
     def flush(self) -> None:
         """Have the packet ids written, at the end of a turn."""

@@ -49,7 +49,7 @@ class Flushing(LoopActor):
 
     def on_receive(self, message: object) -> None:
         self._heard.append(message)
-        self.runtime.dispatcher.at_turn_end(FlushCall(self.flush), self.cell)
+        self.runtime.dispatcher.at_turn_end(FlushCall(self.flush, self.cell))
 
     def flush(self) -> None:
         self._heard.append("flushed")
@@ -183,7 +183,7 @@ def test_a_failure_that_is_no_actors_is_told_and_turns_go_on(told: list[BaseExce
     def nobodys() -> None:
         raise ValueError("and who are you?")
 
-    runtime.dispatcher.at_turn_end(FlushCall(nobodys), None)
+    runtime.dispatcher.at_turn_end(FlushCall(nobodys, None))
     turn(runtime)
     assert [str(error) for error in told] == ["and who are you?"]
     spawned(runtime, heard).inbox.post("on")
@@ -260,7 +260,7 @@ def test_what_is_read_before_a_turn_counts_as_read_at_once() -> None:
     dispatcher = Dispatcher(call_soon=turns.append, clock=LookedAtClock(), on_fatal=lambda _: None)
     assert [dispatcher.both_ms() for _ in range(2)] == [(1000, 1000), (2000, 2000)], "no turn is ahead"
 
-    dispatcher.at_turn_end(FlushCall(lambda: None), None)
+    dispatcher.at_turn_end(FlushCall(lambda: None, None))
     assert [dispatcher.both_ms() for _ in range(2)] == [(3000, 3000)] * 2
 
     turns.pop()()
