@@ -201,8 +201,9 @@ class Publisher:
             for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
                 self._post_direct(subscriber, _selected(batch, its))
         else:
+            alone = len(receivers) == 1 and not self._in_transaction  # several would hold up everybody else
             for subscriber in receivers:
-                self._post_direct(subscriber, batch)
+                self._post_direct(subscriber, batch, at_once=alone)
         for group in route.groups:
             if not guaranteed or group.queue is None:
                 self._post_shared(group, batch)
@@ -232,12 +233,15 @@ class Publisher:
             self._deliver_to_one = DeliverToOne(self._space)
         return self._deliver_to_one.hands(route, batch, rows, receivers)
 
-    def _post_direct(self, subscriber: Subscriber, batch: MessageBatch) -> None:
+    def _post_direct(self, subscriber: Subscriber, batch: MessageBatch, *, at_once: bool = False) -> None:
         address = subscriber.address
         if address is None:
             self._space.offline_count += batch.count
             return
-        address.post(batch)
+        if at_once:
+            address.hand(batch)
+        else:
+            address.post(batch)
         pressure = subscriber.pressure
         if pressure is not None and pressure.over:
             self.pressures.append(pressure)

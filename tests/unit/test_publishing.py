@@ -11,7 +11,7 @@ from actors.publishing import Publisher
 from actors.runtime import Runtime
 from lone_actors import spawned, turn
 from messaging.admission import QueueGate
-from messaging.batch import AT_LEAST_ONCE, MessageBatch
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.pressure import Pressure
 from messaging.routing import PartitionTarget, QueueTarget, Subscriber, Subscription, TopicSpace
 from messaging.topics import Syntax, parse_filter
@@ -28,17 +28,36 @@ class Recorder(LoopActor):
         self.got.append(message)
 
 
+def recorder(runtime: Runtime, got: list[object]) -> ActorCell:
+    return spawned(runtime, lambda cell: Recorder(cell, got))
+
+
+def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -> Publisher:
+    nobody = recorder(runtime, []).inbox
+    return Publisher(space=space, spool=nobody, address=nobody, rng=random.Random(1), in_transaction=in_transaction)
+
+
+def message(qos: int) -> MessageBatch:
+    return MessageBatch(
+        topic="t",
+        topics=None,
+        payloads=[b"m"],
+        headers=None,
+        qos=qos,
+        retain=False,
+        publisher="p",
+        received_ms=0,
+        payload_bytes=1,
+    )
+
+
 @pytest.mark.parametrize(("in_transaction", "handled_at_once"), [(False, 1), (True, 0)])
 def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_it(
     runtime: Runtime, in_transaction: bool, handled_at_once: int
 ) -> None:
     """They are put to the publication behind the publish. A consumer that was faster would have it confirmed twice."""
     got: list[object] = []
-
-    def spawn() -> ActorCell:
-        return spawned(runtime, lambda cell: Recorder(cell, got))
-
-    partition = spawn()
+    partition = recorder(runtime, got)
     partition.inbox.takes_at_once = True
     gate = QueueGate(None, usage_bytes_max=1 << 20, message_bytes_max=1 << 20)
     target = QueueTarget("q", gate, Pressure(high_bytes=1 << 20, low_bytes=0), durable=True)
@@ -46,26 +65,32 @@ def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_i
     space, subscriber = TopicSpace(), Subscriber("c")
     subscriber.queue = target
     space.subscribe(parse_filter("t", Syntax.MQTT), "c", Subscription(subscriber, AT_LEAST_ONCE))
-    publisher = Publisher(
-        space=space, spool=spawn().inbox, address=spawn().inbox, rng=random.Random(1), in_transaction=in_transaction
-    )
 
-    result = publisher.publish(
-        MessageBatch(
-            topic="t",
-            topics=None,
-            payloads=[b"m"],
-            headers=None,
-            qos=AT_LEAST_ONCE,
-            retain=False,
-            publisher="p",
-            received_ms=0,
-            payload_bytes=1,
-        ),
-        1,
-    )
+    result = publisher_on(runtime, space, in_transaction=in_transaction).publish(message(AT_LEAST_ONCE), 1)
 
     assert result.publication is not None
     assert len(got) == handled_at_once
     turn(runtime)
-    assert [type(message) for message in got] == [Append]
+    assert [type(each) for each in got] == [Append]
+
+
+@pytest.mark.parametrize(
+    ("receivers", "in_transaction", "handled_at_once"), [(1, False, 1), (2, False, 0), (1, True, 0)]
+)
+def test_a_direct_message_is_handled_at_once_by_its_only_receiver(
+    runtime: Runtime, receivers: int, in_transaction: bool, handled_at_once: int
+) -> None:
+    """Thousands of receivers would hold up every socket if they were served within the publisher's read."""
+    got: list[object] = []
+    space = TopicSpace()
+    for number in range(receivers):
+        receiver, subscriber = recorder(runtime, got), Subscriber(f"c{number}")
+        receiver.inbox.takes_at_once = True
+        subscriber.address = receiver.inbox
+        space.subscribe(parse_filter("t", Syntax.MQTT), subscriber.client, Subscription(subscriber, AT_MOST_ONCE))
+
+    publisher_on(runtime, space, in_transaction=in_transaction).publish(message(AT_MOST_ONCE), 0)
+
+    assert len(got) == handled_at_once
+    turn(runtime)
+    assert len(got) == receivers
