@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import pykka
+from mypy_extensions import i64
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
@@ -108,8 +109,8 @@ class ActorCell(Scheduled):
         self.inbox = Inbox(runtime.dispatcher, self)
         self.stopped = StopFlag()
         self.suspended = False  # nothing is handled until the actor's state was made anew
-        self.handled_count = 0
-        self.batches_count = 0
+        self.handled_count: i64 = 0
+        self.batches_count: i64 = 0
         self.batch_size_max = 0
         self.handling_ns = 0
         self._clock = runtime.clock

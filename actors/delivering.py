@@ -2,6 +2,8 @@
 
 from typing import final
 
+from mypy_extensions import i64
+
 from actors.clock import Clock
 from actors.data_messages import Deliveries
 from actors.inbox import Inbox
@@ -15,8 +17,8 @@ class Delivering:
     """The way out of one partition, and how much went it."""
 
     def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
-        self.delivered_count = 0
-        self.redelivered_count = 0
+        self.delivered_count: i64 = 0
+        self.redelivered_count: i64 = 0
         self._clock = clock
         self._partition = partition
         self._number = number

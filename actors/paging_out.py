@@ -5,6 +5,8 @@ Which batches go is planned in messaging.paging and messaging.retention.
 
 from typing import final
 
+from mypy_extensions import i64
+
 from actors.messages import PagesWritten, WritePages
 from messaging.address import Address
 from messaging.memory import MemoryBudget
@@ -32,7 +34,7 @@ class PagingOut:
         self._partition_id = partition_id
         self._memory = memory
         self._spool = spool  # None: this partition's messages are never written
-        self._counted_bytes = 0
+        self._counted_bytes: i64 = 0
         self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
         self._through_record = 0  # asked for while pages were on their way; 0: nothing
 
@@ -74,7 +76,7 @@ class PagingOut:
         if self._through_record:
             self.page_out(0)
 
-    def _held_bytes(self) -> int:
+    def _held_bytes(self) -> i64:
         """Return what ledger and log hold; a batch that both hold counts twice, so pages are written the earlier."""
         return self._log.ledger.memory_bytes + self._log.memory_bytes
 

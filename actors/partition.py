@@ -6,6 +6,8 @@ outside is carried out. Its actor is in `partition_actor`.
 
 from typing import Any
 
+from mypy_extensions import i64
+
 from actors.browser_messages import DeleteMessages, EndBrowse
 from actors.browsing import PartitionBrowse
 from actors.burying import bury
@@ -132,7 +134,7 @@ class Partition(Behaviour):
         self._parking = Parking()
         self._rescale = RescalePart(number, queue)
         self._delivering = Delivering(runtime.clock, address, number, trace)
-        self._settled_count = 0  # messages that consumers have accepted
+        self._settled_count: i64 = 0  # messages that consumers have accepted
         self._errands = ErrandPlace(
             runtime,
             address,

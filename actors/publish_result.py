@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from messaging.publication import Publication
 from messaging.refusals import ADMITTED, refusal_text
@@ -23,8 +23,8 @@ class PublishResult:
     """
 
     def __init__(self) -> None:
-        self.confirmations_pending = 0
-        self.refusal = ADMITTED
+        self.confirmations_pending: i64 = 0
+        self.refusal: i64 = ADMITTED
         self.refused_by = ""  # the queue that said no
         self.also_refused = ""  # and others that did, each with its reason
         self.routed = True

@@ -8,6 +8,8 @@ product's semantics come from; each refusal is a counter. What the verdicts mean
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.batch import MessageBatch
 from messaging.refusals import (
     ADMITTED,
@@ -38,8 +40,8 @@ class SpoolGate:
     def __init__(
         self,
         *,
-        usage_bytes_max: int,
-        usage_count_max: int = NO_LIMIT,
+        usage_bytes_max: i64,
+        usage_count_max: i64 = NO_LIMIT,
         refusal: int = REFUSED_SPOOL_FULL,
         parent: "SpoolGate | None" = None,
     ) -> None:
@@ -47,17 +49,17 @@ class SpoolGate:
         self.usage_count_max = usage_count_max
         self.refusal = refusal  # what is said when the bytes are used up
         self.parent = parent
-        self.usage_bytes = 0
-        self.usage_count = 0
-        self.accepted_bytes = 0
-        self.accepted_count = 0
+        self.usage_bytes: i64 = 0
+        self.usage_count: i64 = 0
+        self.accepted_bytes: i64 = 0
+        self.accepted_count: i64 = 0
         self.blocked = ""
         self.usage_threshold = Threshold(nobody_hears)
         self.count_threshold = Threshold(nobody_hears)
         self.usage_exceeded = Exceedance(nobody_minds)
         self.count_exceeded = Exceedance(nobody_minds)
 
-    def verdict_on_bytes(self, size: int) -> int:
+    def verdict_on_bytes(self, size: i64) -> i64:
         """Return ADMITTED, or whose quota is used up: the outermost is asked first."""
         parent = self.parent
         if parent is not None:
@@ -68,13 +70,13 @@ class SpoolGate:
             return self.refusal
         return ADMITTED
 
-    def verdict_on_count(self, count: int) -> int:
+    def verdict_on_count(self, count: i64) -> i64:
         """Return ADMITTED, or REFUSED_SPOOL_COUNT."""
         if self.usage_count + count > self.usage_count_max:
             return REFUSED_SPOOL_COUNT
         return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
 
-    def count_in(self, count: int, size: int) -> None:
+    def count_in(self, count: i64, size: i64) -> None:
         """Count messages in, here and above."""
         self.accepted_bytes += size
         self.accepted_count += count
@@ -87,7 +89,7 @@ class SpoolGate:
         if self.parent is not None:
             self.parent.count_in(count, size)
 
-    def count_out(self, count: int, size: int) -> None:
+    def count_out(self, count: i64, size: i64) -> None:
         """Count settled messages out, here and above."""
         self.usage_bytes -= size
         self.usage_count -= count
@@ -118,23 +120,23 @@ class QueueGate:
         self,
         spool: SpoolGate | None,
         *,
-        usage_bytes_max: int,
-        message_bytes_max: int,
-        usage_count_max: int = NO_LIMIT,
+        usage_bytes_max: i64,
+        message_bytes_max: i64,
+        usage_count_max: i64 = NO_LIMIT,
         reject_behavior: int = REJECT_WHEN_ENABLED,
     ) -> None:
         self.spool = spool  # of the queue's VPN. None: the queue's messages are never written
         self.usage_bytes_max = usage_bytes_max
         self.message_bytes_max = message_bytes_max
         self.usage_count_max = usage_count_max
-        self.low_priority_count_max = NO_LIMIT  # messages of low priority are refused while the queue holds as many
+        self.low_priority_count_max: i64 = NO_LIMIT  # with as many, messages of low priority are refused
         self.reject_behavior = reject_behavior
         self.ingress_enabled = True
         self.ended = False  # the queue was deleted: what it holds is nobody's any more
-        self.usage_bytes = 0
-        self.usage_count = 0
-        self.accepted_bytes = 0
-        self.accepted_count = 0
+        self.usage_bytes: i64 = 0
+        self.usage_count: i64 = 0
+        self.accepted_bytes: i64 = 0
+        self.accepted_count: i64 = 0
         self.refusals: dict[int, int] = {}  # reason -> messages refused to their publishers
         self.drops: dict[int, int] = {}  # reason -> messages dropped here, and nobody heard of it
         self.usage_threshold = Threshold(nobody_hears)
@@ -142,7 +144,7 @@ class QueueGate:
         self.usage_exceeded = Exceedance(nobody_minds)
         self.low_priority_exceeded = Exceedance(nobody_minds)
 
-    def verdict(self, batch: MessageBatch) -> int:
+    def verdict(self, batch: MessageBatch) -> i64:
         """Return ADMITTED, or why not all of these messages may be taken."""
         spool = self.spool
         if spool is not None:
@@ -152,7 +154,7 @@ class QueueGate:
         verdict = self.verdict_of_moved(batch)
         return verdict if verdict != ADMITTED or spool is None else spool.verdict_on_count(batch.count)
 
-    def verdict_of_moved(self, batch: MessageBatch) -> int:
+    def verdict_of_moved(self, batch: MessageBatch) -> i64:
         """Return what the queue alone says: of messages that only change queues the spool has no more than before."""
         size = batch.payload_bytes
         count = batch.count
@@ -178,7 +180,7 @@ class QueueGate:
         self.accepted_count += batch.count
         self.restore(batch.count, batch.payload_bytes)
 
-    def restore(self, count: int, size: int) -> None:
+    def restore(self, count: i64, size: i64) -> None:
         """Count in what a recovery found."""
         self.usage_bytes += size
         self.usage_count += count
@@ -189,7 +191,7 @@ class QueueGate:
         if self.spool is not None:
             self.spool.count_in(count, size)
 
-    def release(self, count: int, size: int) -> None:
+    def release(self, count: i64, size: i64) -> None:
         """Count settled messages out."""
         self.usage_bytes -= size
         self.usage_count -= count
@@ -208,7 +210,7 @@ class QueueGate:
         self.ingress_enabled = False
         self.release(self.usage_count, self.usage_bytes)
 
-    def refuse(self, verdict: int, count: int, *, hears: bool) -> None:
+    def refuse(self, verdict: int, count: i64, *, hears: bool) -> None:
         """Count messages that were refused, or dropped here when their publisher does not hear of it."""
         counts = self.refusals if hears else self.drops
         counts[verdict] = counts.get(verdict, 0) + count

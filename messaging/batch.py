@@ -7,7 +7,7 @@ the rare attributes stand in a column that is absent when no row has any.
 
 from typing import Final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from messaging.headers import Headers
 
@@ -40,9 +40,9 @@ class MessageBatch:
         retain: bool,
         publisher: str,
         received_ms: int,
-        payload_bytes: int,
+        payload_bytes: i64,
     ) -> None:
-        self.count = len(payloads)
+        self.count: i64 = len(payloads)
         self.topic = topic
         self.topics = topics
         self._payloads = payloads
@@ -73,7 +73,7 @@ class MessageBatch:
         column = self.headers()
         return None if column is None else column[row]
 
-    def memory_bytes(self) -> int:
+    def memory_bytes(self) -> i64:
         """Return about how much memory the batch takes: payloads, their objects, and its own."""
         return self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
 

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar, final
 
+from mypy_extensions import i64
+
 from messaging.thresholds import Exceedance, Threshold, nobody_hears, nobody_minds
 
 Waiter = TypeVar("Waiter")
@@ -28,21 +30,21 @@ class CreditPool(Generic[Waiter]):
     was called since.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: i64) -> None:
         self.limit = limit
-        self.used = 0
+        self.used: i64 = 0
         self.threshold = Threshold(nobody_hears)
         self.exceeded = Exceedance(nobody_minds)
         self.has_room: Callable[[], None] = nobody_waits  # told of what is given back while windows are in line
-        self._taken_count = 0
+        self._taken_count: i64 = 0
         self._line: OrderedDict[CreditWindow[Waiter], None] = OrderedDict()
 
-    def available(self) -> int:
+    def available(self) -> i64:
         """Return how many more messages may be delivered now to anybody; never negative."""
         free = self.limit - self.used
         return free if free > 0 else 0
 
-    def take(self, count: int) -> None:
+    def take(self, count: i64) -> None:
         """Count messages delivered."""
         self.used += count
         self._taken_count += count
@@ -51,7 +53,7 @@ class CreditPool(Generic[Waiter]):
         if self.used >= self.limit:
             self.exceeded.refused(taken=self._taken_count, limit=self.limit)
 
-    def give(self, count: int) -> None:
+    def give(self, count: i64) -> None:
         """Count messages settled, or taken back."""
         self.used -= count
         assert self.used >= 0, "more given back to the pool than taken"
@@ -92,23 +94,23 @@ class CreditWindow(Generic[Waiter]):
     a smaller window, and nothing more is taken until it has fallen below.
     """
 
-    def __init__(self, limit: int, pool: CreditPool[Waiter] | None = None) -> None:
+    def __init__(self, limit: i64, pool: CreditPool[Waiter] | None = None) -> None:
         self.limit = limit
         self.pool = pool  # None: nobody counts what all consumers hold together
-        self.used = 0
+        self.used: i64 = 0
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
-        self.called_count = 0  # waiters called since the last look, each of whom is left one credit at least
-        self._promised_count = 0  # from the head of the line, who are to be called while there is credit
+        self.called_count: i64 = 0  # waiters called since the last look, each of whom is left one credit at least
+        self._promised_count: i64 = 0  # from the head of the line, who are to be called while there is credit
         self._line: OrderedDict[Waiter, None] | None = None  # most windows never have one
 
-    def available(self) -> int:
+    def available(self) -> i64:
         """Return how many more messages the consumer may be delivered now, as far as it goes; never negative."""
         if self.is_shut:
             return 0
         free = self.limit - self.used
         return free if free > 0 else 0
 
-    def room(self) -> int:
+    def room(self) -> i64:
         """Return how many more messages partitions may deliver now: what is available, and the pool has room for."""
         if self.is_shut:
             return 0
@@ -118,13 +120,13 @@ class CreditWindow(Generic[Waiter]):
             free = min(free, pool.limit - pool.used)
         return free if free > 0 else 0
 
-    def take(self, count: int) -> None:
+    def take(self, count: i64) -> None:
         """Use `count` credits, which the caller has seen to be available."""
         self.used += count
         if self.pool is not None:
             self.pool.take(count)
 
-    def give(self, count: int) -> None:
+    def give(self, count: i64) -> None:
         """Return `count` credits."""
         self.used -= count
         assert self.used >= 0, "more credit returned than taken"

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from messaging.batch import MessageBatch
 from messaging.flows import Flow
@@ -104,8 +104,8 @@ class Effects:
         self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
         self.discards: dict[str, int] = {}  # reason -> messages dropped
         self.buried_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
-        self.released_count = 0  # messages and bytes that count against the quota no more
-        self.released_bytes = 0
+        self.released_count: i64 = 0  # messages and bytes that count against the quota no more
+        self.released_bytes: i64 = 0
 
     def settle(self, first: int, end: int) -> None:
         """Note settled sequences; neighbours become one range, as one by one they cost the spool an entry each."""

@@ -2,6 +2,8 @@
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
@@ -74,21 +76,21 @@ class DeliveryRules:
         self,
         *,
         redelivery_count_max: int = 0,
-        unacked_count_max: int = 10_000,
+        unacked_count_max: i64 = 10_000,
         respects_expiry: bool = False,
         expires_once_delivered: bool = True,
         dead_msg_queue: str = "",
         respects_eligibility: bool = False,
-        max_ttl_ms: int = 0,
-        delivery_delay_ms: int = 0,
+        max_ttl_ms: i64 = 0,
+        delivery_delay_ms: i64 = 0,
         redelivers: bool = True,
-        redelivery_delay_ms: int = 0,
+        redelivery_delay_ms: i64 = 0,
         redelivery_delay_ms_max: int = 0,
         redelivery_delay_percent: int = 100,
         order: int = ORDER_NONE,
-        ack_timeout_ms: int = 0,
+        ack_timeout_ms: i64 = 0,
         by_priority: bool = False,
-        group_buckets: int = 0,
+        group_buckets: i64 = 0,
         group_rebalance: bool = False,
         last_value_only: bool = False,
         key_source: KeySource | None = None,
@@ -113,7 +115,7 @@ class DeliveryRules:
         self.group_rebalance = group_rebalance  # a flow that comes is given its share of the groups
         self.last_value_only = last_value_only  # a message replaces those before it
         self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
-        self.generation = 0
+        self.generation: i64 = 0
 
     def watches_the_clock(self) -> bool:
         """Return whether time matters for messages that say nothing of it themselves."""
@@ -168,9 +170,9 @@ class LedgerFlow:
             0  # where it selects: no message below is ready that it has not looked at, but those of `again`
         )
         self.again = RangeSet()  # sequences below `looked_to`; some may be somebody's by now, or settled
-        self.turn = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
+        self.turn: i64 = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
-    def room(self, unacked_count_max: int) -> int:
+    def room(self, unacked_count_max: i64) -> i64:
         """Return how many more messages the flow may get now: none before what it has kept."""
         if self.kept:
             return 0
@@ -219,21 +221,21 @@ class LedgerFlow:
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 
 
-def least_loaded(flows: dict[int, LedgerFlow], unacked_count_max: int) -> LedgerFlow | None:
+def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow | None:
     """Return the first of `flows_with_room`, if there is any.
 
     A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room.
     """
     least: LedgerFlow | None = None
-    for flow in flows.values():
+    for flow in flows:
         if (least is None or flow.holds_less(least)) and not flow.paused and flow.room(unacked_count_max) > 0:
             least = flow
     return least
 
 
-def flows_with_room(flows: dict[int, LedgerFlow], unacked_count_max: int) -> list[LedgerFlow]:
+def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64) -> list[LedgerFlow]:
     """Return the flows that may get messages now, in the order in which they are served: who holds least goes first."""
-    eligible = [flow for flow in flows.values() if not flow.paused and flow.room(unacked_count_max) > 0]
+    eligible = [flow for flow in flows if not flow.paused and flow.room(unacked_count_max) > 0]
     if len(eligible) > 1:
         eligible.sort(key=_load)
     return eligible

@@ -10,6 +10,8 @@ rest (storage), and the sending itself (the actors).
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.batch import MessageBatch
 from messaging.declining import bury_declined, decline
 from messaging.effects import Delivery
@@ -45,7 +47,7 @@ class Ledger(LedgerState):
     def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
         super().__init__(durable=durable, rules=rules, next_sequence=next_sequence)
         self.groups: MessageGroups | None = None  # None: there is no key, or the rules want none to have an owner
-        self._buckets_seen = 0  # of the rules, when that was looked at
+        self._buckets_seen: i64 = 0  # of the rules, when that was looked at
 
     # --- messages in ---
 
@@ -78,11 +80,11 @@ class Ledger(LedgerState):
             assert held.epoch == epoch, "who gets a partition anew was detached before"
             held.paused = False
             return
-        self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
+        held = self.enter(flow, epoch)
         if flow.selector is not None:
             self.selecting_count += 1
         if self.groups is not None and self.rules.group_rebalance:
-            self.groups.share_anew(self, self.flows[flow.flow_id])
+            self.groups.share_anew(self, held)
 
     def pause(self, flow_id: int) -> None:
         """Send nothing more to a flow; what it holds it may still settle."""
@@ -92,10 +94,9 @@ class Ledger(LedgerState):
 
     def detach(self, flow_id: int, *, count_as_failed: bool) -> None:
         """Take a flow's unsettled messages back, to be delivered again oldest first; later settlements are void."""
-        flow = self.flows.pop(flow_id, None)
+        flow = self.leave(flow_id)
         if flow is None:
             return
-        flow.leave()
         if flow.selects():
             self.selecting_count -= 1
         for first, end in self.take_back(flow, self.floor, self.next_sequence):
@@ -130,18 +131,18 @@ class Ledger(LedgerState):
             if groups is not None:
                 groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
-        if ready_count == 0 or not self.flows:
+        if ready_count == 0 or not self.flow_list:
             return _NONE
         deliveries: list[Delivery] = []
         unacked_count_max = rules.unacked_count_max
         if ready_count == 1 and groups is None and self.selecting_count == 0:
-            least = least_loaded(self.flows, unacked_count_max)
+            least = least_loaded(self.flow_list, unacked_count_max)
             if least is None:
                 self._note_starved(unacked_count_max)
             else:
                 self._deliver_piece(least, 1, wall_ms, deliveries)
             return deliveries
-        line = flows_with_room(self.flows, unacked_count_max)
+        line = flows_with_room(self.flow_list, unacked_count_max)
         if groups is not None and len(line) > 1:
             groups.put_owner_first(line, self.requeued.lowest())
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
@@ -170,10 +171,10 @@ class Ledger(LedgerState):
             self._note_starved(unacked_count_max)
         return deliveries
 
-    def _note_starved(self, unacked_count_max: int) -> None:
+    def _note_starved(self, unacked_count_max: i64) -> None:
         """Note the flows that messages wait for; one that does not get any message may have room left."""
         gets_any = self.groups is None
-        for flow in self.flows.values():
+        for flow in self.flow_list:
             if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0):
                 self.effects.starved_flows.append(flow.flow)
 

@@ -44,11 +44,10 @@ def park(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
 
 def restore_parked(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
     """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
-    parked = LedgerFlow(flow, epoch)
+    parked = ledger.enter(flow, epoch)
     parked.paused = True
     parked.kept = RangeSet()
     parked.keeps_alone = True
-    ledger.flows[flow.flow_id] = parked
     ledger.gather_fresh()
     for first, end in kept:
         for start, stop in ledger.held_by_nobody(first, end):

@@ -6,6 +6,8 @@ cannot take is dropped and counted, so that one dead consumer never holds up the
 
 from typing import final
 
+from mypy_extensions import i64
+
 from messaging.address import Address
 
 
@@ -13,7 +15,7 @@ from messaging.address import Address
 class PressureLimits:
     """When the queues of a node slow their publishers down. All of them share it; a reload changes it."""
 
-    def __init__(self, *, high_bytes: int, low_bytes: int, stall_ms: int) -> None:
+    def __init__(self, *, high_bytes: i64, low_bytes: i64, stall_ms: int) -> None:
         self.high_bytes = high_bytes  # of a queue that is never written
         self.low_bytes = low_bytes
         self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
@@ -32,7 +34,7 @@ class Pressure:
     Invariants: `low_bytes <= high_bytes`; nobody waits while the pressure is down or waived.
     """
 
-    def __init__(self, *, high_bytes: int, low_bytes: int) -> None:
+    def __init__(self, *, high_bytes: i64, low_bytes: i64) -> None:
         assert low_bytes <= high_bytes
         self.high_bytes = high_bytes
         self.low_bytes = low_bytes
@@ -41,17 +43,17 @@ class Pressure:
         self.over_since_ms = 0
         self._waiting: dict[Address, None] | None = None  # until somebody does
 
-    def set_marks(self, *, high_bytes: int, low_bytes: int) -> None:
+    def set_marks(self, *, high_bytes: i64, low_bytes: i64) -> None:
         """Change the marks; who waits is looked at with the next level."""
         assert low_bytes <= high_bytes
         self.high_bytes = high_bytes
         self.low_bytes = low_bytes
 
-    def calm(self, held_bytes: int) -> bool:
+    def calm(self, held_bytes: i64) -> bool:
         """Return whether there is nothing to note: nobody waits, and not much is held."""
         return held_bytes < self.high_bytes and not self.over and not self.waived
 
-    def level(self, held_bytes: int, now_ms: int) -> list[Address]:
+    def level(self, held_bytes: i64, now_ms: int) -> list[Address]:
         """Note how much the destination holds; return the publishers that may go on."""
         if held_bytes >= self.high_bytes:
             if not self.over and not self.waived:

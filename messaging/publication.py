@@ -6,6 +6,8 @@ the node's loop, so its counters need no lock.
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.address import Address
 from messaging.batch import MessageBatch
 
@@ -48,14 +50,14 @@ class Publication:
         "unsequenced_count",
     )
 
-    def __init__(self, batch: MessageBatch, *, publisher: Address | None, token: int, partitions_count: int) -> None:
+    def __init__(self, batch: MessageBatch, *, publisher: Address | None, token: int, partitions_count: i64) -> None:
         self.batch = batch
         self.publisher = publisher  # the address to confirm to; None after recovery
         self.token = token  # what the publisher calls this publish
         self.matches: list[PublicationMatch] = []
         self.unsequenced_count = partitions_count
-        self.open_count = 0
-        self.record_number = UNWRITTEN
+        self.open_count: i64 = 0
+        self.record_number: i64 = UNWRITTEN
         self.confirmed = False
         self.refused = False  # the store could not take it
         # Both are written by the very commit that writes the publication.

@@ -12,6 +12,8 @@ bounds and no reader holds it. Deliberately elsewhere: reading (messaging.range_
 from bisect import bisect_right
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
 from messaging.paging import PagePlan, PagePlanner, pages_written, plan_pages
@@ -50,7 +52,7 @@ class RetainedLog:
         self.rules = rules
         self.active = False
         self.payload_bytes = 0
-        self.memory_bytes = 0
+        self.memory_bytes: i64 = 0
         self.bytes_end = 0  # payload bytes that ever came in
         self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
         self._held_from = HELD_BY_NOBODY

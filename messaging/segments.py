@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from messaging.batch import MessageBatch
 from messaging.marks import Marks
@@ -48,8 +48,8 @@ class Segment:
         self,
         first: int,
         end: int,
-        live_count: int,
-        bytes_left: int,
+        live_count: i64,
+        bytes_left: i64,
         batch: MessageBatch | None,
         publication: Publication | None,
         page: Page | None,
@@ -96,7 +96,7 @@ class SegmentList:
         self._lone: Segment | None = None
         self._chunks: list[_Chunk] = [_Chunk([])]
         self._chunk_firsts: list[int] = [0]  # no sequence of a chunk is lower, and none of the chunk before as high
-        self._count = 0
+        self._count: i64 = 0
 
     def __len__(self) -> int:
         return self._count

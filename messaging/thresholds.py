@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final, final
 
+from mypy_extensions import i64
+
 NEVER_REACHED: Final = 1 << 60  # of the integers that compiled code compares without making objects
 PERCENT_MAX: Final = 100
 VALUE_MAX: Final = 0xFFFF_FFFF
@@ -60,8 +62,8 @@ class Threshold:
         self._set = NEVER_REACHED
         self._clear = 0
         self.is_raised = False
-        self.raise_at = NEVER_REACHED
-        self.clear_below = 0
+        self.raise_at: i64 = NEVER_REACHED
+        self.clear_below: i64 = 0
 
     def watch(self, pair: ThresholdPair, *, limit: int, unit: int, value: int) -> None:
         """Take other levels; a limit of 0 is none, and then nothing is raised. Tells when that changes the state."""
