@@ -153,7 +153,6 @@ class LedgerFlow:
         "locks",
         "looked_to",
         "paused",
-        "turn",
     )
 
     def __init__(self, flow: Flow, epoch: int) -> None:
@@ -170,7 +169,6 @@ class LedgerFlow:
             0  # where it selects: no message below is ready that it has not looked at, but those of `again`
         )
         self.again = RangeSet()  # sequences below `looked_to`; some may be somebody's by now, or settled
-        self.turn: i64 = 0  # when it last got something: of flows that hold equally many, the longest waiting is next
 
     def room(self, unacked_count_max: i64) -> i64:
         """Return how many more messages the flow may get now: none before what it has kept."""
@@ -183,10 +181,9 @@ class LedgerFlow:
             available = min(available, unacked_count_max - self.flow.unacked_count())
         return max(0, available)
 
-    def holds_less(self, other: "LedgerFlow") -> bool:
-        """Return whether the flow is served before another: it holds less, or as much and has waited longer."""
-        held, others = self.in_flight.total, other.in_flight.total
-        return held < others or (held == others and self.turn < other.turn)
+    def has_room(self, unacked_count_max: i64) -> bool:
+        """Return whether the flow may get a message now."""
+        return not self.paused and self.room(unacked_count_max) > 0
 
     def selects(self) -> bool:
         """Return whether the flow does not take whatever is ready."""
@@ -224,22 +221,32 @@ class LedgerFlow:
 def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow | None:
     """Return the first of `flows_with_room`, if there is any.
 
-    A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room.
+    A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room, and
+    none behind the first that holds nothing.
     """
     least: LedgerFlow | None = None
     for flow in flows:
-        if (least is None or flow.holds_less(least)) and not flow.paused and flow.room(unacked_count_max) > 0:
+        if (least is None or flow.in_flight.total < least.in_flight.total) and flow.has_room(unacked_count_max):
+            if flow.in_flight.total == 0:
+                return flow
             least = flow
     return least
 
 
 def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64) -> list[LedgerFlow]:
-    """Return the flows that may get messages now, in the order in which they are served: who holds least goes first."""
-    eligible = [flow for flow in flows if not flow.paused and flow.room(unacked_count_max) > 0]
-    if len(eligible) > 1:
-        eligible.sort(key=_load)
-    return eligible
+    """Return the flows that may get messages now, in the order in which they are served: who holds least goes first.
+
+    Of those that hold equally many, who stands first in `flows`. Most hold nothing, and need not be sorted.
+    """
+    idle: list[LedgerFlow] = []
+    busy: list[LedgerFlow] = []
+    for flow in flows:
+        if flow.has_room(unacked_count_max):
+            (busy if flow.in_flight.total else idle).append(flow)
+    if len(busy) > 1:
+        busy.sort(key=_held)
+    return idle + busy
 
 
-def _load(flow: LedgerFlow) -> tuple[int, int]:
-    return flow.in_flight.total, flow.turn
+def _held(flow: LedgerFlow) -> int:
+    return flow.in_flight.total

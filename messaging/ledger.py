@@ -191,8 +191,9 @@ class Ledger(LedgerState):
                 again = False
         else:
             self.ready_from = end
-        self._turn += 1
-        flow.turn = self._turn
+        if self.flow_list[-1] is not flow:
+            self.flow_list.remove(flow)
+            self.flow_list.append(flow)
         redelivered = again or first < self.suspect_end
         if 0 < segment.expires_ms <= wall_ms and self.rules.expires(again):
             self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)
@@ -443,8 +444,6 @@ class Ledger(LedgerState):
         return count
 
     def _lock(self, flow: LedgerFlow, first: int, end: int, wall_ms: int) -> None:
-        locks = flow.locks
-        if locks is None:
-            locks = flow.locks = Locks()
+        locks = flow.locks = flow.locks or Locks()
         locks.forget(first, end)
         locks.grant(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
