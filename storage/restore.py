@@ -44,7 +44,8 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
     note = read_note(backup)
     with translated(folder, needed_bytes=note.data_bytes):
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / LOCK_FILE).exists():
+        had_lock_file = (folder / LOCK_FILE).exists()
+        if not had_lock_file:
             _check_empty(folder)
         lock = FolderLock(folder)
         try:
@@ -62,6 +63,10 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
                 raise
             os.rename(partial, folder / DATA_FILE)
             sync_folders(folder)
+        except BaseException:
+            if not had_lock_file:
+                lock.withdraw()
+            raise
         finally:
             lock.release()
     return Restored(note=note, incarnation=incarnation)
