@@ -47,6 +47,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_clients_denied_total", COUNTER, "What clients were denied", ("reason", "vpn")),
     Metric("sluicegate_connections_failed_total", COUNTER, "Connections ended by a violation", ("protocol", "reason")),
     Metric(
+        "sluicegate_certificate_begins_seconds",
+        GAUGE,
+        "Time from which the certificate of a port in TLS is valid, Unix time",
+        ("listener",),
+    ),
+    Metric(
         "sluicegate_certificate_expires_seconds",
         GAUGE,
         "Time at which the certificate of a port in TLS expires, Unix time",

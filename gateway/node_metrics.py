@@ -60,6 +60,7 @@ def _front(node: "Node") -> Iterator[Sample]:
         slow_count += sum(1 for each in connections if each.is_writing_paused)
         yield from _protocol(front.name, front.counters, len(connections), front.listeners)
     for listener, validity in node.certificates.items():
+        yield Sample("sluicegate_certificate_begins_seconds", validity.begins_s, (listener,))
         yield Sample("sluicegate_certificate_expires_seconds", validity.ends_s, (listener,))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))

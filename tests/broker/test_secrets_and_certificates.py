@@ -129,8 +129,10 @@ async def test_a_certificate_that_has_expired_is_told_of_until_another_one_is_th
     assert validity is not None
     async with RunningBroker(tmp_path / "data", tls_settings(certificates, "flow_tls")) as broker:
         samples = await NodeView(broker.node).metrics_snapshot()
-        (sample,) = [each for each in samples if each.name == "sluicegate_certificate_expires_seconds"]
-        assert (sample.labels, sample.value) == (("flow_tls",), validity.ends_s)
+        told = {each.name: each for each in samples if each.name.startswith("sluicegate_certificate")}
+        begins, ends = (told[f"sluicegate_certificate_{name}_seconds"] for name in ("begins", "expires"))
+        assert (begins.labels, begins.value) == (("flow_tls",), validity.begins_s)
+        assert (ends.labels, ends.value) == (("flow_tls",), validity.ends_s)
         assert "certificate" not in caplog.text
 
         broker.clock.set_wall(datetime.fromtimestamp(validity.ends_s, UTC))

@@ -9,6 +9,7 @@ from typing import Any, Final
 import promql_parser
 import pytest
 
+from gateway.certificates import SOON_S, SOON_SHARE
 from gateway.metrics import METRIC_BY_NAME
 from gateway_process import GatewayProcess
 from manifests import K8S, files
@@ -23,6 +24,7 @@ COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metri
 # These with what they are about: a cursor, a delivery point, a backup, a certificate.
 THERE_LATER: Final = {
     "sluicegate_backup_last_done_seconds",
+    "sluicegate_certificate_begins_seconds",
     "sluicegate_certificate_expires_seconds",
     "sluicegate_cursor_exceeded",
     "sluicegate_cursor_lag_messages",
@@ -83,6 +85,15 @@ def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
             known |= labels
         for group in BY.findall(text):
             assert {each.strip() for each in group.split(",")} <= known, text
+
+
+def test_what_expires_is_alerted_of_when_the_log_speaks_of_it() -> None:
+    """Else an alert for a certificate that lives for a week never ends."""
+    rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
+    (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateCertificateExpires"]
+    numbers = re.search(r"clamp_max\(([0-9.]+) \*.*, ([0-9]+) \* 24 \* 3600\)", text)
+    assert numbers is not None
+    assert (float(numbers[1]), int(numbers[2]) * 86_400) == (SOON_SHARE, SOON_S)
 
 
 def test_every_alert_says_what_happened_and_how_bad_it_is() -> None:
