@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from amqp_heard import Ended, Heard, Kind, Received, understood
+from closing_stream import open_closing
 from protocols.amqp.dispositions import Disposition, disposition_bytes
 from protocols.amqp.encoding import encode
 from protocols.amqp.frames import frame
@@ -62,7 +63,7 @@ class AmqpClient:
         cls, port: int, container: str = "c", *, desired: list[str] | None = None, window: int = INCOMING_WINDOW
     ) -> "AmqpClient":
         """Connect, and open a session."""
-        client = cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 22))
+        client = cls(*await open_closing(port))
         client._writer.write(AMQP_HEADER)
         client.send(Open(container, desired=desired).encode())
         client.send(Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=1000).encode())

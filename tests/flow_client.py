@@ -129,13 +129,12 @@ class FlowClient:
             self._writer.write(b"".join(self._engine.take()))
 
     async def _read(self) -> None:
-        try:
+        with suppress(ConnectionError):
             while data := await self._reader.read(65_536):
                 self.events += self._engine.feed(data, 0, time.time_ns() // 1_000_000)
                 self.send(b"")
                 self._arrived.set()
-        except ConnectionError:
-            self.is_closed = True
+        self._writer.close()  # as programs do: a gateway that stops gives who does not a second
         self.is_closed = True
         self._arrived.set()
 

@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 
 import mqtt_packets as mqtt
+from closing_stream import open_closing
 from mqtt_packets import Answer, Packet, Published
 
 DEADLINE_S = 20.0  # for anything that has to come
@@ -32,8 +33,7 @@ class RawClient:
 
     @classmethod
     async def open(cls, port: int, level: int, *, tls: ssl.SSLContext | None = None) -> "RawClient":
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22, ssl=tls)
-        return cls(reader, writer, level)
+        return cls(*await open_closing(port, tls=tls), level)
 
     # --- saying ---
 

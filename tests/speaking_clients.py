@@ -12,6 +12,7 @@ import httpx
 import mqtt_packets as mqtt
 from amqp_client import AMQP_HEADER, AmqpClient, body
 from amqp_heard import Ended
+from closing_stream import open_closing
 from flow_client import FlowClient, Refused
 from plain_http import plain_async_client
 from protocols.amqp.encoding import encode_composite
@@ -98,7 +99,7 @@ class Amqp:
         self._handle = 0
 
     async def connect(self, user: str, password: str) -> Answer:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._broker.amqp_port, limit=1 << 22)
+        reader, writer = await open_closing(self._broker.amqp_port)
         mechanism, response = ("PLAIN", f"\0{user}\0{password}".encode()) if user else ("ANONYMOUS", b"")
         writer.write(
             SASL_HEADER + sasl_frame(encode_composite(INIT, [Symbol(mechanism), response, self._sasl_hostname]))

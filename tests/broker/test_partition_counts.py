@@ -66,12 +66,14 @@ async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broke
 
 
 async def test_what_waits_elsewhere_is_shown_as_held(broker: RunningBroker) -> None:
-    await create(broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"])
+    await create(
+        broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"], partition_rebalance_delay_s=0
+    )
     publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)
     await publish_keyed(publisher, 0)
     first = [await consumer.message() for _ in KEYS]
-    await change(broker, partition_count=2, partition_rebalance_delay_s=0)
+    await change(broker, partition_count=2)
     await shows(broker, lambda view: view.partition_operational_count == 2)
     await publish_keyed(publisher, 1)
     view = await shows(broker, lambda view: view.partitions[1].held_count > 0)
@@ -129,10 +131,10 @@ async def test_a_consumer_settles_with_a_partition_that_has_come_again(broker: R
 
 async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_for(broker: RunningBroker) -> None:
     """Solace 5.5: queue, client and partition are found by the number of the blank-separated word."""
-    await create(broker, access_type="non-exclusive", partition_count=1)
+    await create(broker, access_type="non-exclusive", partition_count=1, partition_rebalance_delay_s=0)
     consumer = await broker.connect("c1", level=5)
     await consumer.subscribe("$queue/q", qos=1)
-    await change(broker, partition_count=2, partition_rebalance_delay_s=0)
+    await change(broker, partition_count=2)
     await shows(broker, lambda view: view.partitions[-1].number == 1 and view.partitions[-1].client == "c1")
     texts = [event.text() for _, event in broker.node.runtime.events.record.recent(0, 100)]
     words = {text.split()[1]: text.split() for text in texts}
@@ -178,7 +180,9 @@ async def test_a_replay_waits_for_the_partitions_to_be_settled_with(broker: Runn
 
 async def test_a_browser_follows_partitions_that_come_retire_and_come_again(broker: RunningBroker) -> None:
     """Solace 4.7: it goes on with new messages. A partition that takes a number again counts from 1 again."""
-    await create(broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"])
+    await create(
+        broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"], partition_rebalance_delay_s=0
+    )
     publisher = await broker.connect(level=5)
     browser = Browser(broker)
     await browser.bind()
@@ -189,7 +193,7 @@ async def test_a_browser_follows_partitions_that_come_retire_and_come_again(brok
     await consumer.subscribe("$queue/q", qos=1)
     for number, partitions in ((1, 3), (2, 1), (3, 3)):
         await take(consumer, len(KEYS))  # or what waits would hold the change up
-        await change(broker, partition_count=partitions, partition_rebalance_delay_s=0)
+        await change(broker, partition_count=partitions)
         await shows(broker, lambda view, count=partitions: is_through(view, count))  # type: ignore[misc]
         await publish_keyed(publisher, number)
         seen = await browser.sees(len(KEYS))
