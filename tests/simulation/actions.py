@@ -93,7 +93,7 @@ def _subscribe(world: World, step: Step) -> None:
 def _join(world: World, step: Step) -> None:
     client = _someone(world, step, SUBSCRIBERS, ONLINE)
     if client is not None and step.what % 4:
-        client.join()
+        client.join(2 if step.amount % 4 else 1)
     elif client is not None:
         client.leave()
 

@@ -61,7 +61,7 @@ class Client:
         self._unread = b""
         self._released: dict[int, Message] = {}  # PUBREC came, PUBCOMP did not
         self._bytes_out: dict[int, bytes] = {}
-        self._received: set[int] = set()  # ids of QoS 2 messages that are ours, until PUBREL
+        self._received: dict[int, int] = {}  # packet ids of QoS 2 messages that are ours, until PUBREL: which it is
         self._next_id = 1
         self._waits: dict[int, Callable[[int], None]] = {}  # packet id of a request -> what to do with the answer
         self._sessions_count = 0
@@ -85,6 +85,7 @@ class Client:
         clean_start = self._wants_clean_start = clean_start or self._wants_clean_start
         if clean_start:
             self._truth.ends(self.session_name)
+            self._truth.forsakes(self.name)
             self._truth.leaves(self.name)
             self._session_is_known = False
             self._start_anew()
@@ -178,7 +179,7 @@ class Client:
 
         self._subscribe(SESSION_FILTER_ID, f"{prefix}#", qos, answered)
 
-    def join(self) -> None:
+    def join(self, qos: int) -> None:
         """Become a member of the shared subscription. A durable one only: it decides what the group outlives."""
         if self.state != ONLINE or not self._is_durable:
             return
@@ -193,7 +194,7 @@ class Client:
             if code < 0x80 and number == self._memberships_count:  # else it has left meanwhile
                 self._truth.joins(self.name)
 
-        self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, 1, answered)
+        self._subscribe(GROUP_FILTER_ID, GROUP_FILTER, qos, answered)
 
     def leave(self) -> None:
         """Be a member no more."""
@@ -267,7 +268,7 @@ class Client:
             self._answered(kind, mqtt.packet_id_of(packet), packet.body[2] if len(packet.body) > 2 else 0)
         elif kind == mqtt.PUBREL:
             packet_id = mqtt.packet_id_of(packet)
-            self._received.discard(packet_id)
+            self._received.pop(packet_id, None)
             self._send(mqtt.acknowledgement(mqtt.PUBCOMP, packet_id))
         elif kind in (mqtt.SUBACK, mqtt.UNSUBACK):
             self._waits.pop(mqtt.packet_id_of(packet))(mqtt.suback_codes(packet, 5)[0])
@@ -282,6 +283,8 @@ class Client:
         if self._session_is_known and not answer.session_present:
             raise Violation(f"the session of {self.name} is lost")
         self.state = ONLINE
+        if self._wants_clean_start:
+            self._truth.forsakes(self.name)  # once more: until now the node may have sent something
         self._wants_clean_start = False
         if not answer.session_present:
             self._start_anew()
@@ -297,11 +300,12 @@ class Client:
     def _delivery(self, publish: mqtt.Published) -> None:
         if publish.qos == 0:
             return
-        if publish.qos == 2:
-            target = self._session_of(publish)
-            if publish.packet_id not in self._received and target is not None:
+        self._check_id(publish)
+        if publish.qos == 2 and publish.packet_id not in self._received:
+            self._received[publish.packet_id] = number_of(publish.payload)
+            target = self._target_of(publish)
+            if target is not None:
                 self._truth.came_anew(target, number_of(publish.payload))
-            self._received.add(publish.packet_id)
         each = Held(publish)
         if self.mode == PROMPT:
             self._answer(each, 0)
@@ -313,18 +317,24 @@ class Client:
             wire = self._wire
             self._later(self.rng.randrange(50_000), lambda: self._answer(each, 0) if self._wire is wire else None)
 
-    def _session_of(self, publish: mqtt.Published) -> Target | None:
-        """Return what a delivery belongs to, if that is the client's session."""
+    def _check_id(self, publish: mqtt.Published) -> None:
+        """What comes under the packet id of a message that we have is that message to us, until PUBREL [MQTT 4.3.3]."""
+        number, known = number_of(publish.payload), self._received.get(publish.packet_id)
+        if known is not None and (known != number or not publish.dup or publish.qos != 2):
+            raise Violation(f"{self.name} got {publish} under the packet id of message {known}, which is not released")
+
+    def _target_of(self, publish: mqtt.Published) -> Target | None:
+        """Return what a delivery belongs to, if nobody else may get it: the client's session, or the group."""
         target = self._truth.targets.get(self.names[int(str(publish.values(0x0B)[0]))])
-        return target if target is not None and target.kind == SESSION else None
+        return target if target is not None and target.kind in (SESSION, GROUP) else None
 
     def _answer(self, each: Held, reason_code: int) -> None:
         if each.qos == 1:
             self._send(mqtt.puback(each.packet_id, reason_code or None))
             return
         if reason_code:
-            self._received.discard(each.packet_id)
-            target = self._session_of(each.publish)
+            self._received.pop(each.packet_id, None)
+            target = self._target_of(each.publish)
             if target is not None:
                 self._truth.does_without(target, number_of(each.publish.payload))
         self._send(mqtt.pubrec(each.packet_id, reason_code or None))

@@ -60,6 +60,8 @@ class Job:
     async def go_on(self, node: Node) -> None:
         """The node has come back: commit again what may have been committed, give up the rest. Raises Violation."""
         if self.state == COMMITTING:
+            for message in self._messages():
+                message.sent_count += 1  # a crash may have undone the commit, and not what consumers saw of it
             await self._commit(node)
         elif not self._commits or self.state == STAGING:  # given up right before a crash, it may be there again
             await self._abort(node)

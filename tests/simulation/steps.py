@@ -29,7 +29,7 @@ WEIGHTS = {
     "settle": 12.0,
     "consume": 8.0,
     "subscribe": 4.0,
-    "join": 1.5,
+    "join": 4.0,
     "unsubscribe": 1.5,
     "mode": 4.0,
     "cut": 4.0,

@@ -4,7 +4,7 @@ It also holds the node to the protocol's own promises: the client's Receive Maxi
 """
 
 import mqtt_packets as mqtt
-from simulation.targets import Message, Target, Violation
+from simulation.targets import GROUP, Message, Target, Violation
 from simulation.truth import Truth
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
@@ -78,7 +78,11 @@ class Tap:
         count = int(said.get("sluicegate-delivery-count", "0"))
         now_us = self._truth.now_us()
         held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
-        self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count)
+        self._truth.delivered(target, number, self, held_us=held_us, flagged=flagged, count=count, again=publish.dup)
+        if target.kind == GROUP:
+            self._truth.goes_to(
+                target, number, self._client, is_once=publish.qos == 2, is_leaving=self._has_unsubscribed
+            )
         if publish.packet_id:
             if publish.packet_id in self._unanswered:
                 raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
@@ -86,14 +90,15 @@ class Tap:
             self._take(publish.packet_id, (target, number, target.flow_cuts, held_us))
 
     def _release(self, packet_id: int) -> None:
-        """A PUBREL: it keeps its place in the window, or takes one when it goes on from an earlier connection."""
+        """A PUBREL keeps its place in the window; one for an earlier connection's message has none [MQTT 4.9]."""
         if packet_id not in self._published:  # else it answers a PUBREC that was sent twice
             self._take(packet_id, None)
 
     def _take(self, packet_id: int, what: tuple[Target, int, int, int] | None) -> None:
         self._unanswered[packet_id] = what
-        if len(self._unanswered) > self._receive_maximum:
-            raise Violation(f"{self._client} takes {self._receive_maximum} at a time, and has {len(self._unanswered)}")
+        count = sum(1 for each in self._unanswered if each in self._published)
+        if count > self._receive_maximum:
+            raise Violation(f"{self._client} takes {self._receive_maximum} at a time, and has {count}")
 
     def ended(self) -> None:
         """The node closes the connection, or has lost it."""
@@ -119,7 +124,9 @@ class Tap:
                     self._asked_us = self._truth.now_us()
                 self._requests_count += 1
                 self.has_let_go = True  # its flow may be another from now on
-                self._has_unsubscribed = self._has_unsubscribed or kind == mqtt.UNSUBSCRIBE
+                if kind == mqtt.UNSUBSCRIBE:
+                    self._has_unsubscribed = True
+                    self._truth.gives_back(self._client)
 
     def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
         what = self._unanswered.get(packet_id)

@@ -80,6 +80,8 @@ class Seen:
     first_crashes: int = 0  # of the node, when it came for the first time
     count_known: int = 0  # deliveries since the node may last have forgotten them
     forgotten: tuple[int, int] = (0, 0)  # crashes of the node, and when the target last forgot its counts, by then
+    member: str = ""  # of the shared subscription: who was sent it at QoS 2, and nobody else gets it
+    given_back: bool = False  # by a member that has left; it may have had the message all the same
     new_count: int = 0  # of QoS 2: under a packet id that was not in use
 
 
@@ -109,6 +111,7 @@ class Target:
     lines: dict[str, list[Message]] = field(default_factory=dict)  # by what has an order: promised and not settled
     highest: dict[str, int] = field(default_factory=dict)  # by the same: the last one that came for the first time
     damaged: set[int] = field(default_factory=set)
+    forsaken: set[int] = field(default_factory=set)  # may have waited for a member whose session has ended
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
     forgot_tick: int = 0  # when it may last have forgotten how often its messages were tried
     touched_us: int = 0  # when it was last certain to exist, or had a consumer
@@ -180,4 +183,5 @@ class Target:
 
     def may_have_lost(self, message: Message) -> bool:
         """Return whether the message may be gone for a reason that no dead message queue hears of."""
-        return self.rules.last_value or message.number in self.damaged or self.was_emptied_since(message.sent_tick)
+        is_lost = message.number in self.damaged or message.number in self.forsaken
+        return self.rules.last_value or is_lost or self.was_emptied_since(message.sent_tick)

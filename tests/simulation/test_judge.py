@@ -96,6 +96,32 @@ def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_
     drain(world)
 
 
+def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_behind_later_ones() -> None:
+    """A refusal concerns its message alone (docs/mqtt.md), which is sent again when its publisher is back."""
+    world = World(1, PLAIN)
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    for each in (publisher, consumer):
+        each.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    world.pace.slow_left = 2
+    world.faults.failures_left = 1
+    for _ in range(2):  # each in a commit of its own, the first of which is under way for long
+        publisher.publish("work/a/x", "k", 1, 40)
+        world.advance(A_MOMENT_US)
+    world.truth.store_faults += 1
+    publisher.close()
+    world.advance(A_WHILE_US)
+    publisher.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    consumer.consume(queue_id("first"), "first", 1)
+    world.advance(A_WHILE_US)
+
+    seen = world.truth.targets["first"].seen
+    assert list(seen) == [2, 1]
+    drain(world)
+    world.close()
+
+
 def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
     """It begins with the oldest message, whatever became of it: not behind those that came in the meantime."""
     assert run(834).violation == ""

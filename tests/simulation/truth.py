@@ -105,7 +105,9 @@ class Truth:
             if message.promised_to_nobody and not target.rules.is_temporary:  # which may have just ended
                 raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
             line = target.line_of(message)
-            if line is not None and not message.refused:  # sent again after a refusal it stands behind later ones
+            # Sent again after a refusal it stands behind later ones; the publisher may not have heard of that.
+            unheard = message.sent_count > 1 and self.refused_tick > message.sent_tick
+            if line is not None and not (message.refused or unheard):
                 seen = target.seen.get(message.number)
                 if seen is None or seen.settled_tick == 0:
                     target.lines.setdefault(line, []).append(message)
@@ -139,6 +141,30 @@ class Truth:
             self.members.remove(client)
             if not self.members:
                 self.ends(GROUP)
+
+    def gives_back(self, client: str) -> None:
+        """A client has unsubscribed, perhaps from the shared subscription: what it has not answered is for others."""
+        for _, seen in self._sent_once_to(client):
+            seen.member = ""
+            seen.given_back = True
+
+    def forsakes(self, client: str) -> None:
+        """A member's session is about to end, or has: what was sent to it at QoS 2 is given to nobody [MQTT 4.8.2-5].
+
+        What was never written to anybody may have been on its way to that member.
+        """
+        target = self.targets.get(GROUP)
+        if target is not None:
+            target.forsaken.update(number for number, _ in self._sent_once_to(client))
+            target.forsaken.update(
+                each.number for each in self.messages.values() if each.qos == 2 and each.number not in target.seen
+            )
+
+    def _sent_once_to(self, client: str) -> list[tuple[int, Seen]]:
+        """Return what was sent to a member of the shared subscription at QoS 2, and not settled."""
+        target = self.targets.get(GROUP)
+        seen = {} if target is None else target.seen
+        return [(number, each) for number, each in seen.items() if each.member == client and each.settled_tick == 0]
 
     def outage(self, name: str, begins: bool) -> None:
         """A queue may take nothing from now on, or does so again."""
@@ -178,9 +204,20 @@ class Truth:
     # --- consumers ---
 
     def delivered(
-        self, target: Target, message_number: int, holder: Holder, *, held_us: int, flagged: bool, count: int
+        self,
+        target: Target,
+        message_number: int,
+        holder: Holder,
+        *,
+        held_us: int,
+        flagged: bool,
+        count: int,
+        again: bool,
     ) -> None:
-        """The node wrote a delivery; its consumer may have been given it at `held_us`. `count` 0: it is not told."""
+        """The node wrote a delivery; its consumer may have been given it at `held_us`.
+
+        `count` 0: it is not told. `again` is DUP: the node has, or may have, sent it to this client before.
+        """
         message = self.messages.get(message_number)
         if message is None:
             raise Violation(f"{target.name} delivered {message_number}, which nobody published")
@@ -194,12 +231,12 @@ class Truth:
         if target.kind == DEAD and not self._can_have_died(message):
             raise Violation(f"{target.name} delivered {message}, which no queue has delivered")
         seen = target.seen.setdefault(message_number, Seen())
-        self._check_order(target, message, seen, holder)
+        self._check_order(target, message, seen, holder, again=again)
         check_time(target, message, seen, now_us=self.now_us(), life=self.life)
         if target.rules.by_priority:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
-        if target.kind not in (SESSION, GROUP) or message.crashes_when_sent == self.crashes:
+        if target.kind not in (SESSION, GROUP) or (message.crashes_when_sent == self.crashes and not again):
             # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
             check_expiry(target, message, seen, now_us=self.now_us())
         if target.kind not in (SESSION, GROUP, DEAD):  # a message can die in several queues
@@ -223,13 +260,26 @@ class Truth:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
         message, seen = self.messages[message_number], target.seen[message_number]
         seen.new_count += 1
+        if seen.given_back:
+            return
         if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
             raise Violation(f"{target.name} got {message} twice under QoS 2")
+
+    def goes_to(self, target: Target, message_number: int, member: str, *, is_once: bool, is_leaving: bool) -> None:
+        """A member gets a message of the shared subscription: after QoS 2 nobody else does [MQTT 4.8.2-4]."""
+        message, seen = self.messages[message_number], target.seen[message_number]
+        if seen.member not in ("", member) and not (message.session_lost or message.refused):
+            raise Violation(f"{target.name} gave {message} to {member}, and has sent it to {seen.member} under QoS 2")
+        if is_leaving:
+            seen.given_back = True
+        elif is_once:
+            seen.member = member
 
     def does_without(self, target: Target, message_number: int) -> None:
         """A QoS 2 delivery was refused by its receiver: to it, the message is new when it comes again."""
         seen = target.seen.get(message_number)
         if seen is not None:
+            seen.member = ""
             seen.new_count -= 1
 
     def settled(self, target: Target, message_number: int, holder: Holder, *, for_good: bool, rejected: bool) -> None:
@@ -253,12 +303,12 @@ class Truth:
         if line is not None and message in line:
             line.remove(message)
 
-    def _check_order(self, target: Target, message: Message, seen: Seen, holder: Holder) -> None:
+    def _check_order(self, target: Target, message: Message, seen: Seen, holder: Holder, *, again: bool) -> None:
         line = target.line_of(message)
         if line is None:
             return
-        if message.sent_tick < target.unordered_until:
-            return
+        if message.sent_tick < target.unordered_until or (target.kind == GROUP and again):
+            return  # the latter: it is completed with the member that it was sent to, whoever has its key by now
         later = self.messages.get(target.highest.get(line, 0))
         was_sent_once = later is not None and message.sent_count == later.sent_count == 1
         if later is not None and was_sent_once and seen.count == 0 and later.number > message.number:
@@ -271,11 +321,17 @@ class Truth:
             its = target.seen.get(earlier.number)
             if its is not None and its.holder is holder and its.crashes == self.crashes:
                 continue
-            if not target.may_have_given_up(earlier):
+            if not (target.may_have_given_up(earlier) or self._waits_for_a_member(its)):
                 raise Violation(
                     f"{target.name} delivered {message} while {earlier}, confirmed before, "
                     f"{'was never delivered' if its is None else 'is unsettled with another consumer'}"
                 )
+
+    def _waits_for_a_member(self, seen: Seen | None) -> bool:
+        """Return whether it was sent at QoS 2 to a member that was lost since, and whose keys others have now."""
+        if seen is None or not seen.member or seen.holder is None:
+            return False
+        return seen.count > 1 or seen.held_life != self.life or seen.holder.has_let_go
 
     def _can_have_died(self, message: Message) -> bool:
         queues = [each for each in self.queues() if each.wants(message.topic)]
