@@ -84,9 +84,13 @@ class Stream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def read_into(self, place: Place) -> None:
-        """Have what comes next put where it belongs."""
+        """Have what comes next put where it belongs; in TLS, go on as before.
+
+        TLS transports fill one buffer in a turn and keep what they have beyond it. A peer's end that is read meanwhile
+        has them throw that away.
+        """
         transport = self._transport
-        if self._is_open and transport.get_protocol() is self:
+        if self._is_open and transport.get_protocol() is self and transport.can_write_eof():  # which TLS cannot
             transport.set_protocol(_Placing(self, transport, place))
 
     def buffered_bytes(self) -> int:

@@ -5,6 +5,8 @@ test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio
+import os
+import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections import deque
@@ -211,6 +213,12 @@ class RawClient:
         self._writer.close()
         with suppress(ConnectionError):  # the broker was faster
             await self._writer.wait_closed()
+
+    def sends_no_more(self) -> None:
+        """Close our side of the socket, in TLS without a word: what was sent has left, as far as the socket took it."""
+        descriptor = os.dup(self._writer.get_extra_info("socket").fileno())
+        with socket.socket(fileno=descriptor) as ours:
+            ours.shutdown(socket.SHUT_WR)
 
     def stop_reading(self) -> None:
         """Leave what the broker sends in the kernel's buffers."""

@@ -1,8 +1,14 @@
 """Payloads that come in many reads: they arrive as they were sent, among small ones, and cost nobody else anything."""
 
+import ssl
+from pathlib import Path
+
 import pytest
 
 import mqtt_packets as mqtt
+from certificates import make_certificates
+from inside_client import until
+from raw_client import RawClient
 from running_broker import RunningBroker
 
 LARGE = bytes(range(251)) * 4180  # a megabyte
@@ -79,3 +85,25 @@ async def test_a_client_whose_session_is_taken_over_in_the_middle_of_a_large_mes
     first.send(packet[len(packet) // 2 :])
     await first.is_ended(0x8E)
     await subscriber.is_quiet()
+
+
+async def test_all_is_read_of_a_client_over_tls_that_closes_its_socket_behind_a_large_message(tmp_path: Path) -> None:
+    """Its end is read a turn later than its last words: what was decrypted is not left for a turn after that."""
+    certificates = make_certificates(tmp_path)
+    context = ssl.create_default_context(cafile=str(certificates.authority))
+    async with RunningBroker(tmp_path / "data", certificates.in_tls("listeners.mqtt_tls")) as broker:
+        subscriber = await broker.connect()
+        await subscriber.subscribe("t", "will")
+        client = await RawClient.open(broker.node.mqtt.listeners["mqtt_tls"].port, 4, tls=context)
+        await client.connect("client", will=mqtt.WillPart("will", b"it said no goodbye"))
+        large = mqtt.publish("t", LARGE)
+        counters = broker.node.mqtt.counters
+        nearly_all = counters.bytes_received + len(large) - 5000
+        client.send(large[:-5000])
+        await until(lambda: counters.bytes_received == nearly_all, "all but its end")
+        small = [bytes([number]) * 1000 for number in range(40)]
+        client.send(large[-5000:], *[mqtt.publish("t", payload) for payload in small], mqtt.disconnect())
+        client.sends_no_more()
+        assert await subscriber.payloads(41) == [LARGE, *small]
+        await subscriber.is_quiet()
+        await client.vanish()
