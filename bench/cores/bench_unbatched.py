@@ -2,7 +2,7 @@
 
 Run with `python -m bench.cores.bench_unbatched [qos] [messages] [messages in a read]`. With several in a read, at most
 256, which is what a 3.x client may hold unsettled, it shows the other pole. The whole path is real, from bytes of one
-client to bytes for the other and its acknowledgement, through engine, publisher, partition and delivery; only the
+client to bytes for the other and all that they acknowledge, through engine, publisher, partition and delivery; only the
 transports are lists, and the turns of the loop are called by hand. Prints microseconds per message.
 """
 
@@ -22,6 +22,10 @@ from protocols.transports import Connection, PeerInfo, Place
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 TOPIC: Final = b"bench/t"
 ID_AT: Final = 4 + len(TOPIC)  # of a packet id, in a PUBLISH shorter than 128 bytes
+PUBACK: Final = b"\x40\x02"
+PUBREC: Final = b"\x50\x02"
+PUBREL: Final = b"\x62\x02"
+PUBCOMP: Final = b"\x70\x02"
 
 
 class ListTransport:
@@ -77,8 +81,13 @@ def _publish(topic: bytes, qos: int, packet_id: int) -> bytes:
     return bytes([0x30 | qos << 1, len(body)]) + body
 
 
+def _table(head: bytes) -> bytes:
+    """Return acknowledgements that begin so of all packet ids."""
+    return b"".join([head + packet_id.to_bytes(2, "big") for packet_id in range(65_536)])
+
+
 def _acknowledge(written: bytes, count: int, table: bytes) -> bytes:
-    """Return PUBACKs for the ids of equally long PUBLISH packets, which follow each other but for one turn to 1."""
+    """Return what answers the ids of equally long PUBLISH packets, which follow each other but for one turn to 1."""
     at = len(written) // count * (count - 1) + ID_AT
     first, last = int.from_bytes(written[ID_AT : ID_AT + 2], "big"), int.from_bytes(written[at : at + 2], "big")
     return table[4 * first : 4 * (last + 1)] if first <= last else table[4 * first :] + table[4 : 4 * (last + 1)]
@@ -111,15 +120,24 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
         node.runtime.dispatcher._call_soon = lambda _: None
         packets = [_publish(TOPIC, qos, packet_id) for packet_id in range(1, 65_536)]
         reads = [b"".join(packets[at : at + in_a_read]) for at in range(0, 65_536 - in_a_read, in_a_read)]
-        table = b"".join([b"\x40\x02" + packet_id.to_bytes(2, "big") for packet_id in range(65_536)])
+        pubacks, pubrecs, pubrels, pubcomps = (_table(head) for head in (PUBACK, PUBREC, PUBREL, PUBCOMP))
         started = time.process_time_ns()
         for number in range(messages // in_a_read):
-            publisher.received(reads[number % len(reads)])
+            read = reads[number % len(reads)]
+            publisher.received(read)
             out[subscriber].written = []
             while not out[subscriber].written:  # once, unless the turn was cut short
                 turn()
-            if qos:
-                subscriber.received(_acknowledge(out[subscriber].written[0], in_a_read, table))
+            got = out[subscriber].written[0]
+            if qos == 1:
+                subscriber.received(_acknowledge(got, in_a_read, pubacks))
+                turn()
+            elif qos == 2:
+                subscriber.received(_acknowledge(got, in_a_read, pubrecs))
+                turn()
+                subscriber.received(_acknowledge(got, in_a_read, pubcomps))
+                turn()
+                publisher.received(_acknowledge(read, in_a_read, pubrels))
                 turn()
         elapsed = time.process_time_ns() - started
         node.store.close()
@@ -127,8 +145,8 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
 
 
 def main() -> None:
-    """Measure both, or what was asked for."""
-    levels = [int(sys.argv[1])] if len(sys.argv) > 1 else [0, 1]
+    """Measure all, or what was asked for."""
+    levels = [int(sys.argv[1])] if len(sys.argv) > 1 else [0, 1, 2]
     messages = int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
     in_a_read = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     for qos in levels:
