@@ -52,11 +52,12 @@ class ReadingGate:
 
     def published(self, pressures: list[Pressure], unanswered_count: int) -> None:
         """Note what a publish ran into. Empties the list."""
-        for pressure in pressures:
-            if pressure.over and (self._waits_for is None or pressure not in self._waits_for):
-                pressure.wait(self._address)
-                self._waits_for = [*(self._waits_for or ()), pressure]
-        pressures.clear()
+        if pressures:
+            for pressure in pressures:
+                if pressure.over and (self._waits_for is None or pressure not in self._waits_for):
+                    pressure.wait(self._address)
+                    self._waits_for = [*(self._waits_for or ()), pressure]
+            pressures.clear()
         rights = self._rights
         if rights is not None and rights.is_ahead():
             self._ahead = True

@@ -24,7 +24,8 @@ class Conversation:
 
     def hears(self, *packets: bytes) -> list[MqttEvent]:
         """The client's bytes arrive in one read."""
-        events = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
+        first = self.engine.feed(b"".join(packets), self.now_ms, WALL_MS)
+        events = [] if first is None else [first, *self.engine.further()]
         self.events += events
         return events
 
@@ -48,7 +49,8 @@ class Conversation:
 
     def waits(self, milliseconds: int) -> list[MqttEvent]:
         self.now_ms += milliseconds
-        events = self.engine.tick(self.now_ms)
+        violated = self.engine.tick(self.now_ms)
+        events: list[MqttEvent] = [] if violated is None else [violated]
         self.events += events
         return events
 

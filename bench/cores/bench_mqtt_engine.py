@@ -14,8 +14,10 @@ from protocols.mqtt import engine as engine_module
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
 from protocols.mqtt.first_bytes import PUBACK
+from protocols.mqtt.granted import DeliveryOptions
 from protocols.mqtt.limits import MqttLimits
 from protocols.mqtt.publish_writer import encode_at_most_once
+from protocols.mqtt.rows_out import RowsOut
 
 READ_BYTES: Final = 256 * 1024
 PAYLOAD: Final = b"x" * 100
@@ -88,9 +90,9 @@ def decode_and_cut(level: int) -> float:
     engine = opened(level)
 
     def action() -> None:
-        for event in engine.feed(data, 0, WALL_MS):
-            assert isinstance(event, PublishReceived)
-            event.batch.payloads()
+        event = engine.feed(data, 0, WALL_MS)
+        assert isinstance(event, PublishReceived)
+        event.batch.payloads()
 
     return best_ns(action, count)
 
@@ -99,7 +101,12 @@ def decode_acknowledgements(step: int) -> float:
     """Feed PUBACKs: ids one after the other, or with gaps."""
     data = b"".join([b"\x40\x02" + packet_id.to_bytes(2, "big") for packet_id in range(1, 5000 * step, step)])
     engine = opened(4)
-    return best_ns(lambda: engine.feed(data, 0, WALL_MS), len(data) // 4)
+
+    def action() -> None:
+        engine.feed(data, 0, WALL_MS)
+        engine.further()
+
+    return best_ns(action, len(data) // 4)
 
 
 def encode_acknowledgements() -> float:
@@ -124,13 +131,11 @@ def rows(count: int) -> MessageBatch:
 def encode_numbered(level: int, identifiers: list[int] | None = None) -> float:
     """Send 2500 rows at QoS 1 and join them for one write."""
     engine = opened(level)
-    batch = rows(2500)
+    options = DeliveryOptions(1, False, identifiers)
+    to_send = RowsOut(rows(2500), 0, 2500, 1, options, None, WALL_MS, None)
 
     def action() -> None:
-        engine.publish(
-            batch, 0, 2500, qos=1, first_packet_id=1, dup=False, retain=False, subscription_identifiers=identifiers,
-            extra_user_properties=None, wall_ms=WALL_MS,
-        )  # fmt: skip
+        engine.publish(to_send, 1, dup=False)
         b"".join(engine.take())
 
     return best_ns(action, 2500)

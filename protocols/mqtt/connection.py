@@ -106,7 +106,9 @@ class MqttConnection(Behaviour, Flushed):
         self.cell.inbox.takes_at_once = False
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self._dispatcher.both_ms()
-        self._handle(self.engine.feed(data, now_ms, wall_ms))
+        if (event := self.engine.feed(data, now_ms, wall_ms)) is not None:
+            self._handle(event)
+            self._handle_all(self.engine.further(), 0)
         if self.engine.partial.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
             self._transport.read_into(PacketPlace(self))
         self.drained()
@@ -117,8 +119,8 @@ class MqttConnection(Behaviour, Flushed):
             self.end(NOT_AUTHORIZED, "the token has expired")
         if self.gate.stopped:
             self.engine.alive(now_ms)
-        elif events := self.engine.tick(now_ms):
-            self._handle(events)
+        elif violated := self.engine.tick(now_ms):
+            self._handle(violated)
             self.ask_flush()
 
     def closed(self, error: Exception | None) -> None:
@@ -167,27 +169,37 @@ class MqttConnection(Behaviour, Flushed):
         self.share.begin()
         if self._held is not None:
             self.gate.busy(True)  # it waits for more than this turn: the socket need not be stopped for less
-        transport, pieces = self._transport, self.engine.take()
-        if transport is not None:
-            self._counters.bytes_sent += write_gathered(transport, pieces)
+        transport, only = self._transport, self.engine.take_only()
+        if transport is not None and len(only) > 0:
+            self._counters.bytes_sent += len(only)
+            transport.write(only)
+        elif transport is not None:
+            self._counters.bytes_sent += write_gathered(transport, self.engine.take())
 
     # --- events of the engine ---
 
-    def _handle(self, events: list[MqttEvent], start: int = 0) -> None:
+    def _handle(self, event: MqttEvent) -> None:
         if self._closing:
             return
         if self._held is not None:
-            self._held += events
+            self._held.append(event)
+        elif isinstance(event, PublishReceived):
+            self._publish(event)
+        elif isinstance(event, AcknowledgementReceived):
+            self._acknowledged(event)
+        else:
+            self._handle_rare(event)
+
+    def _handle_all(self, events: list[MqttEvent], start: int) -> None:
+        """Handle events from `start` on. What comes behind a request waits until that is carried out."""
+        held = self._held
+        if held is not None:
+            held += events
             return
         for index in range(start, len(events)):
-            event = events[index]
-            if isinstance(event, PublishReceived):
-                self._publish(event)
-            elif isinstance(event, AcknowledgementReceived):
-                self._acknowledged(event)
-            else:
-                self._handle_rare(event)
-            if self._waits_behind(events, index + 1):
+            self._handle(events[index])
+            if self._held is not None:
+                self._held, self._held_from = events, index + 1  # not copied: thousands may have to wait for each other
                 return
 
     def _handle_rare(self, event: MqttEvent) -> None:
@@ -213,13 +225,6 @@ class MqttConnection(Behaviour, Flushed):
         else:
             self._authenticating = Authenticating(self, event.authentication_method, event)
             self._authenticating.begin(event.authentication_data)
-
-    def _waits_behind(self, events: list[MqttEvent], index: int) -> bool:
-        """Return whether nothing more can be handled now: a request is under way, or this is the end."""
-        if self._held is None or self._closing:
-            return self._closing
-        self._held, self._held_from = events, index  # not copied: thousands may have to wait for each other
-        return True
 
     def _publish(self, event: PublishReceived) -> None:
         publishing = self._publishing()
@@ -287,7 +292,7 @@ class MqttConnection(Behaviour, Flushed):
         if self.attached is not None:
             self.attached.delivering.go_on()
         self.gate.busy(False)
-        self._handle(held, self._held_from)
+        self._handle_all(held, self._held_from)
         self.drained()
 
     # --- messages of other actors ---
@@ -324,12 +329,12 @@ class MqttConnection(Behaviour, Flushed):
     def _direct(self, batch: MessageBatch) -> None:
         attached = self.attached
         if attached is not None and not attached.watch.drops_direct(batch.count):
-            attached.delivering.direct(batch, self._clock.wall_ms())
+            attached.delivering.direct(batch)
 
     def _shared_direct(self, message: SharedDirect) -> None:
         attached = self.attached
         if attached is not None and not attached.watch.drops_direct(message.batch.count):
-            attached.delivering.shared_direct(message, self._clock.wall_ms())
+            attached.delivering.shared_direct(message)
 
     def _confirmed(self, message: Confirmed) -> None:
         attached = self.attached

@@ -85,8 +85,9 @@ class DeliveringSide:
 
     # --- direct messages ---
 
-    def direct(self, batch: MessageBatch, wall_ms: int) -> None:
+    def direct(self, batch: MessageBatch) -> None:
         """Send a batch at most once."""
+        wall_ms = self._wall_ms_for(batch)
         table = self._session.table
         if table.uniform_qos >= 0 and not self._engine.restricts_output:
             self._engine.publish_direct(encode_at_most_once(batch, self._level, wall_ms))
@@ -97,14 +98,14 @@ class DeliveringSide:
             if options is not NOT_WANTED:
                 self._send(RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None), 0, dup=False)
 
-    def shared_direct(self, message: SharedDirect, wall_ms: int) -> None:
+    def shared_direct(self, message: SharedDirect) -> None:
         """Send a batch that this client got as a member of a shared group."""
         text = f"$share/{message.group.name}/{message.group.filter_text}"
         extra = self._session.shares.get(text)
         if extra is None:
             return  # it has left the group meanwhile
         batch = message.batch
-        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
+        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, self._wall_ms_for(batch), None)
         self._send(rows, 0, dup=False)
 
     # --- guaranteed messages ---
@@ -135,9 +136,7 @@ class DeliveringSide:
             source = bound.latest
             if source is None or source.epoch != delivery.epoch or source.partition is not message.partition:
                 source = bound.latest = self._source_of(bound, message, delivery.epoch)
-            # Without headers nothing expires, and the time is not asked for.
-            wall_ms = 0 if delivery.batch.headers() is None else self._clock.wall_ms()
-            self._deliver(bound, source, message.partition_number, delivery, wall_ms)
+            self._deliver(bound, source, message.partition_number, delivery)
 
     def _source_of(self, bound: BoundFlow, message: Deliveries, epoch: int) -> DeliverySource:
         source = bound.sources.get(message.partition_number)
@@ -158,10 +157,13 @@ class DeliveringSide:
                 source.known_below = max(source.known_below, known.end())
         source.held = held if held.total > 0 else None
 
-    def _deliver(
-        self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery, wall_ms: int
-    ) -> None:
+    def _wall_ms_for(self, batch: MessageBatch) -> int:
+        """Return what time it is; 0 where nothing expires, which needs headers."""
+        return 0 if batch.headers() is None else self._clock.wall_ms()
+
+    def _deliver(self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery) -> None:
         batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
+        wall_ms = self._wall_ms_for(batch)
         table = self._session.table
         if bound.extra is not None:
             options = bound.extra.options()
@@ -170,16 +172,16 @@ class DeliveringSide:
                 properties = _queue_properties(partition, delivery)
             if delivery.first_of_group and self._level == 5:
                 properties = [*(properties or ()), (PROPERTY_FIRST_OF_GROUP, "true")]
-            rows = RowsOut(batch, start, stop, qos_of(batch, options), options, properties, wall_ms, publication)
+            rows = RowsOut(batch, start, stop, qos_of(batch, options.qos), options, properties, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:
-            options = table.uniform_options
-            rows = RowsOut(batch, start, stop, qos_of(batch, options), options, None, wall_ms, publication)
+            qos, options = qos_of(batch, table.uniform_qos), table.uniform_options
+            rows = RowsOut(batch, start, stop, qos, options, None, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         else:
             own = batch.publisher == self._session.client_id
             for first_row, end_row, options in table.runs(batch, start, stop, own=own):
-                qos = qos_of(batch, options)
+                qos = qos_of(batch, options.qos)
                 rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication)
                 self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
 
@@ -284,9 +286,9 @@ class DeliveringSide:
             self._settle_all(self.ids.acknowledge(packet_id, packet_id + rows.stop - rows.start - 1), RELEASED)
 
     def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
-        skipped = rows.send(self._engine, packet_id, dup=dup)
+        skipped = self._engine.publish(rows, packet_id, dup=dup)
         self._counters.messages_sent += rows.stop - rows.start - len(skipped)
-        if not skipped:
+        if len(skipped) == 0:
             return
         self._counters.count(self._counters.dropped, TOO_LARGE, len(skipped))
         if rows.qos:
@@ -302,40 +304,41 @@ class DeliveringSide:
 
         Ids that stand for nothing are passed over (section 9.2).
         """
-        kind, first, last, reason_code = event.kind, event.first, event.last, event.reason_code
-        if kind == PUBACK:
-            outcome = REJECTED if reason_code >= ERROR_FROM else ACCEPTED
-            run = self.ids.acknowledge_run(first, last, AT_LEAST_ONCE)
-            if run is not None:  # what was sent together is answered together
-                self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
-                return True
-        if self._is_wrong_kind(event):
-            return False
-        if kind == PUBACK:
-            self._settle_all(self.ids.acknowledge(first, last), outcome)
-        elif kind == PUBREC and reason_code >= ERROR_FROM:
-            self._settle_all(self.ids.acknowledge(first, last), REJECTED)
-        elif kind == PUBREC:
-            self._released(first, last)
-        elif kind == PUBCOMP:
+        kind, first, last = event.kind, event.first, event.last
+        if kind == PUBCOMP:
             self._give_credit(self.ids.complete(first, last))
-            self._session.released.remove(first, last + 1)
+            self._session.released.discard(first, last + 1)
+            return True
+        refuses = event.reason_code >= ERROR_FROM
+        qos = AT_LEAST_ONCE if kind == PUBACK else EXACTLY_ONCE
+        run = self.ids.run_of(first, last, qos)
+        if run is None:
+            if self.ids.stands_for_other_qos(first, last, qos):
+                return False
+            if kind == PUBREC and not refuses:
+                self._released(first, last)
+            else:
+                self._settle_all(self.ids.acknowledge(first, last), REJECTED if refuses else ACCEPTED)
+        elif kind == PUBREC and not refuses:  # what was sent together is answered together
+            self.ids.release_run(run)
+            self._take_released(run)
+            self._say_released(first, last)
+        else:
+            self.ids.acknowledge_run(run)
+            outcome = REJECTED if refuses else ACCEPTED
+            self._settle(run.source, run.first_sequence, run.first_sequence + run.count, outcome)
         return True
 
-    def _is_wrong_kind(self, event: AcknowledgementReceived) -> bool:
-        """Return whether a PUBACK answers a QoS 2 message, or a PUBREC a QoS 1 message: a protocol error."""
-        if event.kind not in (PUBACK, PUBREC):
-            return False
-        qos = EXACTLY_ONCE if event.kind == PUBREC else AT_LEAST_ONCE
-        return self.ids.stands_for_other_qos(event.first, event.last, qos)
+    def _take_released(self, run: OutboundRun) -> None:
+        self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
+        self._taken.take(run)
 
     def _released(self, first: int, last: int) -> None:
         """The messages are the client's now; say so with PUBREL once a restart would remember it."""
         count = 0
         for run in self.ids.release(first, last):
             count += run.count
-            self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
-            self._taken.take(run)
+            self._take_released(run)
         if count == last - first + 1:
             self._say_released(first, last)
             return

@@ -17,10 +17,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from messaging.batch import MessageBatch
 from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import ConnectReceived, MqttEvent, PeerViolated
+from protocols.mqtt.events import ConnectReceived, Heard, MqttEvent, PeerViolated
 from protocols.mqtt.first_bytes import (
     AUTHENTICATING,
     BEFORE_CONNECT,
@@ -51,7 +50,7 @@ from protocols.mqtt.packets.session_end import decode_auth, decode_disconnect, e
 from protocols.mqtt.packets.subscribe import decode_subscribe, decode_unsubscribe, encode_suback, encode_unsuback
 from protocols.mqtt.partial_packet import PartialPacket
 from protocols.mqtt.publish_reader import PublishReader
-from protocols.mqtt.publish_writer import PublishWriter
+from protocols.mqtt.publish_writer import NONE_SKIPPED, PublishWriter
 from protocols.mqtt.reason_codes import (
     CLIENT_IDENTIFIER_NOT_VALID,
     CONNACK_REFUSALS,
@@ -65,6 +64,7 @@ from protocols.mqtt.reason_codes import (
     UNSPECIFIED_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
+from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.wire import is_padded, read_length
 
 AS_IN_LIMITS: Final = -1  # of an argument of `accept`
@@ -106,7 +106,9 @@ class MqttEngine:
         self._topic_alias_maximum = 0  # the client's
         self.reader = _NO_READER  # until CONNECT
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
-        self._pieces: list[bytes] = []
+        self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn
+        self._pieces: list[bytes] = []  # more of them; empty while there is but one
+        self._heard = Heard()
         self.partial = PartialPacket()
         self._last_packet_ms = now_ms
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
@@ -115,42 +117,50 @@ class MqttEngine:
 
     # --- the three verbs ---
 
-    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[MqttEvent]:
-        """Return what the client said, in wire order, PeerViolated last. No bytes: `partial` has a packet placed."""
-        events: list[MqttEvent] = []
-        if self._stage == _ENDED:
-            return events
-        data = self.partial.join(data)
-        try:
-            pos = self._read(data, wall_ms, events)
-        except PeerViolation as violation:
-            self._violated(violation, events)
-            return events
-        except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
-            self._violated(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}"), events)
-            return events
-        if pos:
-            self._last_packet_ms = now_ms
+    def feed(self, data: bytes, now_ms: int, wall_ms: int) -> MqttEvent | None:
+        """Return the first thing that the client said; `further` has the others. No bytes: a packet was placed."""
+        heard = self._heard
         if self._stage != _ENDED:
-            self.partial.keep(data, pos)
-        return events
+            data = self.partial.join(data)
+            try:
+                pos = self._read(data, wall_ms, heard)
+                if pos > 0:
+                    self._last_packet_ms = now_ms
+                if pos < len(data) and self._stage != _ENDED:
+                    self.partial.keep(data, pos)
+            except PeerViolation as violation:
+                heard.add(self._violated(violation))
+            except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
+                heard.add(self._violated(PeerViolation(MALFORMED_PACKET, f"unreadable packet: {error}")))
+        return heard.take_first()
 
-    def tick(self, now_ms: int) -> list[MqttEvent]:
+    def further(self) -> list[MqttEvent]:
+        """Return what the last `feed` brought behind its first event; after a violation, PeerViolated is the last."""
+        return self._heard.take_further()
+
+    def tick(self, now_ms: int) -> PeerViolated | None:
         """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
-        events: list[MqttEvent] = []
         silent_ms = now_ms - self._last_packet_ms
         awaits_auth = self._authentication.awaits_client
         if self._stage == _SILENT or (self._stage == _ASKING and awaits_auth):
             if silent_ms >= self._limits.connect_timeout_ms:
                 what = "AUTH" if awaits_auth else "CONNECT"
-                self._violated(PeerViolation(UNSPECIFIED_ERROR, f"no {what} within {silent_ms} ms"), events)
+                return self._violated(PeerViolation(UNSPECIFIED_ERROR, f"no {what} within {silent_ms} ms"))
         elif self._stage == _OPEN and 0 < self._keep_alive_ms <= silent_ms:
-            self._violated(PeerViolation(KEEP_ALIVE_TIMEOUT, f"silent for {silent_ms} ms [3.1.2-22]"), events)
-        return events
+            return self._violated(PeerViolation(KEEP_ALIVE_TIMEOUT, f"silent for {silent_ms} ms [3.1.2-22]"))
+        return None
+
+    def take_only(self) -> bytes:
+        """Return the bytes to be written if they are in one piece; empty if there are none, or more for `take`."""
+        only = self._only
+        if len(only) > 0:
+            self._only = b""
+            self.has_output = False
+        return only
 
     def take(self) -> list[bytes]:
         """Return the bytes to be written, in pieces that belong together in this order."""
-        pieces, self._pieces = self._pieces, []
+        pieces, self._pieces = self._several(), []
         self.has_output = False
         return pieces
 
@@ -250,7 +260,7 @@ class MqttEngine:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
         if self._may_send():
             properties = explanation(reason, "") if self.tells_reasons else b""
-            if not self._queue_if_it_fits(encode_suback(packet_id, codes, self.level, properties)):
+            if not self._queue_first_that_fits([encode_suback(packet_id, codes, self.level, properties)]):
                 self._queue(encode_suback(packet_id, codes, self.level, b""))  # [3.9.2-1]
 
     def unsuback(self, packet_id: int, codes: list[int]) -> None:
@@ -258,49 +268,29 @@ class MqttEngine:
         if self._may_send():
             self._queue(encode_unsuback(packet_id, codes, self.level))
 
-    def publish(
-        self,
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        *,
-        qos: int,
-        first_packet_id: int,
-        dup: bool,
-        retain: bool,
-        subscription_identifiers: list[int] | None,
-        extra_user_properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> list[int]:
-        """Send the rows [start, stop); return those too large for this client, which are to be taken as delivered.
+    def publish(self, rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+        """Send rows; return those too large for this client, which are to be taken as delivered.
 
         The first row has `first_packet_id`, each further one the next id, skipped rows too; QoS 0 has no ids.
         """
         if not self._may_send():
-            return []
-        if self._writer is None:
-            self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
-        skipped = self._writer.write(
-            self._pieces,
-            batch,
-            start,
-            stop,
-            qos=qos,
-            first_packet_id=first_packet_id,
-            dup=dup,
-            retain=retain,
-            subscription_identifiers=subscription_identifiers,
-            extra_user_properties=extra_user_properties,
-            wall_ms=wall_ms,
-        )
+            return NONE_SKIPPED
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
+        if rows.stop - rows.start == 1:
+            packet = writer.alone(rows, first_packet_id, dup=dup)
+            if len(packet) > 0:
+                self._queue(packet)
+                return NONE_SKIPPED
+        skipped = writer.write(self._several(), rows, first_packet_id, dup=dup)
         self.has_output = len(self._pieces) > 0
         return skipped
 
     def publish_direct(self, block: bytes) -> None:
         """Send PUBLISH packets that are encoded already, for this client's dialect. Not when `restricts_output`."""
         if self._may_send():
-            self._pieces.append(block)
-            self.has_output = True
+            self._queue(block)
 
     def disconnect(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
         """End from our side. Only a 5.0 client whose CONNECT was accepted gets to know why [3.14.0-1]."""
@@ -312,7 +302,7 @@ class MqttEngine:
 
     # --- reading ---
 
-    def _read(self, data: bytes, wall_ms: int, events: list[MqttEvent]) -> i64:
+    def _read(self, data: bytes, wall_ms: int, heard: Heard) -> i64:
         """Read whole packets; return the position behind the last. Refuse by the fixed header what it can tell."""
         pos: i64 = 0
         end: i64 = len(data)
@@ -322,17 +312,17 @@ class MqttEngine:
                 raise refusal(self._first_bytes, first_byte)
             packet_type = first_byte >> 4
             if packet_type == PUBLISH:
-                stop = self.reader.read(data, pos, end, wall_ms, events)
+                stop = self.reader.read(data, pos, end, wall_ms, heard)
             elif PUBACK <= packet_type <= PUBCOMP:
-                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, events)
+                stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, heard)
             else:
-                stop = self._read_single(data, pos, end, packet_type, events)
+                stop = self._read_single(data, pos, end, packet_type, heard)
             if stop == pos:
                 break  # incomplete
             pos = stop
         return pos
 
-    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, events: list[MqttEvent]) -> i64:
+    def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, heard: Heard) -> i64:
         """Read one packet of a type that does not come in runs."""
         length, body = read_length(data, pos + 1, end)
         if length < 0:
@@ -354,20 +344,20 @@ class MqttEngine:
         elif packet_type == PINGREQ:
             self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
-            events.append(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+            heard.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
         elif packet_type == UNSUBSCRIBE:
-            events.append(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
+            heard.add(decode_unsubscribe(data, body, stop, self.level, self._limits.filters_per_packet_max))
         elif packet_type == CONNECT:
-            self._read_connect(data, body, stop, events)
+            self._read_connect(data, body, stop, heard)
         elif packet_type == DISCONNECT:
-            self._read_disconnect(data, body, stop, events)
+            self._read_disconnect(data, body, stop, heard)
         else:
             auth = decode_auth(data, body, stop)
             self._authentication.received(auth)
-            events.append(auth)
+            heard.add(auth)
         return stop
 
-    def _read_connect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
+    def _read_connect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
         protocol = read_protocol(data, body, stop)
         self.level = protocol.level  # from here on there is a form to answer in
         self._stage = _ASKING
@@ -384,51 +374,61 @@ class MqttEngine:
         self.reader.publisher = connect.client_id
         self._topic_alias_maximum = connect.topic_alias_maximum
         self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
-        events.append(connect)
+        heard.add(connect)
 
-    def _read_disconnect(self, data: bytes, body: int, stop: int, events: list[MqttEvent]) -> None:
+    def _read_disconnect(self, data: bytes, body: int, stop: int, heard: Heard) -> None:
         event = decode_disconnect(data, body, stop, self.level)
         if event.session_expiry_s > 0 and self._expires_at_close:
             raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 [3.14.2-2]")
-        events.append(event)
+        heard.add(event)
         self._end()
 
     # --- ending and writing ---
 
-    def _violated(self, violation: PeerViolation, events: list[MqttEvent]) -> None:
-        """End because of the peer: queue the answer its version has for it, and report."""
-        queued = len(self._pieces)
+    def _violated(self, violation: PeerViolation) -> PeerViolated:
+        """End because of the peer: queue the answer its version has for it; return what to report."""
+        answer = b""
         if self._stage == _OPEN and self.level == 5:
-            self._disconnect(violation.reason_code, violation.text, "")
+            answer = self._disconnect(violation.reason_code, violation.text, "")
         elif self._stage == _ASKING and (self.level == 5 or violation.reason_code in _REFUSALS_3X):
             code = violation.reason_code if violation.reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR
-            self._refuse(code, violation.text, "")
-        events.append(PeerViolated(violation.reason_code, violation.text, b"".join(self._pieces[queued:])))
+            answer = self._refuse(code, violation.text, "")
         self._end()
+        return PeerViolated(violation.reason_code, violation.text, answer)
 
-    def _refuse(self, reason_code: int, text: str, server_reference: str) -> None:
+    def _refuse(self, reason_code: int, text: str, server_reference: str) -> bytes:
         if self.level < 5:
-            self._queue(encode_refusal_3x(reason_code))
-            return
+            return self._queue_first_that_fits([encode_refusal_3x(reason_code)])
         properties = explanation(text, server_reference)
-        if not self._queue_if_it_fits(encode_connack(False, reason_code, properties)):
-            self._queue_if_it_fits(encode_connack(False, reason_code, b""))  # [3.2.2-19]
+        plain = encode_connack(False, reason_code, b"")
+        return self._queue_first_that_fits([encode_connack(False, reason_code, properties), plain])  # [3.2.2-19]
 
-    def _disconnect(self, reason_code: int, text: str, server_reference: str) -> None:
+    def _disconnect(self, reason_code: int, text: str, server_reference: str) -> bytes:
         properties = explanation(text, server_reference)
-        if not self._queue_if_it_fits(encode_disconnect(reason_code, properties)):
-            self._queue_if_it_fits(encode_disconnect(reason_code, b""))
+        plain = encode_disconnect(reason_code, b"")
+        return self._queue_first_that_fits([encode_disconnect(reason_code, properties), plain])
 
-    def _queue_if_it_fits(self, packet: bytes) -> bool:
-        if 0 < self.client_packet_bytes_max < len(packet):
-            return False
-        self._queue(packet)
-        return True
+    def _queue_first_that_fits(self, packets: list[bytes]) -> bytes:
+        """Queue the first of these forms that the client takes; return it, empty if there is none."""
+        for packet in packets:
+            if packet and not 0 < self.client_packet_bytes_max < len(packet):
+                self._queue(packet)
+                return packet
+        return b""
 
     def _queue(self, packet: bytes) -> None:
-        if packet:
-            self._pieces.append(packet)
+        if self.has_output:
+            self._several().append(packet)
+        else:
+            self._only = packet
             self.has_output = True
+
+    def _several(self) -> list[bytes]:
+        """Return the pieces to be written as a list, to be added to; none is alone any more."""
+        if len(self._only) > 0:
+            self._pieces.append(self._only)
+            self._only = b""
+        return self._pieces
 
     def _end(self) -> None:
         self._stage = _ENDED

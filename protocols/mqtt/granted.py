@@ -64,9 +64,9 @@ NOT_WANTED: Final = DeliveryOptions(-1, False, None)
 _UNIFORM: Final = (*[DeliveryOptions(qos, False, None) for qos in (0, 1, 2)], NOT_WANTED)  # the last is at -1
 
 
-def qos_of(batch: MessageBatch, options: DeliveryOptions) -> int:
+def qos_of(batch: MessageBatch, qos_granted: int) -> int:
     """Return the QoS that rows of a queue are sent at: what it promoted from direct is guaranteed from there on."""
-    return min(max(batch.qos, 1), options.qos)
+    return min(max(batch.qos, 1), qos_granted)
 
 
 @final

@@ -156,14 +156,20 @@ class OutboundIds:
         self._used.add(first, end)
         self._next = max(self._next, end)
 
-    def acknowledge_run(self, first: int, last: int, qos: int) -> OutboundRun | None:
-        """Free the ids of a PUBACK if they are those of one run, sent at this QoS; return it, else None."""
+    def run_of(self, first: int, last: int, qos: int) -> OutboundRun | None:
+        """Return the run that has exactly these ids, both included, and was sent at this QoS; None if there is none."""
         run = self._run_of(first, last + 1)
-        if run is None or run.qos != qos:
-            return None
-        self._forget(run)
-        self._used.discard(first, last + 1)
-        return run
+        return run if run is not None and run.qos == qos else None
+
+    def acknowledge_run(self, run: OutboundRun) -> None:
+        """Free the ids of a run, for a PUBACK or a refusing PUBREC."""
+        self._take_run(run)
+        self._used.discard(run.first_packet_id, run.first_packet_id + run.count)
+
+    def release_run(self, run: OutboundRun) -> None:
+        """Note a PUBREC for a run: its messages are the client's, the ids wait for PUBCOMP."""
+        self._take_run(run)
+        self.released.add(run.first_packet_id, run.first_packet_id + run.count)
 
     def acknowledge(self, first: int, last: int) -> list[OutboundRun]:
         """Free the ids of a PUBACK, or a refusing PUBREC; return what they stood for. Unknown ids are passed over."""
@@ -181,6 +187,9 @@ class OutboundIds:
 
     def complete(self, first: int, last: int) -> int:
         """Free released ids that a PUBCOMP names; return how many."""
+        if self.released.take_lowest(first, last + 1):  # mostly there are these only, and a list is spared
+            self._used.discard(first, last + 1)
+            return last + 1 - first
         count = 0
         for start, end in self.released.remove(first, last + 1):
             self._used.discard(start, end)
@@ -216,9 +225,7 @@ class OutboundIds:
     def _take_runs(self, first: int, end: int) -> list[OutboundRun]:
         run = self._run_of(first, end)
         if run is not None:
-            self._forget(run)
-            if run.qos == EXACTLY_ONCE and run.source.ids is None:
-                self._not_sent_again.discard(first, end)
+            self._take_run(run)
             return [run]
         runs = self._by_first_id()
         answered: list[OutboundRun] = []
@@ -258,11 +265,14 @@ class OutboundIds:
             return None
         return run
 
-    def _forget(self, run: OutboundRun) -> None:
+    def _take_run(self, run: OutboundRun) -> None:
+        first = run.first_packet_id
         if run is self._lone:
             self._lone = None
         else:
-            del self._runs[run.first_packet_id]
+            del self._runs[first]
+        if run.qos == EXACTLY_ONCE and run.source.ids is None:
+            self._not_sent_again.discard(first, first + run.count)
 
     def _by_first_id(self) -> dict[int, OutboundRun]:
         """Return the runs by their first ids, in the order sent, to be changed; none is alone any more."""

@@ -2,7 +2,9 @@
 
 from typing import Final, final
 
-from protocols.mqtt.publish_reader import payload_apart_at
+from protocols.mqtt.errors import PeerViolation
+from protocols.mqtt.first_bytes import PUBLISH
+from protocols.mqtt.publish_reader import WIRE_FIRST_BYTE
 from protocols.mqtt.wire import read_length
 from protocols.transports import PLACED_BYTES_MIN
 from protocols.unfilled import Unfilled
@@ -59,7 +61,7 @@ class PartialPacket:
             if self.missing_bytes < PLACED_BYTES_MIN:
                 return None
             begun = b"".join(self._reads)
-            at = payload_apart_at(begun, level)
+            at = _payload_apart_at(begun, level)
             unfilled = self._unfilled = Unfilled(memoryview(begun)[at:], self.missing_bytes)
             self._reads = [begun[:at]]
         return unfilled.room
@@ -86,3 +88,27 @@ class PartialPacket:
         self.missing_bytes = 0
         self._reads = _NONE
         self._unfilled = None
+
+
+def _payload_apart_at(begun: bytes, level: int) -> int:
+    """Return where the payload begins of a packet that has begun, if it is a PUBLISH whose payload goes on by itself.
+
+    Else 0: so it is when the head is not whole, or wrong, which is told when all is there; and with what is sent on as
+    it came, head and payload in one piece.
+    """
+    if begun[0] >> 4 != PUBLISH or begun[0] == WIRE_FIRST_BYTE:
+        return 0
+    end = len(begun)
+    length, body = read_length(begun, 1, end)
+    if length < 0 or body + 2 > end:
+        return 0
+    at = body + 2 + (begun[body] << 8 | begun[body + 1]) + (2 if begun[0] & 0x06 else 0)
+    if level == 5:
+        try:
+            properties_bytes, at = read_length(begun, at, end)
+        except PeerViolation:
+            return 0
+        if properties_bytes < 0:
+            return 0
+        at += properties_bytes
+    return at if at <= end else 0

@@ -13,15 +13,15 @@ from protocols.mqtt.errors import LocalMisuse
 from protocols.mqtt.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
 from protocols.mqtt.message_properties import encode_message_properties
 from protocols.mqtt.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, number_property, section, user_property
+from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.wire import string, varint
-from protocols.mqtt.wire_batch import DIALECT_3X, dialect_of
+from protocols.mqtt.wire_batch import DIALECT_3X, WireBatch, dialect_of
 
 NO_ALIAS: Final = 0
 
-_NONE: Final[list[int]] = []
+NONE_SKIPPED: Final[list[int]] = []
 
-# A message that comes alone is mostly all that is written in a turn. Whole, it need not be joined then.
-_WHOLE_BYTES_MAX: Final = 4096
+_COPIED_BYTES_MAX: Final = 4096  # a payload that is copied to make its packet one piece
 
 _SHARED_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP
 
@@ -41,6 +41,8 @@ def encode_at_most_once(batch: MessageBatch, level: int, wall_ms: int) -> bytes:
     Rows that have expired are the caller's matter. An expiry is written as the time left, so what has one is made anew.
     """
     dialect = dialect_of(level)
+    if isinstance(batch, WireBatch) and batch.dialect == dialect:
+        return batch.wire
     encodings = batch.encodings
     if encodings is not None:
         ready = encodings.get(dialect)
@@ -116,33 +118,40 @@ class PublishWriter:
         self._kept_first_byte = 0
         self._kept_prefix = b""
         self._kept_head = b""
-        self._kept_for = -1
+        self._kept_for = -1  # payload length for which it is right; -1: for none
+        self._id_bytes = 3 if self._is_v5 else 2  # with the empty property section
 
-    def write(
-        self,
-        pieces: list[bytes],
-        batch: MessageBatch,
-        start: int,
-        stop: int,
-        *,
-        qos: int,
-        first_packet_id: int,
-        dup: bool,
-        retain: bool,
-        subscription_identifiers: list[int] | None,
-        extra_user_properties: list[tuple[str, str]] | None,
-        wall_ms: int,
-    ) -> list[int]:
-        """Append the rows [start, stop); return those too large for the client, which it never gets [3.1.2-25]."""
-        _check(batch, start, stop, qos, first_packet_id, dup)
-        first_byte = 0x30 | (8 if dup else 0) | qos << 1 | (1 if retain else 0)
-        own = b""
+    def alone(self, rows: RowsOut, packet_id: int, *, dup: bool) -> bytes:
+        """Return the packet of a single row if its head is that of the one before; empty if not, and `write` has to."""
+        batch = rows.batch
+        if batch.topics is not None or batch.topic != self._kept_topic:
+            return b""
+        if self._is_v5 and (
+            batch.headers() is not None or rows.options.identifiers is not None or rows.properties is not None
+        ):
+            return b""
+        payload = batch.payloads()[rows.start]
+        size = len(payload)
+        if size != self._kept_for or size > _COPIED_BYTES_MAX or _first_byte(rows, dup) != self._kept_first_byte:
+            return b""
+        if rows.qos == 0:
+            return self._kept_head + payload
+        if not 0 < packet_id <= PACKET_ID_MAX:
+            return b""
+        id_at = packet_id * 3
+        return b"%s%s%s" % (self._kept_head, _id_table()[id_at : id_at + self._id_bytes], payload)
+
+    def write(self, pieces: list[bytes], rows: RowsOut, first_packet_id: int, *, dup: bool) -> list[int]:
+        """Append the rows; return those too large for the client, which it never gets [3.1.2-25]."""
+        batch, start, stop = rows.batch, rows.start, rows.stop
+        _check(batch, start, stop, rows.qos, first_packet_id, dup)
+        first_byte = _first_byte(rows, dup)
         if self._is_v5:
-            own = _own_properties(subscription_identifiers, extra_user_properties)
+            own = _own_properties(rows.options.identifiers, rows.properties)
             headers = batch.headers()
             if own or self._aliases_max or headers is not None:
                 return self._write_with_properties(
-                    pieces, batch, start, stop, first_byte, first_packet_id, own, headers, wall_ms
+                    pieces, batch, start, stop, first_byte, first_packet_id, own, headers, rows.wall_ms
                 )
         return self._write_plain(pieces, batch, start, stop, first_byte, first_packet_id)
 
@@ -164,9 +173,9 @@ class PublishWriter:
             head_for = -1  # payload length
         numbered = first_byte & 0x06 != 0
         ids = _id_table()
-        id_bytes = (2 if numbered else 0) + (1 if self._is_v5 else 0)  # and the empty property section
+        id_bytes = self._id_bytes if numbered else self._id_bytes - 2
         limit = self._packet_bytes_max
-        fits = head_for < 0 or limit == 0 or len(head) + id_bytes + head_for <= limit
+        fits = True
         for row in range(start, stop):
             payload = payloads[row]
             size = len(payload)
@@ -184,9 +193,6 @@ class PublishWriter:
                 if skipped is None:
                     skipped = []
                 skipped.append(row)
-            elif stop - start == 1 and size <= _WHOLE_BYTES_MAX:
-                at = packet_id * 3
-                pieces.append((head + ids[at : at + id_bytes] if numbered else head) + payload)
             else:
                 pieces.append(head)
                 if numbered:
@@ -199,8 +205,8 @@ class PublishWriter:
             self._kept_first_byte = first_byte
             self._kept_prefix = prefix
             self._kept_head = head
-            self._kept_for = head_for
-        return _NONE if skipped is None else skipped
+            self._kept_for = head_for if fits else -1
+        return NONE_SKIPPED if skipped is None else skipped
 
     def _write_with_properties(
         self,
@@ -255,6 +261,10 @@ class PublishWriter:
         if alias == NO_ALIAS and len(self._aliases) < self._aliases_max:
             alias = len(self._aliases) + 1
         return alias
+
+
+def _first_byte(rows: RowsOut, dup: bool) -> int:
+    return 0x30 | (8 if dup else 0) | rows.qos << 1 | (1 if rows.retains() else 0)
 
 
 def _check(batch: MessageBatch, start: int, stop: int, qos: int, first_packet_id: int, dup: bool) -> None:

@@ -115,9 +115,9 @@ class PublishingSide:
             self.has_flow = True
             self._opens_flow()
         if batch.qos == EXACTLY_ONCE:
-            self._publish_exactly_once(batch, event.packet_ids)
+            self._publish_exactly_once(event)
         else:
-            self._publish_guaranteed(event)
+            self._publish_new(event)
         if self.line.unanswered_count:
             self.answer()
 
@@ -165,76 +165,73 @@ class PublishingSide:
 
     def released(self, first: int, last: int) -> None:
         """Take PUBREL: forget the ids, and say PUBCOMP once a restart would have forgotten them too."""
-        known = self._session.received.remove(first, last + 1)
-        if sum([end - start for start, end in known]) < last - first + 1 and self._level == 5:
-            for packet_id in range(first, last + 1):
-                was_known = any(start <= packet_id < end for start, end in known)
-                self._engine.acknowledge(
-                    PUBCOMP, packet_id, packet_id, SUCCESS if was_known else PACKET_IDENTIFIER_NOT_FOUND
-                )
-            return
+        received = self._session.received
+        if not received.take_lowest(first, last + 1):  # which spares a list
+            known = received.remove(first, last + 1)
+            if sum([end - start for start, end in known]) < last - first + 1 and self._level == 5:
+                for packet_id in range(first, last + 1):
+                    was_known = any(start <= packet_id < end for start, end in known)
+                    self._engine.acknowledge(
+                        PUBCOMP, packet_id, packet_id, SUCCESS if was_known else PACKET_IDENTIFIER_NOT_FOUND
+                    )
+                return
         if self._session.is_durable:
             self._forget_received(first, last, lambda: self._engine.acknowledge(PUBCOMP, first, last))
         else:
             self._engine.acknowledge(PUBCOMP, first, last)
 
-    def _publish_guaranteed(self, event: PublishReceived) -> None:
+    def _publish_exactly_once(self, event: PublishReceived) -> None:
+        """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
+        received = self._session.received
+        if not _has_repetition(received, event):
+            for first, last in event.before:
+                received.add(first, last + 1)
+            received.add(event.first, event.last + 1)
+            self._publish_new(event)
+            return
+        for row, packet_id in enumerate(_each(event.packet_ids)):
+            packet = event.alone(row, packet_id)
+            if packet_id in received:
+                self._publish_again(packet)
+            else:
+                received.add(packet_id, packet_id + 1)
+                self._publish_new(packet)
+
+    def _publish_new(self, event: PublishReceived) -> None:
+        """Publish what no PUBLISH before has brought."""
         batch = event.batch
         token = self.line.next_token()
         result = self.publisher.publish(batch, token)
         if result.refusal != ADMITTED and batch.count > 1:
             for row, packet_id in enumerate(_each(event.packet_ids)):
-                self._publish_guaranteed(event.alone(row, packet_id))
+                self._publish_new(event.alone(row, packet_id))
             return
         if result.refusal == ADMITTED and not (result.confirmations_pending or self.line.unanswered_count):
             # Done, with nothing before it that waits: it need not stand in line.
+            kind = PUBACK if batch.qos == AT_LEAST_ONCE else PUBREC
             code = SUCCESS if result.routed else NO_MATCHING_SUBSCRIBERS
             for first, last in event.before:
-                self._acknowledge(PUBACK, first, last, code)
-            self._acknowledge(PUBACK, event.first, event.last, code)
+                self._acknowledge(kind, first, last, code)
+            self._acknowledge(kind, event.first, event.last, code)
             return
-        self._note(result, self.line.add(token, batch.qos, event.packet_ids, batch.count, result.confirmations_pending))
-
-    def _publish_exactly_once(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
-        """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""
-        received = self._session.received
-        if not _has_repetition(received, packet_ids):
-            for first, last in packet_ids:
-                received.add(first, last + 1)
-            self._publish_new(batch, packet_ids)
-            return
-        for row, packet_id in enumerate(_each(packet_ids)):
-            ids = [(packet_id, packet_id)]
-            if packet_id in received:
-                self._publish_again(batch.select([row]), packet_id)
-            else:
-                received.add(packet_id, packet_id + 1)
-                self._publish_new(batch.select([row]), ids)
-
-    def _publish_new(self, batch: MessageBatch, packet_ids: list[tuple[int, int]]) -> None:
-        token = self.line.next_token()
-        result = self.publisher.publish(batch, token)
-        if result.refusal != ADMITTED and batch.count > 1:
-            for row, packet_id in enumerate(_each(packet_ids)):
-                self._publish_new(batch.select([row]), [(packet_id, packet_id)])
-            return
-        entry = self.line.add(token, EXACTLY_ONCE, packet_ids, batch.count, result.confirmations_pending)
+        packet_ids = event.packet_ids
+        entry = self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending)
         self._note(result, entry)
         publication = result.publication
-        if self._session.is_durable and publication is not None:
+        if batch.qos == EXACTLY_ONCE and self._session.is_durable and publication is not None:
             # One commit for both. The message without its ids would come twice after a crash, the ids without it never.
             entry.publication = publication
             session = self._session
             publication.session_rows = [(session.received_key(each), RECEIVED) for each in _each(packet_ids)]
 
-    def _publish_again(self, message: MessageBatch, packet_id: int) -> None:
+    def _publish_again(self, packet: PublishReceived) -> None:
         """Take a repetition: received is received, unless the first one was refused after its connection had ended."""
-        ids = [(packet_id, packet_id)]
+        packet_id, ids = packet.first, packet.packet_ids
         publication = self._session.undecided.pop(packet_id, None)
         if publication is None or publication.confirmed:
             self.line.add(self.line.next_token(), EXACTLY_ONCE, ids, 1, 0)
         elif publication.refused:
-            self._publish_new(message, ids)
+            self._publish_new(packet)
         else:
             token = self.line.next_token()
             self.line.add(token, EXACTLY_ONCE, ids, 1, 1).publication = publication
@@ -284,14 +281,15 @@ def _is_reserved(batch: MessageBatch) -> bool:
     return any(topic.startswith(RESERVED_PREFIXES) for topic in batch.topics)
 
 
-def _has_repetition(received: RangeSet, packet_ids: list[tuple[int, int]]) -> bool:
+def _has_repetition(received: RangeSet, event: PublishReceived) -> bool:
     """Return whether an id was received before, or stands in two of the runs."""
+    if not event.before:
+        return received.count_within(event.first, event.last + 1) > 0
     seen = RangeSet()
-    for first, last in packet_ids:
+    for first, last in event.packet_ids:
         if received.count_within(first, last + 1) or seen.count_within(first, last + 1):
             return True
-        if len(packet_ids) > 1:
-            seen.add(first, last + 1)
+        seen.add(first, last + 1)
     return False
 
 

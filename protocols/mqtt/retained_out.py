@@ -132,7 +132,7 @@ class RetainedOut:
     def _send(self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int) -> None:
         # What is retained was published with RETAIN, so it goes out with it [3.3.1-8].
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
-        skipped = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None).send(self._engine, packet_id, dup=dup)
+        skipped = self._engine.publish(RowsOut(batch, 0, 1, qos, options, None, wall_ms, None), packet_id, dup=dup)
         if not skipped:
             self._counters.messages_sent += 1
             return

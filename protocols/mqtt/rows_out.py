@@ -9,10 +9,9 @@ from mypy_extensions import mypyc_attr
 
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
-from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions
 
-TOO_LARGE: Final = "packet_too_large"  # why rows that `send` returns are dropped, in metrics
+TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are dropped, in metrics
 
 
 @final
@@ -46,17 +45,6 @@ class RowsOut:
         """Return some of these rows, to go out in the same way."""
         return RowsOut(self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, self.publication)
 
-    def send(self, engine: MqttEngine, first_packet_id: int, *, dup: bool) -> list[int]:
-        """Hand the rows to the client's engine; return those too large for it. At QoS 0 there are no ids."""
-        return engine.publish(
-            self.batch,
-            self.start,
-            self.stop,
-            qos=self.qos,
-            first_packet_id=first_packet_id,
-            dup=dup,
-            retain=self.batch.retain and self.options.retain_as_published,
-            subscription_identifiers=self.options.identifiers,
-            extra_user_properties=self.properties,
-            wall_ms=self.wall_ms,
-        )
+    def retains(self) -> bool:
+        """Return whether they go out with RETAIN set."""
+        return self.batch.retain and self.options.retain_as_published

@@ -15,6 +15,8 @@ from protocols.mqtt.wire import read_length
 DIALECT_3X: Final = 3
 DIALECT_5: Final = 5
 
+_NOT_CUT: Final[list[bytes]] = []
+
 
 def dialect_of(level: int) -> int:
     """Return the dialect of a protocol level."""
@@ -44,7 +46,7 @@ class WireBatch(MessageBatch):
         super().__init__(
             topic=topic,
             topics=topics,
-            payloads=[],
+            payloads=_NOT_CUT,
             headers=None,
             qos=AT_MOST_ONCE,
             retain=False,
@@ -53,14 +55,14 @@ class WireBatch(MessageBatch):
             payload_bytes=payload_bytes,
         )
         self.count = count
-        self.encodings = {dialect: wire}
-        self._wire = wire
+        self.wire = wire
+        self.dialect = dialect
         self._after_topic = 1 if dialect == DIALECT_5 else 0  # the empty property section
 
     def payloads(self) -> list[bytes]:
         """Cut the payloads out, the first time somebody asks."""
         if not self._payloads:
-            self._payloads = _cut(self._wire, self._after_topic)
+            self._payloads = _cut(self.wire, self._after_topic)
         return self._payloads
 
 

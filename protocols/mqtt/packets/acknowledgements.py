@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import AcknowledgementReceived, MqttEvent
+from protocols.mqtt.events import AcknowledgementReceived, Heard
 from protocols.mqtt.first_bytes import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
 from protocols.mqtt.limits import PACKET_ID_MAX
 from protocols.mqtt.packets.subscribe import read_packet_id
@@ -37,22 +37,24 @@ _tables: Final = [b""] * 16  # by kind, each once it is needed
 def _table(kind: int) -> bytes:
     """Return the packets of all ids from 0 (which is none, and keeps the arithmetic plain) to 65535."""
     table = _tables[kind]
-    if not table:
+    if len(table) == 0:
         head = bytes((FIRST_BYTES[kind], 2))
         table = b"".join([head + packet_id.to_bytes(2, "big") for packet_id in range(PACKET_ID_MAX + 1)])
         _tables[kind] = table
     return table
 
 
-def read_acknowledgements(
-    data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int, events: list[MqttEvent]
-) -> i64:
+def read_acknowledgements(data: bytes, pos: i64, end: i64, level: int, packet_bytes_max: int, heard: Heard) -> i64:
     """Append the acknowledgements of one kind from `pos` on, as runs; return the position behind them.
 
     Stops before another type of packet, or one that is not complete. The caller has checked the first byte.
     """
     first_byte = data[pos]
     kind = first_byte >> 4
+    if end - pos == _PACKET_BYTES and data[pos + 1] == 2:  # it comes alone
+        alone = read_packet_id(data, pos + 2, end)
+        heard.add(AcknowledgementReceived(kind, alone, alone, SUCCESS))
+        return end
     table = _table(kind)
     run_first: i64 = 0  # 0: no run is open
     run_last: i64 = 0
@@ -74,14 +76,14 @@ def read_acknowledgements(
                 pos = stop
             if run_first == 0 or run_last + 1 != first or run_code != reason_code:
                 if run_first:
-                    events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
+                    heard.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
                 run_first = first
                 run_code = reason_code
             run_last = last
     finally:
         # Also in front of a violation: what was right before it counts.
         if run_first:
-            events.append(AcknowledgementReceived(kind, run_first, run_last, run_code))
+            heard.add(AcknowledgementReceived(kind, run_first, run_last, run_code))
     return pos
 
 

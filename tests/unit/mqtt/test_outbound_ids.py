@@ -11,7 +11,10 @@ from protocols.mqtt.outbound import DeliverySource, OutboundIds, OutboundRun
 from protocols.mqtt.sent_ids import SentIds
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["send", "send", "answer", "answer run", "release", "complete"]), st.integers(0, 30)),
+    st.tuples(
+        st.sampled_from(["send", "send", "answer", "answer run", "release run", "release", "complete"]),
+        st.integers(0, 30),
+    ),
     max_size=60,
 )
 KEPT_STEPS = st.lists(
@@ -61,12 +64,15 @@ def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> 
             sent |= meaning([run])
             exactly_once |= set(meaning([run])) if run.qos == EXACTLY_ONCE else set()
             sequence += run.count
-        elif step == "answer run":
-            its_run = ids.acknowledge_run(first, last, 1)
+        elif step in ("answer run", "release run"):
+            qos = 1 if step == "answer run" else 2
+            its_run = ids.run_of(first, last, qos)
             if its_run is not None:
-                assert (its_run.first_packet_id, its_run.count) == (first, last - first + 1)
+                assert (its_run.first_packet_id, its_run.count, its_run.qos) == (first, last - first + 1, qos)
                 assert meaning([its_run]).items() <= sent.items()
+                (ids.acknowledge_run if qos == 1 else ids.release_run)(its_run)
                 sent = {each: sent[each] for each in sent if not first <= each <= last}
+                released |= set() if qos == 1 else set(range(first, last + 1))
         elif step == "complete":
             known = {each for each in released if first <= each <= last}
             assert ids.complete(first, last) == len(known)
@@ -126,7 +132,8 @@ def test_a_message_that_comes_alone_is_answered_under_the_id_that_it_went_out_wi
     ids = OutboundIds(RangeSet())
     for sequence in range(3):
         run = ids.allocate(1, sequence, 1, SOURCE)
-        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 2) is None, "it went out with QoS 1"
-        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 1) is run
-        assert ids.acknowledge_run(run.first_packet_id, run.first_packet_id, 1) is None, "it is answered once"
+        assert ids.run_of(run.first_packet_id, run.first_packet_id, 2) is None, "it went out with QoS 1"
+        assert ids.run_of(run.first_packet_id, run.first_packet_id, 1) is run
+        ids.acknowledge_run(run)
+        assert ids.run_of(run.first_packet_id, run.first_packet_id, 1) is None, "it is answered once"
     assert ids.unanswered() == []

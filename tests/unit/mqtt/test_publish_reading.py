@@ -8,6 +8,7 @@ from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, 
 from protocols.mqtt.events import PeerViolated, PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
 from protocols.mqtt.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
+from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
 
 LEVELS = (3, 4, 5)
@@ -81,7 +82,8 @@ def test_a_plain_qos_0_run_keeps_its_bytes_as_its_encoding(level: int, dialect: 
 
     assert isinstance(event.batch, WireBatch)
     assert event.batch.count == 40
-    assert event.batch.encodings == {dialect: data}
+    assert (event.batch.dialect, event.batch.wire) == (dialect, data)
+    assert encode_at_most_once(event.batch, level, WALL_MS) is event.batch.wire
 
 
 @pytest.mark.parametrize("properties", [b"", mqtt.content_type("x")])
@@ -89,7 +91,7 @@ def test_a_retained_or_propertied_run_has_no_ready_encoding(properties: bytes) -
     """[3.3.1-12]: present subscribers get RETAIN 0; expiry and aliases are not handed on."""
     (event,) = batches(connected(5), mqtt.publish(level=5, retain=not properties, properties=properties))
 
-    assert event.batch.encodings is None
+    assert not isinstance(event.batch, WireBatch)
 
 
 def test_rows_with_and_without_properties_share_a_batch_once_it_is_in_columns() -> None:

@@ -1,7 +1,7 @@
 """PUBLISH packets to a client: shared blocks and its own (mqtt sections 9, 14, 17; T025, T078 to T080, T085)."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mqtt_packets as mqtt
@@ -9,17 +9,25 @@ from messaging.batch import MessageBatch
 from messaging.headers import Headers
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected
 from protocols.mqtt.errors import LocalMisuse
+from protocols.mqtt.first_bytes import PUBACK
+from protocols.mqtt.granted import DeliveryOptions
 from protocols.mqtt.publish_writer import encode_at_most_once
+from protocols.mqtt.rows_out import RowsOut
 
 LEVELS = (3, 4, 5)
 
 
 def batch_of(
-    *payloads: bytes, topics: list[str] | None = None, headers: list[Headers | None] | None = None, qos: int = 1
+    *payloads: bytes,
+    topic: str = "t",
+    topics: list[str] | None = None,
+    headers: list[Headers | None] | None = None,
+    qos: int = 1,
+    retain: bool = False,
 ) -> MessageBatch:
     return MessageBatch(
-        topic="t" if topics is None else "", topics=topics, payloads=list(payloads), headers=headers, qos=qos,
-        retain=False, publisher="p", received_ms=WALL_MS, payload_bytes=sum(map(len, payloads)),
+        topic=topic if topics is None else "", topics=topics, payloads=list(payloads), headers=headers, qos=qos,
+        retain=retain, publisher="p", received_ms=WALL_MS, payload_bytes=sum(map(len, payloads)),
     )  # fmt: skip
 
 
@@ -32,25 +40,23 @@ def publishes(
     qos: int = 1,
     first_packet_id: int = 1,
     dup: bool = False,
-    retain: bool = False,
     identifiers: list[int] | None = None,
     extra: list[tuple[str, str]] | None = None,
     wall_ms: int = WALL_MS,
 ) -> list[int]:
-    return conversation.engine.publish(
-        batch, start, batch.count if stop is None else stop, qos=qos, first_packet_id=first_packet_id, dup=dup,
-        retain=retain, subscription_identifiers=identifiers, extra_user_properties=extra, wall_ms=wall_ms,
-    )  # fmt: skip
+    options = DeliveryOptions(qos, batch.retain, identifiers)
+    rows = RowsOut(batch, start, batch.count if stop is None else stop, qos, options, extra, wall_ms, None)
+    return conversation.engine.publish(rows, first_packet_id, dup=dup)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("retain", [False, True])
 def test_rows_are_written_in_order_with_ascending_ids(level: int, qos: int, retain: bool) -> None:
-    batch = batch_of(b"a", b"bb", b"", b"cc", b"x" * 200, topics=["t", "t", "u/v", "u/v", "t"])
+    batch = batch_of(b"a", b"bb", b"", b"cc", b"x" * 200, topics=["t", "t", "u/v", "u/v", "t"], retain=retain)
     conversation = connected(level)
 
-    assert publishes(conversation, batch, 1, 5, qos=qos, first_packet_id=9, retain=retain) == []
+    assert publishes(conversation, batch, 1, 5, qos=qos, first_packet_id=9) == []
     assert conversation.said() == b"".join(
         mqtt.publish(batch.topic_of(row), batch.payloads()[row], level=level, qos=qos, packet_id=8 + row, retain=retain)
         for row in range(1, 5)
@@ -237,6 +243,67 @@ def test_what_is_written_is_what_is_read(rows: list[tuple[str, bytes]], level: i
 def test_a_publish_that_must_not_be_sent_is_our_mistake(mistake: dict[str, int]) -> None:
     with pytest.raises(LocalMisuse):
         publishes(connected(), batch_of(b"a", b"b"), **mistake)  # type: ignore[arg-type]  # a table of arguments
+
+
+@settings(max_examples=150)
+@given(
+    messages=st.lists(
+        st.tuples(
+            st.sampled_from(["t", "u/v"]),
+            st.sampled_from([b"", b"a", b"b", b"c" * 60, b"d" * 4096, b"e" * 4097]),
+            st.integers(0, 2),
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([None, None, [7]]),
+            st.sampled_from([None, None, Headers(priority=3)]),
+        ),
+        max_size=20,
+    ),
+    level=st.sampled_from(LEVELS),
+    packet_bytes_max=st.sampled_from([0, 50]),
+)
+def test_messages_that_come_alone_go_out_as_from_a_connection_that_has_sent_nothing_before(
+    messages: list[tuple[str, bytes, int, bool, bool, list[int] | None, Headers | None]],
+    level: int,
+    packet_bytes_max: int,
+) -> None:
+    """Goal: a head is used again only where it is right. Method: each message to a fresh connection too, compare."""
+    properties = mqtt.maximum_packet_size(packet_bytes_max) if level == 5 and packet_bytes_max else b""
+    one = connected(level, properties=properties)
+    for packet_id, (topic, payload, qos, retain, dup, identifiers, headers) in enumerate(messages, 65_510):
+        batch = batch_of(b"x", payload, topics=[topic] * 2, headers=[None, headers] if headers else None, retain=retain)
+        alone = batch_of(payload, topic=topic, headers=[headers] if headers else None, retain=retain)
+        fresh = connected(level, properties=properties)
+        skipped = publishes(
+            fresh, batch, 1, qos=qos, first_packet_id=packet_id, dup=dup and qos > 0, identifiers=identifiers
+        )
+        assert len(skipped) == len(
+            publishes(one, alone, qos=qos, first_packet_id=packet_id, dup=dup and qos > 0, identifiers=identifiers)
+        )
+        assert one.said() == fresh.said()
+
+
+def test_a_packet_id_that_there_is_not_is_our_mistake_behind_others_too() -> None:
+    conversation = connected()
+    publishes(conversation, batch_of(b"a"), first_packet_id=65_535)
+    for packet_id in (0, 65_536):
+        with pytest.raises(LocalMisuse):
+            publishes(conversation, batch_of(b"a"), first_packet_id=packet_id)
+
+
+def test_one_packet_is_taken_as_it_is_and_several_in_their_order() -> None:
+    conversation = connected()
+    engine = conversation.engine
+    assert engine.take_only() == b""
+    engine.acknowledge(PUBACK, 1, 1)
+    assert (engine.take_only(), engine.has_output, engine.take()) == (mqtt.puback(1), False, [])
+
+    engine.acknowledge(PUBACK, 2, 2)
+    publishes(conversation, batch_of(b"a"))
+    engine.acknowledge(PUBACK, 3, 3)
+    assert engine.take_only() == b""
+    assert engine.has_output
+    assert conversation.said() == mqtt.puback(2) + mqtt.publish("t", b"a", qos=1) + mqtt.puback(3)
 
 
 def test_output_is_announced_until_it_is_taken() -> None:
