@@ -38,6 +38,17 @@ def test_an_id_that_the_client_knows_from_before_is_given_out_last() -> None:
     assert (rest.first_packet_id, rest.count) == (1, 5)
 
 
+def test_an_id_that_was_answered_is_given_out_again_behind_all_others() -> None:
+    """[4.3.2-4]: until then a second PUBACK for it, which says nothing but the id, concerns no other message."""
+    ids = OutboundIds(RangeSet())
+    ids.allocate(3, 1, AT_LEAST_ONCE, SOURCE)
+    assert len(ids.acknowledge(2, 2)) == 1
+    others = ids.allocate(PACKET_ID_MAX, 4, AT_LEAST_ONCE, SOURCE)
+    assert (others.first_packet_id, others.count) == (4, PACKET_ID_MAX - 3)
+    assert ids.acknowledge(2, 2) == []
+    assert ids.allocate(1, 1, AT_LEAST_ONCE, SOURCE).first_packet_id == 2
+
+
 def test_an_id_at_the_end_is_followed_by_the_first() -> None:
     ids = OutboundIds(RangeSet())
     ids.restore_released(PACKET_ID_MAX, PACKET_ID_MAX + 1)
