@@ -70,6 +70,9 @@ class Behaviour:
         raise AssertionError("an actor does something")
 
 
+NOTHING: Final = Behaviour()  # what a stopped actor does
+
+
 @final
 class _Interpreted(Behaviour):
     """What an interpreted actor does itself."""
@@ -116,7 +119,7 @@ class ActorCell(Scheduled):
         self._clock = runtime.clock
         self._factory = factory
         self._restarts: RestartLog | None = None  # most actors never fail
-        self.actor: Any = None  # a LoopActor
+        self.actor: Any = None  # a LoopActor, until it is stopped
         self._install()
 
     def _install(self) -> None:
@@ -137,17 +140,18 @@ class ActorCell(Scheduled):
         count = len(items)
         handled = 0
         while handled < count:
+            behaviour = self._behaviour  # what it handles may stop it, or have it begin anew
             try:
                 while handled < count:
                     item = items[handled]
                     handled += 1
                     if isinstance(item, Ask):
-                        self._answer(item.message, item.answer)
+                        _answer(behaviour, item.message, item.answer)
                     elif type(item) is ENVELOPE:
-                        self._handle_envelope(item)
+                        self._handle_envelope(behaviour, item)
                     else:
-                        self._behaviour.receive(item)
-                self._behaviour.drained()
+                        behaviour.receive(item)
+                behaviour.drained()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
                 self.failed(error)
             if self.stopped.is_set():
@@ -169,9 +173,10 @@ class ActorCell(Scheduled):
         if self.suspended:
             self.inbox.post(message)
             return
+        behaviour = self._behaviour
         try:
-            self._behaviour.receive(message)
-            self._behaviour.drained()
+            behaviour.receive(message)
+            behaviour.drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1
@@ -191,6 +196,8 @@ class ActorCell(Scheduled):
     def failed(self, error: Exception) -> None:
         """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
         log.error("actor %s failed: %r", self.path(), error, exc_info=error)
+        if self.stopped.is_set():
+            return
         try:
             self.actor.on_failure(type(error), error, error.__traceback__)
         except Exception:  # it was not whole any more
@@ -225,9 +232,10 @@ class ActorCell(Scheduled):
             return self.ask(message)
         self.inbox.takes_at_once = False
         answer: LoopFuture[Any] = LoopFuture()
+        behaviour = self._behaviour
         try:
-            self._answer(message, answer)
-            self._behaviour.drained()
+            _answer(behaviour, message, answer)
+            behaviour.drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1
@@ -235,19 +243,24 @@ class ActorCell(Scheduled):
         return answer
 
     def stop(self) -> None:
-        """Stop the actor and its children, children first. What waits in the inbox is refused."""
+        """Stop the actor and its children, children first. What waits in the inbox is refused.
+
+        The actor is let go of: it knows its cell, and together they would wait for the cycle collector, which hardly
+        ever looks at what has been there for long.
+        """
         if self.stopped.is_set():
             return
         if self.children:
             for child in list(self.children.values()):
                 child.stop()
         self.stopped.set()
-        self.inbox.closed = True
+        waiting = self.inbox.close()
         try:
             self.actor.on_stop()
         except Exception:
             log.exception("actor %s failed while stopping", self.path())
-        waiting, self.inbox.items = self.inbox.items, []
+        self.actor = None
+        self._behaviour = NOTHING
         self._refuse(waiting)
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(id(self), None)
@@ -279,27 +292,16 @@ class ActorCell(Scheduled):
             children=[child.overview() for child in self.children.values()] if self.children else [],
         )
 
-    def _handle_envelope(self, envelope: Envelope[Any]) -> None:
+    def _handle_envelope(self, behaviour: Behaviour, envelope: Envelope[Any]) -> None:
         if isinstance(envelope.message, pykka_messages._ActorStop):
             self.stop()
             if envelope.reply_to is not None:
                 envelope.reply_to.set(None)
             return
         if envelope.reply_to is None:
-            self._behaviour.receive(envelope.message)
+            behaviour.receive(envelope.message)
         else:
-            self._answer(envelope.message, cast(LoopFuture[Any], envelope.reply_to))
-
-    def _answer(self, message: object, answer: LoopFuture[Any]) -> None:
-        try:
-            found = self._behaviour.receive(message)
-        except Exception:  # an ask carries its failure back to who asked
-            answer.set_exception()
-            return
-        if isinstance(found, LoopFuture):  # the actor answers later
-            found.then(lambda done: _pass_on(done, answer))
-        else:
-            answer.set(found)
+            _answer(behaviour, envelope.message, cast(LoopFuture[Any], envelope.reply_to))
 
     def _begin_anew(self) -> None:
         self._install()
@@ -329,6 +331,18 @@ class ActorCell(Scheduled):
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.path()}>"
+
+
+def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> None:
+    try:
+        found = behaviour.receive(message)
+    except Exception:  # an ask carries its failure back to who asked
+        answer.set_exception()
+        return
+    if isinstance(found, LoopFuture):  # the actor answers later
+        found.then(lambda done: _pass_on(done, answer))
+    else:
+        answer.set(found)
 
 
 def _pass_on(answer: LoopFuture[Any], reply_to: LoopFuture[Any]) -> None:

@@ -65,9 +65,20 @@ class Events:
 
         `details` are values of the description that stand in log lines by name as well.
         """
-        if kind.limited and not self._may_come(kind.name):
-            self.record.suppressed[kind.name] = self.record.suppressed.get(kind.name, 0) + 1
-            return
+        if self.admits(kind):
+            self.tell(kind, description, client=client, details=details)
+
+    def admits(self, kind: EventKind) -> bool:
+        """Return whether an event of this kind is to be told now, by `tell`; what is cut is counted."""
+        if not kind.limited or self._may_come(kind.name):
+            return True
+        self.record.suppressed[kind.name] = self.record.suppressed.get(kind.name, 0) + 1
+        return False
+
+    def tell(
+        self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
+    ) -> None:
+        """Tell what was admitted."""
         vpn = NOBODY if kind.scope == SYSTEM else self._vpn
         wall_ms = self._clock.wall_ms()
         self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=wall_ms, details=details))

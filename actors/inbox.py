@@ -32,6 +32,9 @@ class Scheduled:
         """Take a failure of the actor outside the handling of a message."""
 
 
+NOBODY: Final = Scheduled()  # whose inbox is closed
+
+
 @trait  # and no protocol, so that compiled code calls it directly
 class Flushed:
     """Somebody with work that is done once per turn."""
@@ -223,6 +226,13 @@ class Inbox(Address):
         """Return the oldest message; part of pykka's inbox protocol."""
         item = self.items.pop(0)
         return item if isinstance(item, Envelope) else Envelope(item)
+
+    def close(self) -> list[object]:
+        """Take nothing more, for an actor that is stopped; return what waited. Who it was is let go of."""
+        self.closed = True
+        self._actor = NOBODY
+        waiting, self.items = self.items, []
+        return waiting
 
     def empty(self) -> bool:
         """Return whether nothing waits."""

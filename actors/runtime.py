@@ -121,6 +121,6 @@ class Runtime:
     def stop(self) -> None:
         """Stop all actors, the youngest root first."""
         for root in reversed(self.roots):
-            root.stop()
             pykka.ActorRegistry.unregister(root.actor.actor_ref)
+            root.stop()
         self.roots.clear()

@@ -145,14 +145,15 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     coming = await broker.open(5)
     await held.round_trip()  # it is there
     cell = list((broker.node.mqtt.connections.children or {}).values())[-1]
+    connection = cell.actor.connection
     counts = broker.node.runtime.events.record.counts
     connected_before = counts["CLIENT_CLIENT_CONNECT"]
     is_open: list[bool] = []
 
     def fails_while_it_waits_for_the_session() -> None:
-        cell.actor.connection.received(mqtt.connect("device", level=5, properties=mqtt.session_expiry(60)))
+        connection.received(mqtt.connect("device", level=5, properties=mqtt.session_expiry(60)))
         cell.failed(ValueError("what now?"))
-        is_open.append(cell.actor.connection.is_open())  # its socket has yet to say that it is gone
+        is_open.append(connection.is_open())  # its socket has yet to say that it is gone
 
     asyncio.get_running_loop().call_soon(fails_while_it_waits_for_the_session)
 

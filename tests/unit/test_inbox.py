@@ -1,5 +1,7 @@
 """Messages that are handled in their sender's turn: only where nothing waits, and supervised as any other."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,7 +16,7 @@ from lone_actors import lone_runtime, turn
 
 
 class Recorder(LoopActor):
-    """Keeps what it is told; `fail` it cannot bear, and `tell me more` comes back to it."""
+    """Keeps what it is told; `fail` it cannot bear, at `stop` it stops, and `tell me more` comes back to it."""
 
     heard: list[object]
 
@@ -26,6 +28,8 @@ class Recorder(LoopActor):
         self.heard.append(message)
         if message == "fail":
             raise ValueError("not that")
+        if message == "stop":
+            self.cell.stop()
         if message == "tell me more":
             self.cell.inbox.hand("more")
 
@@ -109,6 +113,35 @@ def test_an_actor_that_gathers_is_handed_nothing_at_once(runtime: Runtime) -> No
     assert heard == []
     turn(runtime)
     assert heard == ["later", "drained"]
+
+
+def test_a_stopped_actor_is_let_go_of_by_its_cell_and_its_inbox(runtime: Runtime) -> None:
+    """Connections come and go, and the cycle collector hardly ever looks at what has been there for long."""
+
+    def make(cell: ActorCell) -> Recorder:
+        return Recorder(cell, [])
+
+    parent = spawned(runtime, [])
+    cell = runtime.spawn(make, kind="test", name="child", policy=RESTARTED, parent=parent)
+    inbox, actor, kept_by_the_cell = cell.inbox, weakref.ref(cell.actor), weakref.ref(make)
+    gc.disable()
+    cell.stop()
+    del cell, make
+    left = (actor(), kept_by_the_cell())
+    gc.enable()
+    assert left == (None, None)
+    inbox.post("too late")
+    assert inbox.dead_letters == 1
+
+
+def test_what_comes_in_the_turn_in_which_an_actor_stops_is_handled_in_it(runtime: Runtime) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    cell.inbox.post("first")
+    cell.inbox.post("stop")
+    cell.inbox.post("last")
+    turn(runtime)
+    assert heard == ["first", "stop", "last", "drained"]
 
 
 def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runtime) -> None:
