@@ -43,7 +43,7 @@ class Conversation:
             room[: len(piece)] = piece
             payload = partial.placed(len(piece))
             if payload is not None:
-                self.engine.reader.apart = payload
+                self.engine.reader().apart = payload
                 events += self.hears(b"")
         return events
 
@@ -75,15 +75,13 @@ def connected(
     properties: bytes = b"",
     keep_alive_s: int = 0,
     clean_start: bool = True,
-    maximum_qos: int = 2,
-    retain_available: bool = True,
 ) -> Conversation:
     """A conversation behind its CONNECT and CONNACK."""
     conversation = Conversation(level, limits)
     conversation.hears(
         mqtt.connect("c1", level=level, properties=properties, keep_alive_s=keep_alive_s, clean_start=clean_start)
     )
-    conversation.engine.accept(False, maximum_qos=maximum_qos, retain_available=retain_available)
+    conversation.engine.accept(False)
     conversation.said()
     conversation.events.clear()
     return conversation

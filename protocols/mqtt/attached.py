@@ -11,7 +11,6 @@ from protocols.mqtt.publishing import PublishingSide
 from protocols.mqtt.session import ParkedFlow, Session
 from protocols.mqtt.session_writes import SessionWrites
 from protocols.mqtt.will import Will
-from protocols.writing_watch import WritingWatch
 
 
 @final
@@ -23,34 +22,39 @@ class AttachedSession:
         session: Session,
         will: Will | None,
         *,
-        delivering: DeliveringSide,
-        writes: SessionWrites,
-        watch: WritingWatch,
+        receive_maximum: int,
         explains: bool,
     ) -> None:
         self.session = session
         self.will = will
+        self.receive_maximum = receive_maximum  # what the client takes unacknowledged
+        # Each is made when it is needed, by `protocols.mqtt.sides`: many clients never need any.
         self.publishing: PublishingSide | None = None  # until it publishes
-        self.delivering = delivering
-        self.writes = writes
-        self.watch = watch
+        self.delivering: DeliveringSide | None = None  # until anything but direct messages may come for it
+        self.writes: SessionWrites | None = None  # until the session is stored
         self.explains = explains  # the client wants to read why a publish was refused [3.1.2-29]
 
     def release(self, connection: ActorCell, *, with_will: bool) -> SessionReleased:
         """Take the session off its connection: flows end, packet ids are remembered."""
         session = self.session
-        self.writes.abandon()
+        if self.writes is not None:
+            self.writes.abandon()
         session.subscriber.address = session.subscriber.pressure = None
         if self.publishing is not None:
             self.publishing.leave()
-        self.delivering.remember()
-        for flow_id, bound in self.delivering.flows.items():
-            extra = bound.extra
-            if extra is not None and not bound.is_named_queue and extra.ids.remembered:
-                extra.parked = ParkedFlow(flow_id, bound.queue)
-                bound.queue.post(ParkFlow(flow_id, extra.ids.kept_ranges()))
-            else:
-                bound.queue.post(UnbindFlow(flow_id))
-        self.delivering.flows.clear()
-        self.delivering.window.close()
+        if self.delivering is not None:
+            _end(self.delivering)
         return SessionReleased(session, self.will if with_will else None, connection)
+
+
+def _end(delivering: DeliveringSide) -> None:
+    delivering.remember()
+    for flow_id, bound in delivering.flows.items():
+        extra = bound.extra
+        if extra is not None and not bound.is_named_queue and extra.ids.remembered:
+            extra.parked = ParkedFlow(flow_id, bound.queue)
+            bound.queue.post(ParkFlow(flow_id, extra.ids.kept_ranges()))
+        else:
+            bound.queue.post(UnbindFlow(flow_id))
+    delivering.flows.clear()
+    delivering.window.close()

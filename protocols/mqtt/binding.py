@@ -18,6 +18,7 @@ from protocols.mqtt.bound_flow import BoundFlow
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.sides import delivering_of
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -47,7 +48,7 @@ async def bind_flow(
     attached = connection.attached
     if attached is None:
         return  # the connection ended meanwhile
-    delivering = attached.delivering
+    delivering = delivering_of(connection, attached)
     if is_named_queue:
         connection.identity.check_bind(sum([each.is_named_queue for each in delivering.flows.values()]))
     if is_named_queue or handle.definition.config.partitioned():  # ids are remembered by the sequences of one partition
@@ -94,7 +95,7 @@ async def _match_ids(delivering: DeliveringSide, handle: QueueHandle, ids: SentI
 
 def flow_gone(connection: "MqttConnection", message: FlowGone) -> None:
     """A queue has ended a flow of this connection."""
-    if connection.attached is None:
+    if connection.attached is None or connection.attached.delivering is None:
         return
     bound = connection.attached.delivering.flows.pop(message.flow_id, None)
     if bound is not None and bound.extra is not None and message.may_return:
@@ -136,4 +137,4 @@ def _is_wanted(connection: "MqttConnection", extra: ExtraSubscription) -> bool:
     attached = connection.attached
     if attached is None or attached.session.queues.get(extra.filter_text) is not extra:
         return False
-    return all(bound.extra is not extra for bound in attached.delivering.flows.values())
+    return attached.delivering is None or attached.delivering.flow_of(extra) is None

@@ -2,17 +2,14 @@
 
 from typing import TYPE_CHECKING, Final
 
-from actors.publishing import Publisher
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
-from messaging.credit import CreditWindow
-from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
+from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
 from protocols.authentication import ANONYMOUS, Principal, Proven
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
-from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import ConnectReceived
 from protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
-from protocols.mqtt.publishing import RESERVED_PREFIXES, PublishingSide
+from protocols.mqtt.publishing import RESERVED_PREFIXES
 from protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -22,9 +19,8 @@ from protocols.mqtt.reason_codes import (
     name_of,
 )
 from protocols.mqtt.session import Session
-from protocols.mqtt.session_writes import SessionWrites
+from protocols.mqtt.sides import begin_delivering, writes_of
 from protocols.mqtt.subscribing import revoke_denied
-from protocols.writing_watch import WritingWatch
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -73,7 +69,7 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
     if claimed.present:
         await revoke_denied(connection, session)
     if session.has_rows:
-        await attached.writes.store_session(attached.will)
+        await writes_of(connection, attached).store_session(attached.will)
     await resume_flows(connection, session)
 
 
@@ -165,54 +161,16 @@ def _accept(
 def _attach(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
     services = connection.services
     limit = event.receive_maximum if event.level == 5 else services.window_v3
-    watch = WritingWatch(
-        connection.cell,
-        services.counters,
-        buffer_bytes_max=services.connection_buffer_bytes_max,
-        slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
-    )
-    connection.watch_writing(watch)
-    writes = SessionWrites(connection.cell, services, session)
-    delivering = DeliveringSide(
-        engine=connection.engine,
-        level=event.level,
-        session=session,
-        window=CreditWindow(limit, services.credit),
-        dispatcher=connection.runtime.dispatcher,
-        before_exactly_once=writes.before_exactly_once,
-        clock=connection.runtime.clock,
-        counters=services.counters,
-        later=connection.go_on_later,
-    )
-    delivering.resend_releases()
-    wall_ms = connection.runtime.clock.wall_ms()
-    delivering.retained.resend(wall_ms)
-    delivering.retained.go_on(wall_ms)
+    attached = AttachedSession(session, event.will, receive_maximum=limit, explains=event.request_problem_information)
+    if session.has_deliveries:
+        delivering = begin_delivering(connection, attached)
+        delivering.resend_releases()
+        wall_ms = connection.runtime.clock.wall_ms()
+        delivering.retained.resend(wall_ms)
+        delivering.retained.go_on(wall_ms)
     services.space.prioritise(session.subscriber, connection.identity.rights.profile.dto_local_priority)
     session.subscriber.address = connection.cell.inbox
-    session.subscriber.pressure = watch.pressure
-    explains = event.request_problem_information
-    return AttachedSession(session, event.will, delivering=delivering, writes=writes, watch=watch, explains=explains)
-
-
-def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
-    """Give a client its way in, with the first that it publishes: many never do."""
-    services, session, writes = connection.services, attached.session, attached.writes
-    publisher = Publisher(
-        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
-    )
-    publisher.rights = connection.identity.rights
-    attached.publishing = PublishingSide(
-        engine=connection.engine,
-        level=connection.level,
-        session=session,
-        publisher=publisher,
-        before_answer=writes.before_exactly_once,
-        forget_received=writes.forget_received,
-        explains=attached.explains,
-        opens_flow=lambda: services.events.emit(CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id),
-    )
-    return attached.publishing
+    return attached
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:

@@ -23,7 +23,9 @@ from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
-from protocols.mqtt.connecting import begin_publishing, connect, tell_disconnected
+from protocols.mqtt.connecting import connect, tell_disconnected
+from protocols.mqtt.delivering import DeliveringSide
+from protocols.mqtt.direct_out import send_direct, send_shared_direct
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import (
     AcknowledgementReceived,
@@ -49,6 +51,7 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
 )
 from protocols.mqtt.services import MqttServices
+from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
@@ -81,7 +84,7 @@ class MqttConnection(Behaviour, Flushed):
         self._held: list[MqttEvent] | None = None  # while a request is being carried out: events, some of them handled
         self._held_from = 0  # the first of them that is not
         self._authenticating: Authenticating | None = None  # CONNECT named a method
-        self.watch: WritingWatch | None = None  # from the accepted CONNECT on, whoever has the session
+        self.watch: WritingWatch | None = None  # from when the client first lagged behind, whoever has the session
         self._flush_asked = False
         self._closing = False
         self._taken_over: LoopFuture[SessionReleased | None] | None = None  # when the request under way is done
@@ -127,30 +130,34 @@ class MqttConnection(Behaviour, Flushed):
         """The socket is gone. Without a goodbye the will is due."""
         self._transport = None
         self.gate.attach(None)
-        if self.attached is not None:
+        if self.attached is not None and self.attached.writes is not None:
             self.attached.writes.abandon()
         self._release(with_will=True)
         self.identity.close()
         self.cell.stop()
 
     def writing_paused(self) -> None:
-        """The client reads slower than we write."""
+        """The client reads slower than we write; before it is let in it is written next to nothing."""
+        if self.watch is None and self.attached is not None and self._transport is not None:
+            self.watch = begin_watching(self, self.attached, self._transport)
         if self.watch is not None:
             self.watch.writing_paused()
-        if self.attached is not None:
-            self.attached.delivering.hold_back(True)
+        delivering = self.delivering()
+        if delivering is not None:
+            delivering.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         if self.watch is not None:
             self.watch.writing_resumed()
-        if self.attached is not None:
-            self.attached.delivering.hold_back(False)
+        delivering = self.delivering()
+        if delivering is not None:
+            delivering.hold_back(False)
             self.drained()
 
     @property
     def is_writing_paused(self) -> bool:
-        """Whether the client reads slower than we write; before it is let in it is written next to nothing."""
+        """Whether the client reads slower than we write."""
         return self.watch is not None and self.watch.paused
 
     def ask_flush(self) -> None:
@@ -246,7 +253,7 @@ class MqttConnection(Behaviour, Flushed):
         assert attached is not None
         if event.kind == PUBREL:
             self._publishing().released(event.first, event.last)
-        elif not attached.delivering.acknowledged(event):
+        elif not delivering_of(self, attached).acknowledged(event):
             self.end(PROTOCOL_ERROR, f"packet id {event.first} was answered with the wrong kind of acknowledgement")
 
     def _disconnect(self, event: DisconnectReceived) -> None:
@@ -269,8 +276,9 @@ class MqttConnection(Behaviour, Flushed):
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held, self._held_from = [], 0
-        if self.attached is not None:
-            self.attached.delivering.hold()
+        delivering = self.delivering()
+        if delivering is not None:
+            delivering.hold()
         self.ask_flush()
         run_for(self.cell, request, self._carried_out)
         self.cell.inbox.takes_at_once = False  # it may be done already, but whoever called this is not
@@ -289,8 +297,9 @@ class MqttConnection(Behaviour, Flushed):
             self._close_abnormally()
         if error is not None or self._closing or self.cell.stopped.is_set():
             return
-        if self.attached is not None:
-            self.attached.delivering.go_on()
+        delivering = self.delivering()
+        if delivering is not None:
+            delivering.go_on()
         self.gate.busy(False)
         self._handle_all(held, self._held_from)
         self.drained()
@@ -300,14 +309,15 @@ class MqttConnection(Behaviour, Flushed):
     def receive(self, message: Any) -> Any:
         """Handle a batch, deliveries, or a word of another actor."""
         if isinstance(message, Deliveries):
-            if self.attached is not None:
-                self.attached.delivering.deliver(message)
+            delivering = self.delivering()
+            if delivering is not None:
+                delivering.deliver(message)
         elif isinstance(message, MessageBatch):
-            self._direct(message)
+            send_direct(self, message)
         elif isinstance(message, Confirmed):
             self._confirmed(message)
         elif isinstance(message, SharedDirect):
-            self._shared_direct(message)
+            send_shared_direct(self, message)
         elif isinstance(message, Resume):
             self.gate.resume()
         elif isinstance(message, Refused):
@@ -326,21 +336,16 @@ class MqttConnection(Behaviour, Flushed):
             self.ask_flush()
         self.cell.inbox.takes_at_once = self._held is None
 
-    def _direct(self, batch: MessageBatch) -> None:
-        attached = self.attached
-        if attached is not None and not attached.watch.drops_direct(batch.count):
-            attached.delivering.direct(batch)
-
-    def _shared_direct(self, message: SharedDirect) -> None:
-        attached = self.attached
-        if attached is not None and not attached.watch.drops_direct(message.batch.count):
-            attached.delivering.shared_direct(message)
+    def delivering(self) -> DeliveringSide | None:
+        """Return the way out for what is not direct, if there is one."""
+        return None if self.attached is None else self.attached.delivering
 
     def _confirmed(self, message: Confirmed) -> None:
         attached = self.attached
         if attached is None:
             return
         if message.token < 0:
+            assert attached.writes is not None, "who has written something"
             attached.writes.confirmed(message.token)
             return
         try:
@@ -355,6 +360,7 @@ class MqttConnection(Behaviour, Flushed):
         if attached is None:
             return
         if message.token < 0:
+            assert attached.writes is not None, "who has written something"
             attached.writes.refused(message.token, message.reason)
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {message.reason}")
             return
@@ -379,20 +385,10 @@ class MqttConnection(Behaviour, Flushed):
         """Return whether the client is still there."""
         return self._transport is not None and not self._closing
 
-    def watch_writing(self, watch: WritingWatch) -> None:
-        """Begin to watch whether the client reads what it is sent."""
-        assert self._transport is not None, "who is let in is there"
-        self.watch = watch
-        watch.attach(self._transport)
-
-    def go_on_later(self) -> None:
-        """Have the next slice of retained messages sent when other sockets had their turn."""
-        self.cell.after(0, self._go_on)
-
-    def _go_on(self) -> None:
-        if self.attached is not None:
-            self.attached.delivering.retained.go_on_later(self._clock.wall_ms())
-            self.drained()
+    @property
+    def is_asking(self) -> bool:
+        """Whether a request of the client is under way."""
+        return self._held is not None
 
     # --- the end ---
 

@@ -1,4 +1,6 @@
-"""The way out to one client: direct batches, deliveries of its flows, and what the client answers.
+"""The way out to one client of what its flows deliver and of retained messages, and what the client answers.
+
+Direct messages go out by `protocols.mqtt.direct_out`. A client that gets nothing else never has this.
 
 Everything here runs for each batch, most of it for no single message.
 """
@@ -7,11 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from actors.clock import Clock
-from actors.data_messages import Deliveries, Settle, SharedDirect
+from actors.data_messages import Deliveries, Settle
 from actors.inbox import Dispatcher
 from actors.waking import wake_waiters
 from messaging.address import Address
-from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.credit import CreditWindow
 from messaging.effects import Delivery
 from messaging.publication import Publication
@@ -22,14 +24,13 @@ from protocols.mqtt.bound_flow import BoundFlow
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
-from protocols.mqtt.granted import NOT_WANTED, qos_of
+from protocols.mqtt.granted import qos_of
 from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
-from protocols.mqtt.publish_writer import encode_at_most_once
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
-from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
+from protocols.mqtt.rows_out import TOO_LARGE, RowsOut, wall_ms_for
 from protocols.mqtt.sent_ids import SentIds
-from protocols.mqtt.session import Session
+from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.taken import TakenRuns
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
@@ -40,7 +41,7 @@ PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 
 
 class DeliveringSide:
-    """What one connection sends, and how its client settles it."""
+    """What one connection sends that is to be settled, or is retained, and how its client settles it."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class DeliveringSide:
         self._session = session
         self._dispatcher = dispatcher
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
-        self._taken = TakenRuns(session, before_exactly_once=before_exactly_once, settle=self._settle_taken)
+        self._taken: TakenRuns | None = None  # until the client has taken a QoS 2 message
         self.window = window
         self.ids = OutboundIds(session.not_sent_again)
         self.flows: dict[int, BoundFlow] = {}
@@ -82,31 +83,6 @@ class DeliveringSide:
             counters=counters,
             later=later,
         )
-
-    # --- direct messages ---
-
-    def direct(self, batch: MessageBatch) -> None:
-        """Send a batch at most once."""
-        wall_ms = self._wall_ms_for(batch)
-        table = self._session.table
-        if table.uniform_qos >= 0 and not self._engine.restricts_output:
-            self._engine.publish_direct(encode_at_most_once(batch, self._level, wall_ms))
-            self._counters.messages_sent += batch.count
-            return
-        own = batch.publisher == self._session.client_id
-        for start, stop, options in table.runs(batch, 0, batch.count, own=own):
-            if options is not NOT_WANTED:
-                self._send(RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None), 0, dup=False)
-
-    def shared_direct(self, message: SharedDirect) -> None:
-        """Send a batch that this client got as a member of a shared group."""
-        text = f"$share/{message.group.name}/{message.group.filter_text}"
-        extra = self._session.shares.get(text)
-        if extra is None:
-            return  # it has left the group meanwhile
-        batch = message.batch
-        rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, self._wall_ms_for(batch), None)
-        self._send(rows, 0, dup=False)
 
     # --- guaranteed messages ---
 
@@ -157,13 +133,9 @@ class DeliveringSide:
                 source.known_below = max(source.known_below, known.end())
         source.held = held if held.total > 0 else None
 
-    def _wall_ms_for(self, batch: MessageBatch) -> int:
-        """Return what time it is; 0 where nothing expires, which needs headers."""
-        return 0 if batch.headers() is None else self._clock.wall_ms()
-
     def _deliver(self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery) -> None:
         batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
-        wall_ms = self._wall_ms_for(batch)
+        wall_ms = wall_ms_for(batch, self._clock)
         table = self._session.table
         if bound.extra is not None:
             options = bound.extra.options()
@@ -331,7 +303,7 @@ class DeliveringSide:
 
     def _take_released(self, run: OutboundRun) -> None:
         self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
-        self._taken.take(run)
+        self._taken_runs().take(run)
 
     def _released(self, first: int, last: int) -> None:
         """The messages are the client's now; say so with PUBREL once a restart would remember it."""
@@ -347,6 +319,13 @@ class DeliveringSide:
                 self._say_released(packet_id, packet_id)
             else:
                 self._engine.acknowledge(PUBREL, packet_id, packet_id, PACKET_IDENTIFIER_NOT_FOUND)
+
+    def _taken_runs(self) -> TakenRuns:
+        if self._taken is None:
+            self._taken = TakenRuns(
+                self._session, before_exactly_once=self._before_exactly_once, settle=self._settle_taken
+            )
+        return self._taken
 
     def _say_released(self, first: int, last: int) -> None:
         if self._session.is_durable:
@@ -388,6 +367,13 @@ class DeliveringSide:
             self.retained.go_on(self._clock.wall_ms())
         wake_waiters(self.window, self._dispatcher)
 
+    def flow_of(self, extra: ExtraSubscription) -> BoundFlow | None:
+        """Return the flow that a subscription has; None while it has none."""
+        for bound in self.flows.values():
+            if bound.extra is extra:
+                return bound
+        return None
+
     def hold_back(self, is_full: bool) -> None:
         """Take no deliveries while the socket is full: what waits in its queue takes memory once, or none."""
         self.window.is_shut = is_full
@@ -414,13 +400,16 @@ class DeliveringSide:
 
     def disown(self, ids: SentIds) -> None:
         """Send nothing again of a queue: the client's subscription has ended. Before its flow ends."""
-        self._taken.settle_of(ids)
+        if self._taken is not None:
+            self._taken.settle_of(ids)
         self.forget_settled(ids, [])
         self.ids.disown(ids)
 
     def remember(self) -> None:
-        """Have the session know what was sent and not answered: it will be sent again under the same ids."""
-        self._taken.settle_all()  # the directory stores the ids now
+        """Have the session know, at the end, what was sent and not answered: it is sent again under the same ids."""
+        if self._taken is not None:
+            self._taken.settle_all()  # the directory stores the ids now
+            self._taken = None  # which knows this side: together they would wait for the cycle collector
         session, own = self._session, self._session.ids
         for run in self.ids.unanswered():
             ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE

@@ -37,8 +37,10 @@ from protocols.mqtt.session import (
     ExtraSubscription,
     ParkedFlow,
     Session,
-    StoredSession,
     ids_key,
+)
+from protocols.mqtt.stored_session import (
+    StoredSession,
     received_by_client,
     rows_left_behind,
     subscriptions_by_client,
@@ -363,9 +365,9 @@ class SessionDirectory(LoopActor):
         for extra in stored.extras:
             shared = parse_shared(extra.filter_text, Syntax.MQTT)
             if shared is None:
-                session.queues[extra.filter_text] = extra
+                session.add_queue(extra)
                 continue
-            session.shares[extra.filter_text] = extra
+            session.add_share(extra)
             joined: GroupJoined = await router.ask(
                 JoinGroup(session.subscriber, shared.share_name, shared.filter, extra.qos, True)
             )

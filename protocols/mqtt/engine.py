@@ -67,9 +67,6 @@ from protocols.mqtt.reason_codes import (
 from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.wire import is_padded, read_length
 
-AS_IN_LIMITS: Final = -1  # of an argument of `accept`
-
-_NO_READER: Final = PublishReader(0, MqttLimits())  # it never reads: no PUBLISH passes before CONNECT
 _PINGRESP: Final = b"\xd0\x00"
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
@@ -104,7 +101,8 @@ class MqttEngine:
         self._connect: ConnectReceived | None = None  # while it waits for an answer
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self._topic_alias_maximum = 0  # the client's
-        self.reader = _NO_READER  # until CONNECT
+        self._client_id = ""  # from CONNECT on
+        self._reader: PublishReader | None = None
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn
         self._pieces: list[bytes] = []  # more of them; empty while there is but one
@@ -177,16 +175,11 @@ class MqttEngine:
         assigned_client_id: str | None = None,
         server_keep_alive_s: int = -1,
         session_expiry_s: int = -1,
-        receive_maximum: int = AS_IN_LIMITS,
-        topic_alias_maximum: int = AS_IN_LIMITS,
-        maximum_packet_size: int = AS_IN_LIMITS,
-        maximum_qos: int = 2,
-        retain_available: bool = True,
         authentication_method: str | None = None,
         authentication_data: bytes | None = None,
         response_information: str | None = None,
     ) -> None:
-        """Send CONNACK with success. An argument left at -1 is not announced, or is the one of the limits.
+        """Send CONNACK with success. An argument left at -1 is not announced.
 
         3.x clients are told nothing but Session Present, and their own keep alive stays.
         """
@@ -196,26 +189,26 @@ class MqttEngine:
         client_id = connect.client_id if assigned_client_id is None else assigned_client_id
         if client_id == "":
             raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
-        reader = self.reader
-        reader.publisher = client_id
+        self._client_id = client_id
+        if self._reader is not None:
+            self._reader.publisher = client_id
         keep_alive_s = connect.keep_alive_s
         if self.level < 5:
             self._queue(encode_acceptance_3x(self.level, session_present))
         else:
             if server_keep_alive_s >= 0:
                 keep_alive_s = server_keep_alive_s  # [3.2.2-21]
-            reader.announce(receive_maximum, topic_alias_maximum, maximum_packet_size, maximum_qos, retain_available)
-            self._packet_bytes_max = reader.packet_bytes_max
+            limits = self._limits
             properties = acceptance_properties(
                 connect,
                 assigned_client_id=assigned_client_id,
                 server_keep_alive_s=server_keep_alive_s,
                 session_expiry_s=session_expiry_s,
-                receive_maximum=reader.receive_maximum,
-                topic_alias_maximum=reader.topic_alias_maximum,
-                maximum_packet_size=self._packet_bytes_max,
-                maximum_qos=maximum_qos,
-                retain_available=retain_available,
+                receive_maximum=limits.receive_maximum,
+                topic_alias_maximum=limits.topic_alias_maximum,
+                maximum_packet_size=limits.packet_bytes_max,
+                maximum_qos=limits.maximum_qos,
+                retain_available=limits.retain_available,
                 authentication_method=authentication_method,
                 authentication_data=authentication_data,
                 response_information=response_information,
@@ -253,8 +246,9 @@ class MqttEngine:
         if self._may_send():
             room = self.client_packet_bytes_max
             self._queue(encode_acknowledgements(kind, first, last, reason_code, self.level, text, room))
-            if kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST):
-                self.reader.acknowledged(last - first + 1)
+            ends = kind in (PUBACK, PUBCOMP) or (kind == PUBREC and reason_code >= REFUSAL_FIRST)
+            if ends and self._reader is not None:
+                self._reader.acknowledged(last - first + 1)
 
     def suback(self, packet_id: int, codes: list[int], reason: str = "") -> None:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
@@ -312,7 +306,7 @@ class MqttEngine:
                 raise refusal(self._first_bytes, first_byte)
             packet_type = first_byte >> 4
             if packet_type == PUBLISH:
-                stop = self.reader.read(data, pos, end, wall_ms, heard)
+                stop = self.reader().read(data, pos, end, wall_ms, heard)
             elif PUBACK <= packet_type <= PUBCOMP:
                 stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, heard)
             else:
@@ -321,6 +315,12 @@ class MqttEngine:
                 break  # incomplete
             pos = stop
         return pos
+
+    def reader(self) -> PublishReader:
+        """Return what reads PUBLISH packets, which is made with the first."""
+        if self._reader is None:
+            self._reader = PublishReader(self.level, self._limits, self._client_id)
+        return self._reader
 
     def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, heard: Heard) -> i64:
         """Read one packet of a type that does not come in runs."""
@@ -370,8 +370,7 @@ class MqttEngine:
         self.restricts_output = connect.maximum_packet_size > 0
         self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
-        self.reader = PublishReader(self.level, self._limits)
-        self.reader.publisher = connect.client_id
+        self._client_id = connect.client_id
         self._topic_alias_maximum = connect.topic_alias_maximum
         self._first_bytes = CONNECTED[self.level] if connect.authentication_method is None else AUTHENTICATING
         heard.add(connect)

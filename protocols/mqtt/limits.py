@@ -29,6 +29,8 @@ class MqttLimits:
         packet_bytes_max: int = 16 * 1024 * 1024,
         receive_maximum: int = 1_000,
         topic_alias_maximum: int = 16,
+        maximum_qos: int = 2,
+        retain_available: bool = True,
         connect_timeout_ms: int = 10_000,
         connect_bytes_max: int = 512 * 1024,
         filters_per_packet_max: int = 10_000,
@@ -38,6 +40,7 @@ class MqttLimits:
         assert 0 < connect_bytes_max <= packet_bytes_max <= PACKET_BYTES_CEILING
         assert 0 < receive_maximum <= PACKET_ID_MAX
         assert 0 <= topic_alias_maximum <= 65_535
+        assert 0 <= maximum_qos <= 2
         assert connect_timeout_ms > 0
         assert filters_per_packet_max > 0
         # Whole packet with its fixed header; announced to 5.0 clients. mosquitto: 256 MiB, EMQX: 1 MiB.
@@ -46,6 +49,8 @@ class MqttLimits:
         # disk here, so a small window would cap a publisher at window / commit time.
         self.receive_maximum = receive_maximum
         self.topic_alias_maximum = topic_alias_maximum  # aliases a 5.0 client may set; 0: none. HiveMQ: 5
+        self.maximum_qos = maximum_qos  # of what a client publishes
+        self.retain_available = retain_available  # a client may publish with RETAIN
         self.connect_timeout_ms = connect_timeout_ms  # silence before CONNECT, or in the middle of authentication
         # What an unauthenticated peer may make us hold. Client id, will topic, will payload, user name and password
         # may take 64 KiB each.

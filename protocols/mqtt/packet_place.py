@@ -24,5 +24,5 @@ class PacketPlace:
         connection.services.counters.bytes_received += count
         payload = engine.partial.placed(count)
         if payload is not None:
-            engine.reader.apart = payload
+            engine.reader().apart = payload
             connection.received(b"")

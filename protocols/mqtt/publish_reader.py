@@ -59,10 +59,10 @@ class PublishReader:
     Invariant: between two calls of `read` no run is open.
     """
 
-    def __init__(self, level: int, limits: MqttLimits) -> None:
-        self.publisher = ""  # client id, put into every batch
-        self.qos_max = 2
-        self.retain_available = True
+    def __init__(self, level: int, limits: MqttLimits, publisher: str) -> None:
+        self.publisher = publisher  # client id, put into every batch
+        self.qos_max = limits.maximum_qos
+        self.retain_available = limits.retain_available
         self.packet_bytes_max = limits.packet_bytes_max
         self.topic_alias_maximum = limits.topic_alias_maximum
         self.receive_maximum = limits.receive_maximum
@@ -122,24 +122,6 @@ class PublishReader:
             if self._count > 0:
                 self._end_run(data, heard)
         return pos
-
-    def announce(
-        self,
-        receive_maximum: int,
-        topic_alias_maximum: int,
-        packet_bytes_max: int,
-        qos_max: int,
-        retain_available: bool,
-    ) -> None:
-        """Take what CONNACK tells the client. A negative number leaves the limit as it is."""
-        if receive_maximum >= 0:
-            self.receive_maximum = receive_maximum
-        if topic_alias_maximum >= 0:
-            self.topic_alias_maximum = topic_alias_maximum
-        if packet_bytes_max >= 0:
-            self.packet_bytes_max = packet_bytes_max
-        self.qos_max = qos_max
-        self.retain_available = retain_available
 
     def acknowledged(self, count: int) -> None:
         """Give back quota for messages that are answered for good. Never above the maximum [4.9.0]."""

@@ -7,6 +7,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from actors.clock import Clock
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from protocols.mqtt.granted import DeliveryOptions
@@ -48,3 +49,8 @@ class RowsOut:
     def retains(self) -> bool:
         """Return whether they go out with RETAIN set."""
         return self.batch.retain and self.options.retain_as_published
+
+
+def wall_ms_for(batch: MessageBatch, clock: Clock) -> int:
+    """Return what time it is; 0 where nothing expires, which needs headers."""
+    return 0 if batch.headers() is None else clock.wall_ms()

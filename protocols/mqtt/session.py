@@ -1,9 +1,9 @@
 """The state of one MQTT session, which outlives connections and, when it has an expiry, restarts of the broker.
 
-It lies with the connection while there is one and with the session directory otherwise; never with both.
+It lies with the connection while there is one and with the session directory otherwise; never with both. How it is read
+back from the store is `protocols.mqtt.stored_session`.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 import orjson
@@ -15,19 +15,19 @@ from messaging.publication import Publication
 from messaging.ranges import RangeSet
 from messaging.retained import RetainedScan
 from messaging.routing import RetainedMessage, Subscriber
-from messaging.selectors import Selector, Selectors
-from messaging.topics import Syntax, parse_filter
+from messaging.selectors import Selector
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription, SubscriptionTable
-from protocols.mqtt.sent_ids import NOT_BOUND, SentIds
+from protocols.mqtt.sent_ids import SentIds
 
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 STATE_ROW: Final = b"session/"
 SUBSCRIPTION_ROW: Final = b"subscription/"  # one for each: a client may have thousands, and asks for one more
 IDS_ROW: Final = b"qos2/"  # its first use; QoS 1 ids are there too while the client is away
 RECEIVED_ROW: Final = b"received/"  # one for each id, so that it is written with its message and by itself deleted
-_ROWS_BESIDE: Final = (SUBSCRIPTION_ROW, IDS_ROW, RECEIVED_ROW)  # beside the one that says that there is a session
 
-_NOTHING: Final[dict[str, None]] = {}  # of all sessions with nothing to store; replaced before anything is added
+# What sessions have in common that have none of these; replaced before anything is added.
+_NOTHING: Final[dict[str, None]] = {}
+_NO_EXTRAS: Final[dict[str, "ExtraSubscription"]] = {}
 
 
 @final
@@ -139,20 +139,90 @@ class Session:
         self.user = ""  # whose it is: nobody else may have it; empty: anybody's
         self.subscriber = Subscriber(client_id)
         self.table = SubscriptionTable()
-        self.shares: dict[str, ExtraSubscription] = {}  # by the whole `$share/...` text
-        self.queues: dict[str, ExtraSubscription] = {}  # by the whole `$queue/...` text
+        self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
+        self.queues = _NO_EXTRAS  # by the whole `$queue/...` text; `add_queue` adds one
         self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
-        self.ids = SentIds()  # of its queue
-        self.released = RangeSet()
-        self.not_sent_again = RangeSet()  # ids of QoS 2 messages under way that after a restart nobody would send again
-        self.received = RangeSet()
-        self.undecided: dict[int, Publication] = {}  # received ids whose publish was under way as a connection ended
         self.was_stored = False  # the store has rows of it
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain; empty: that is not known
         self.ids_were_stored = False  # and one with packet ids
-        self.retained_sent: dict[int, RetainedSent] = {}  # by a number of our own, in the order sent
-        self.retained_wanted: dict[str, RetainedWanted] = {}  # by filter, in the order subscribed
+        # Made when they are asked for: most sessions never are.
+        self._ids: SentIds | None = None
+        self._released: RangeSet | None = None
+        self._not_sent_again: RangeSet | None = None
+        self._received: RangeSet | None = None
+        self._undecided: dict[int, Publication] | None = None
+        self._retained_sent: dict[int, RetainedSent] | None = None
+        self._retained_wanted: dict[str, RetainedWanted] | None = None
+
+    @property
+    def ids(self) -> SentIds:
+        """The packet ids of its queue's messages."""
+        ids = self._ids
+        if ids is None:
+            ids = self._ids = SentIds()
+        return ids
+
+    @property
+    def released(self) -> RangeSet:
+        """See the class."""
+        released = self._released
+        if released is None:
+            released = self._released = RangeSet()
+        return released
+
+    @property
+    def not_sent_again(self) -> RangeSet:
+        """Ids of QoS 2 messages under way that after a restart nobody would send again."""
+        ids = self._not_sent_again
+        if ids is None:
+            ids = self._not_sent_again = RangeSet()
+        return ids
+
+    @property
+    def received(self) -> RangeSet:
+        """See the class."""
+        received = self._received
+        if received is None:
+            received = self._received = RangeSet()
+        return received
+
+    @property
+    def undecided(self) -> dict[int, Publication]:
+        """Received ids whose publish was under way as a connection ended."""
+        undecided = self._undecided
+        if undecided is None:
+            undecided = self._undecided = {}
+        return undecided
+
+    @property
+    def retained_sent(self) -> dict[int, RetainedSent]:
+        """What was sent of retained messages and is not answered, by a number of our own, in the order sent."""
+        sent = self._retained_sent
+        if sent is None:
+            sent = self._retained_sent = {}
+        return sent
+
+    @property
+    def retained_wanted(self) -> dict[str, RetainedWanted]:
+        """What is still to be sent of retained messages, by filter, in the order subscribed."""
+        wanted = self._retained_wanted
+        if wanted is None:
+            wanted = self._retained_wanted = {}
+        return wanted
+
+    @property
+    def has_deliveries(self) -> bool:
+        """Whether anything but direct messages comes for it, or it remembers packet ids of what has come."""
+        return bool(
+            self.queue is not None
+            or self.shares
+            or self.queues
+            or (self._ids is not None and self._ids.remembered)
+            or self._released
+            or self._retained_sent
+            or self._retained_wanted
+        )
 
     @property
     def is_durable(self) -> bool:
@@ -194,9 +264,21 @@ class Session:
                 "user": self.user,
                 "closed_wall_ms": closed_wall_ms,
                 "will": will,
-                "maybe_sent_below": self.ids.maybe_sent_below,
+                "maybe_sent_below": 0 if self._ids is None else self._ids.maybe_sent_below,
             }
         )
+
+    def add_share(self, extra: ExtraSubscription) -> None:
+        """Add or replace the subscription to a shared group."""
+        if self.shares is _NO_EXTRAS:
+            self.shares = {}
+        self.shares[extra.filter_text] = extra
+
+    def add_queue(self, extra: ExtraSubscription) -> None:
+        """Add or replace the subscription to a named queue."""
+        if self.queues is _NO_EXTRAS:
+            self.queues = {}
+        self.queues[extra.filter_text] = extra
 
     def changed(self, text: str) -> None:
         """Note that a subscription is new, another or gone, and has to be stored, if the session is."""
@@ -230,6 +312,9 @@ class Session:
 
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
+        is_empty = self._ids is None and self._released is None and self._not_sent_again is None and not self.shares
+        if is_empty and not self.ids_were_stored:
+            return None
         sent = self.ids.pairs()
         shared = [
             [text, each.ids.partition_id, each.ids.pairs(), each.ids.taken_to_store()]
@@ -246,142 +331,6 @@ class Session:
         return orjson.dumps({"released": released, "sent": sent, "once": once, "taken": taken, "shared": shared})
 
 
-@final
-class StoredSession:
-    """What the store held of a session."""
-
-    def __init__(
-        self,
-        client_id: str,
-        state: bytes,
-        ids: bytes | None,
-        received: list[int],
-        subscriptions: list[bytes],
-        selectors: Selectors,
-        *,
-        row_prefix: bytes,
-    ) -> None:
-        row = orjson.loads(state)
-        self._selectors = selectors
-        self.session = Session(client_id, expiry_s=row["expiry_s"], row_prefix=row_prefix)
-        self.session.user = row.get("user", "")  # earlier releases wrote none
-        self.session.was_stored = True
-        self.session.stored_row = state
-        self.closed_wall_ms: int = row["closed_wall_ms"]
-        self.will: dict[str, Any] | None = row["will"]
-        self.extras: list[ExtraSubscription] = []
-        for each in row.get("subscriptions", ()):  # earlier releases wrote all subscriptions into this row
-            self._take_subscription(*each)
-            self.session.changed(each[0])
-        for each in row.get("extras", ()):
-            self._take_extra(*each)
-            self.session.changed(each[0])
-        for stored in subscriptions:
-            found = orjson.loads(stored)
-            if "extra" in found:
-                self._take_extra(*found["extra"])
-            else:
-                self._take_subscription(*found["subscription"])
-        self.session.ids.maybe_sent_below = row.get("maybe_sent_below", 0)
-        if ids is not None:
-            self._take_ids(orjson.loads(ids))
-        for packet_id in received:
-            self.session.received.add(packet_id, packet_id + 1)
-
-    def _take_subscription(
-        self,
-        text: str,
-        qos: int,
-        no_local: bool,
-        retain_as_published: bool,
-        retain_handling: int,
-        identifier: int,
-        selector: str | None = None,
-        priorities: Iterable[int] = (),
-    ) -> None:
-        """Take a subscription as it was stored; earlier releases wrote neither a selector nor priorities."""
-        granted = GrantedSubscription(
-            parse_filter(text, Syntax.MQTT),
-            qos,
-            no_local,
-            retain_as_published,
-            retain_handling,
-            identifier,
-            self._selector(selector),
-            tuple(priorities),
-        )
-        self.session.table.grant(text, granted)
-
-    def _take_extra(
-        self,
-        text: str,
-        qos: int,
-        identifier: int,
-        retain_as_published: bool,
-        queue_name: str,
-        selector: str | None = None,
-    ) -> None:
-        found = self._selector(selector)
-        self.extras.append(ExtraSubscription(text, qos, identifier, retain_as_published, queue_name, found))
-
-    def _selector(self, text: str | None) -> Selector | None:
-        return None if text is None else self._selectors.compile_accepted(text)
-
-    def _take_ids(self, row: dict[str, Any]) -> None:
-        session = self.session
-        session.ids_were_stored = True
-        for first, end in row["released"]:
-            session.released.add(first, end)
-        once = set(row.get("once", ()))  # earlier releases did not write which are of QoS 2
-        for sequence, packet_id in row["sent"]:
-            session.ids.remember(sequence, packet_id, exactly_once=packet_id in once)
-        session.ids.partition_id, taken = row.get("taken", (NOT_BOUND, ()))  # earlier releases wrote none
-        for first, end in taken:
-            session.ids.taken.add(first, end)
-        by_text = {extra.filter_text: extra for extra in self.extras}
-        for text, partition_id, sent, *more in row.get("shared", []):
-            extra = by_text.get(text)
-            if extra is None:  # it was ended, and the store heard of that first
-                for _, packet_id in sent:
-                    session.released.add(packet_id, packet_id + 1)
-                continue
-            extra.ids.partition_id = partition_id
-            for sequence, packet_id in sent:
-                extra.ids.remember(sequence, packet_id, exactly_once=True)
-            for first, end in more[0] if more else ():
-                extra.ids.taken.add(first, end)
-
-
 def ids_key(client_id: str) -> bytes:
     """Return the key of a session's row of packet ids, within its message VPN."""
     return IDS_ROW + client_id.encode()
-
-
-def received_by_client(rows: Iterable[bytes]) -> dict[str, list[int]]:
-    """Return which ids each client's publishes were received under."""
-    received: dict[str, list[int]] = {}
-    for key in rows:
-        if key.startswith(RECEIVED_ROW):
-            client_id = key[len(RECEIVED_ROW) : -3].decode()
-            received.setdefault(client_id, []).append(int.from_bytes(key[-2:], "big"))
-    return received
-
-
-def subscriptions_by_client(rows: dict[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Return the rows of each client's subscriptions."""
-    found: dict[str, list[bytes]] = {}
-    for key, row in rows.items():
-        if key.startswith(SUBSCRIPTION_ROW):
-            client_id, _, _ = key[len(SUBSCRIPTION_ROW) :].partition(b"\x00")
-            found.setdefault(client_id.decode(), []).append(row)
-    return found
-
-
-def rows_left_behind(rows: Mapping[bytes, bytes]) -> list[bytes]:
-    """Return the keys of the rows of sessions whose state row is not there: it could not be read."""
-    return [
-        key
-        for key in rows
-        for kind in _ROWS_BESIDE
-        if key.startswith(kind) and STATE_ROW + key[len(kind) :].partition(b"\x00")[0] not in rows
-    ]

@@ -39,6 +39,7 @@ from protocols.mqtt.reason_codes import (
     UNSPECIFIED_ERROR,
 )
 from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.sides import delivering_of, writes_of
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -114,7 +115,8 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
     wall_ms = connection.runtime.clock.wall_ms()
     for granted, scan in retained:
-        connection.attached.delivering.retained.add(scan, granted, wall_ms)
+        if not scan.is_done or connection.attached.delivering is not None:
+            delivering_of(connection, connection.attached).retained.add(scan, granted, wall_ms)
     connection.ask_flush()
 
 
@@ -258,7 +260,7 @@ async def _subscribe_shared(
         extra.continues(known)
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
-    session.shares[request.filter_text] = extra
+    session.add_share(extra)
     await _replace_flow(connection, known, extra, joined.queue, is_named_queue=False)
     return qos
 
@@ -290,7 +292,7 @@ async def _subscribe_queue(
     except BindRefused as refusal:
         code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
         raise _Refused(code, str(refusal)) from None
-    session.queues[request.filter_text] = extra
+    session.add_queue(extra)
     return extra.qos
 
 
@@ -306,11 +308,11 @@ async def _replace_flow(
     attached = connection.attached
     if attached is None:
         return
-    if known is not None:
-        for bound in attached.delivering.flows.values():
-            if bound.extra is known:
-                bound.extra = extra
-                return
+    if known is not None and attached.delivering is not None:
+        bound = attached.delivering.flow_of(known)
+        if bound is not None:
+            bound.extra = extra
+            return
     if handle is not None:
         await bind_flow(connection, handle, extra, is_named_queue=is_named_queue)
 
@@ -319,7 +321,7 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     if filter_text in session.shares:
         session.changed(filter_text)
         extra = session.shares.pop(filter_text)
-        if connection.attached is not None:
+        if connection.attached is not None and connection.attached.delivering is not None:
             connection.attached.delivering.disown(extra.ids)
         await _end_flow(connection, extra)
         shared = parse_shared(filter_text, Syntax.MQTT)
@@ -334,7 +336,7 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
     if revoked is None:
         return NO_SUBSCRIPTION_EXISTED
     session.changed(filter_text)
-    if connection.attached is not None:
+    if connection.attached is not None and connection.attached.delivering is not None:
         connection.attached.delivering.retained.forget(revoked)
     await connection.share.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
     return SUCCESS
@@ -347,6 +349,8 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
     if extra.parked is not None:
         extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # what waited for it is for nobody
         extra.parked = None
+    if attached.delivering is None:
+        return
     flows = attached.delivering.flows
     for flow_id, bound in list(flows.items()):
         if bound.extra is extra:
@@ -379,7 +383,7 @@ async def _stored(connection: "MqttConnection") -> None:
     """Wait until a restart would bring the session back as it is now."""
     attached = connection.attached
     if attached is not None and attached.session.has_rows:
-        await attached.writes.store_session(attached.will)
+        await writes_of(connection, attached).store_session(attached.will)
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

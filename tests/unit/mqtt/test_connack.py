@@ -8,8 +8,10 @@ from protocols.mqtt.errors import LocalMisuse
 from protocols.mqtt.limits import PACKET_BYTES_CEILING, MqttLimits
 
 
-def asking(level: int = 5, properties: bytes = b"", client_id: str = "c1") -> Conversation:
-    conversation = Conversation(level)
+def asking(
+    level: int = 5, properties: bytes = b"", client_id: str = "c1", limits: MqttLimits | None = None
+) -> Conversation:
+    conversation = Conversation(level, limits)
     conversation.hears(mqtt.connect(client_id, level=level, properties=properties))
     return conversation
 
@@ -20,7 +22,7 @@ def asking(level: int = 5, properties: bytes = b"", client_id: str = "c1") -> Co
 )
 def test_3_x_is_told_session_present_and_3_1_not_even_that(level: int, session_present: bool, expected: bytes) -> None:
     conversation = asking(level)
-    conversation.engine.accept(session_present, server_keep_alive_s=5, receive_maximum=3)
+    conversation.engine.accept(session_present, server_keep_alive_s=5)
 
     assert conversation.said() == expected
 
@@ -36,12 +38,14 @@ def test_5_0_is_told_what_differs_from_the_defaults() -> None:
 
 def test_all_properties_of_connack_are_written() -> None:
     """Section 5.5."""
-    conversation = asking(properties=mqtt.request_response_information(1), client_id="")
-    conversation.engine.accept(
-        False, assigned_client_id="auto-1", server_keep_alive_s=0, session_expiry_s=60, receive_maximum=20,
-        topic_alias_maximum=3, maximum_packet_size=1000, maximum_qos=1, retain_available=False,
-        response_information="reply/",
+    limits = MqttLimits(
+        receive_maximum=20, topic_alias_maximum=3, packet_bytes_max=1000, connect_bytes_max=1000, maximum_qos=1,
+        retain_available=False,
     )  # fmt: skip
+    conversation = asking(properties=mqtt.request_response_information(1), client_id="", limits=limits)
+    conversation.engine.accept(
+        False, assigned_client_id="auto-1", server_keep_alive_s=0, session_expiry_s=60, response_information="reply/"
+    )
 
     answer = mqtt.connack(conversation.packets()[0], 5)
     assert (answer.reason_code, answer.session_present) == (0, False)
@@ -59,8 +63,8 @@ def test_response_information_is_sent_on_request_only() -> None:
 
 
 def test_announced_limits_hold_from_then_on() -> None:
-    conversation = asking()
-    conversation.engine.accept(False, maximum_packet_size=50, receive_maximum=1, topic_alias_maximum=1)
+    conversation = asking(limits=MqttLimits(packet_bytes_max=50, connect_bytes_max=50))
+    conversation.engine.accept(False)
     conversation.hears(b"\x30\x31")
 
     assert conversation.violation().reason_code == 0x95

@@ -23,7 +23,8 @@ from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBCOMP, PUBREC
 from protocols.mqtt.granted import GrantedSubscription
 from protocols.mqtt.reason_codes import QUOTA_EXCEEDED, SUCCESS
-from protocols.mqtt.session import ExtraSubscription, Session, StoredSession
+from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.stored_session import StoredSession
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 OWN, SHARED, NAMED = "the session's own queue", "that of a shared subscription", "a named queue"
@@ -44,7 +45,7 @@ class OneMessage:
         self.ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=self.window)
         self.extra = None if queue == OWN else ExtraSubscription(SHARE if queue == SHARED else "$queue/q", 2, 0, False)
         if queue == SHARED and self.extra is not None:
-            self.session.shares[SHARE] = self.extra
+            self.session.add_share(self.extra)
         ids = {OWN: self.session.ids, SHARED: None if self.extra is None else self.extra.ids}.get(queue)
         if ids is not None:
             ids.are_of(7)

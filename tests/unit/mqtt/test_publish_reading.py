@@ -330,7 +330,7 @@ def test_3_x_clients_have_no_receive_maximum() -> None:
 @pytest.mark.parametrize(("qos", "maximum", "reason_code"), [(1, 0, 0x9B), (2, 1, 0x9B), (2, 0, 0x9B)])
 def test_a_qos_above_the_announced_maximum_is_refused(qos: int, maximum: int, reason_code: int) -> None:
     """[3.2.2-11]."""
-    conversation = connected(5, maximum_qos=maximum)
+    conversation = connected(5, limits=MqttLimits(maximum_qos=maximum))
     conversation.hears(mqtt.publish(level=5, qos=qos))
 
     assert conversation.violation().reason_code == reason_code
@@ -339,7 +339,7 @@ def test_a_qos_above_the_announced_maximum_is_refused(qos: int, maximum: int, re
 @pytest.mark.parametrize("qos", [0, 1])
 def test_retain_is_refused_where_it_is_not_available(qos: int) -> None:
     """[3.2.2-14]."""
-    conversation = connected(5, retain_available=False)
+    conversation = connected(5, limits=MqttLimits(retain_available=False))
     conversation.hears(mqtt.publish(level=5, qos=qos, retain=True))
 
     assert conversation.violation().reason_code == 0x9A

@@ -5,7 +5,8 @@ import orjson
 from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription
-from protocols.mqtt.session import ExtraSubscription, Session, StoredSession, subscriptions_by_client
+from protocols.mqtt.session import ExtraSubscription, Session
+from protocols.mqtt.stored_session import StoredSession, subscriptions_by_client
 
 SELECTORS = Selectors({})
 BIG = "price > 5"
@@ -30,8 +31,8 @@ def session_with(*texts: str) -> Session:
 def test_subscriptions_are_read_back_as_they_were() -> None:
     session = session_with("a/+")
     session.table.grant("b", granted("b", selector=SELECTORS.compile(BIG)))
-    session.shares["$share/g/c"] = ExtraSubscription("$share/g/c", 1, 3, True, "#share/g/c")
-    session.queues["$queue/q"] = ExtraSubscription("$queue/q", 2, 0, False, "q", SELECTORS.compile(BIG))
+    session.add_share(ExtraSubscription("$share/g/c", 1, 3, True, "#share/g/c"))
+    session.add_queue(ExtraSubscription("$queue/q", 2, 0, False, "q", SELECTORS.compile(BIG)))
     for text in ("b", "$share/g/c", "$queue/q"):
         session.changed(text)
     rows = [row for _, row in session.unstored_rows() if row is not None]

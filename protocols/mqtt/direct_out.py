@@ -1,0 +1,56 @@
+"""The way of direct messages to one client: at most once, with nothing to remember of them."""
+
+from typing import TYPE_CHECKING
+
+from actors.data_messages import SharedDirect
+from messaging.batch import AT_MOST_ONCE, MessageBatch
+from protocols.counters import ProtocolCounters
+from protocols.mqtt.engine import MqttEngine
+from protocols.mqtt.granted import NOT_WANTED
+from protocols.mqtt.publish_writer import encode_at_most_once
+from protocols.mqtt.rows_out import TOO_LARGE, RowsOut, wall_ms_for
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+
+def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:
+    """Send a batch at most once, unless the client has too much unread."""
+    attached = connection.attached
+    if attached is None or _drops(connection, batch.count):
+        return
+    engine, session, counters = connection.engine, attached.session, connection.services.counters
+    wall_ms = wall_ms_for(batch, connection.runtime.clock)
+    table = session.table
+    if table.uniform_qos >= 0 and not engine.restricts_output:
+        engine.publish_direct(encode_at_most_once(batch, engine.level, wall_ms))
+        counters.messages_sent += batch.count
+        return
+    own = batch.publisher == session.client_id
+    for start, stop, options in table.runs(batch, 0, batch.count, own=own):
+        if options is not NOT_WANTED:
+            _send(engine, counters, RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None))
+
+
+def send_shared_direct(connection: "MqttConnection", message: SharedDirect) -> None:
+    """Send a batch that this client got as a member of a shared group, unless it has too much unread."""
+    attached, batch = connection.attached, message.batch
+    if attached is None or _drops(connection, batch.count):
+        return
+    extra = attached.session.shares.get(f"$share/{message.group.name}/{message.group.filter_text}")
+    if extra is None:
+        return  # it has left the group meanwhile
+    wall_ms = wall_ms_for(batch, connection.runtime.clock)
+    rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
+    _send(connection.engine, connection.services.counters, rows)
+
+
+def _send(engine: MqttEngine, counters: ProtocolCounters, rows: RowsOut) -> None:
+    skipped = engine.publish(rows, 0, dup=False)
+    counters.messages_sent += rows.stop - rows.start - len(skipped)
+    if len(skipped) > 0:
+        counters.count(counters.dropped, TOO_LARGE, len(skipped))
+
+
+def _drops(connection: "MqttConnection", count: int) -> bool:
+    return connection.watch is not None and connection.watch.drops_direct(count)

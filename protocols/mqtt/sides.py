@@ -1,0 +1,98 @@
+"""What a client's session has on its connection, made when it is needed: many clients only ever get direct messages."""
+
+from typing import TYPE_CHECKING
+
+from actors.publishing import Publisher
+from messaging.credit import CreditWindow
+from messaging.events import CLIENT_FLOW_OPENED
+from protocols.mqtt.attached import AttachedSession
+from protocols.mqtt.delivering import DeliveringSide
+from protocols.mqtt.publishing import PublishingSide
+from protocols.mqtt.session_writes import SessionWrites
+from protocols.transports import ByteTransport
+from protocols.writing_watch import WritingWatch
+
+if TYPE_CHECKING:
+    from protocols.mqtt.connection import MqttConnection
+
+
+def writes_of(connection: "MqttConnection", attached: AttachedSession) -> SessionWrites:
+    """Return what writes the session of a client."""
+    if attached.writes is None:
+        attached.writes = SessionWrites(connection.cell, connection.services, attached.session)
+    return attached.writes
+
+
+def begin_publishing(connection: "MqttConnection", attached: AttachedSession) -> PublishingSide:
+    """Give a client its way in, with the first that it publishes: many never do."""
+    services, session, writes = connection.services, attached.session, writes_of(connection, attached)
+    publisher = Publisher(
+        space=services.space, spool=services.spool, address=connection.cell.inbox, rng=connection.runtime.rng
+    )
+    publisher.rights = connection.identity.rights
+    attached.publishing = PublishingSide(
+        engine=connection.engine,
+        level=connection.level,
+        session=session,
+        publisher=publisher,
+        before_answer=writes.before_exactly_once,
+        forget_received=writes.forget_received,
+        explains=attached.explains,
+        opens_flow=lambda: services.events.emit(CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id),
+    )
+    return attached.publishing
+
+
+def delivering_of(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
+    """Return the way out for what is not direct. What comes by it waits for the answer to the request under way."""
+    if attached.delivering is not None:
+        return attached.delivering
+    delivering = begin_delivering(connection, attached)
+    if connection.is_asking:
+        delivering.hold()
+    return delivering
+
+
+def begin_delivering(connection: "MqttConnection", attached: AttachedSession) -> DeliveringSide:
+    """Give a client its way out for what is not direct."""
+    services = connection.services
+    delivering = attached.delivering = DeliveringSide(
+        engine=connection.engine,
+        level=connection.level,
+        session=attached.session,
+        window=CreditWindow(attached.receive_maximum, services.credit),
+        dispatcher=connection.runtime.dispatcher,
+        before_exactly_once=writes_of(connection, attached).before_exactly_once,
+        clock=connection.runtime.clock,
+        counters=services.counters,
+        later=lambda: _go_on_later(connection),
+    )
+    if connection.is_writing_paused:
+        delivering.hold_back(True)
+    return delivering
+
+
+def _go_on_later(connection: "MqttConnection") -> None:
+    """Have the next slice of retained messages sent when other sockets had their turn."""
+
+    def go_on() -> None:
+        delivering = connection.delivering()
+        if delivering is not None:
+            delivering.retained.go_on_later(connection.runtime.clock.wall_ms())
+            connection.drained()
+
+    connection.cell.after(0, go_on)
+
+
+def begin_watching(connection: "MqttConnection", attached: AttachedSession, transport: ByteTransport) -> WritingWatch:
+    """Watch whether a client reads what it is sent. Publishers, who wait for it, need not know of it before it lags."""
+    services = connection.services
+    watch = WritingWatch(
+        connection.cell,
+        services.counters,
+        buffer_bytes_max=services.connection_buffer_bytes_max,
+        slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+    )
+    watch.attach(transport)
+    attached.session.subscriber.pressure = watch.pressure
+    return watch

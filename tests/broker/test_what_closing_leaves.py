@@ -1,0 +1,78 @@
+"""What a connection held is free when it closes, and need not wait for the cycle collector, which hardly ever looks.
+
+A node's collector goes through what has been there for long once in a billion objects (`gateway.process`): a connection
+in a cycle would stay until then.
+"""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+import mqtt_packets as mqtt
+from actors.cell import ActorCell
+from raw_client import DEADLINE_S
+from running_broker import RunningBroker
+
+KINDS: Final = ("MqttConnection", "MqttEngine", "DeliveringSide", "PublishingSide", "Session", "Stream")
+CELL: Final = "cell"  # of a connection
+
+
+def there() -> dict[str, int]:
+    """Return how many objects there are of each kind that connections are made of."""
+    objects = gc.get_objects()
+    names = [type(each).__name__ for each in objects]
+    cells = [each for each in objects if isinstance(each, ActorCell) and each.kind == "connection"]
+    return {kind: names.count(kind) for kind in KINDS} | {CELL: len(cells)}
+
+
+@pytest.fixture
+def before(broker: RunningBroker) -> Iterator[dict[str, int]]:
+    """Have the collector rest; return what there was."""
+    gc.collect()
+    gc.disable()
+    yield there()
+    gc.enable()
+
+
+async def all_gone(broker: RunningBroker, before: dict[str, int]) -> None:
+    """Nothing is left of clients that are gone."""
+    async with asyncio.timeout(DEADLINE_S):
+        while any(front.connections.children for front in broker.node.fronts):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # the turn in which the last was let go of is over
+    now = there()
+    assert {kind: count - before[kind] for kind, count in now.items() if count > before[kind]} == {}
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_an_mqtt_client_that_published_and_consumed(
+    broker: RunningBroker, before: dict[str, int], qos: int
+) -> None:
+    client = await broker.connect("client")
+    await client.subscribe("t", "$share/g/s", qos=qos)
+    await client.publish("t", b"1", qos=qos, retain=True)
+    message = await client.message()
+    if qos == 1:
+        client.acknowledge(message)
+    elif qos == 2:
+        client.send(mqtt.pubrec(message.packet_id))
+        await client.answered(mqtt.PUBREL, message.packet_id)
+        client.send(mqtt.pubcomp(message.packet_id))
+    await client.subscribe("+", qos=qos)
+    await client.message()
+    await client.leave()
+    await all_gone(broker, before)
+
+
+async def test_an_mqtt_client_that_vanishes_with_messages_unanswered(
+    broker: RunningBroker, before: dict[str, int]
+) -> None:
+    client = await broker.connect("client")
+    await client.subscribe("t", qos=2)
+    await client.publish("t", b"1", qos=1)
+    await client.message()
+    await client.vanish()
+    await all_gone(broker, before)
