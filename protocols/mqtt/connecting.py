@@ -174,10 +174,13 @@ def _attach(connection: "MqttConnection", event: ConnectReceived, session: Sessi
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:
+    events = connection.services.events
+    if not events.admits(CLIENT_CONNECTED):  # many come at once
+        return
     level = LEVEL_NAMES[event.level]
     what = "resumed" if resumed else "new"
     text = f"MQTT {level} client connected from {connection.peer_name()}, {what} session"
-    connection.services.events.emit(CLIENT_CONNECTED, text, client=session.client_id)
+    events.tell(CLIENT_CONNECTED, text, client=session.client_id)
 
 
 def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
@@ -185,4 +188,5 @@ def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -
     events, client = connection.services.events, attached.session.client_id
     if attached.publishing is not None and attached.publishing.has_flow:
         events.emit(CLIENT_FLOW_CLOSED, "publisher flow closed", client=client)
-    events.emit(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)
+    if events.admits(CLIENT_DISCONNECTED):
+        events.tell(CLIENT_DISCONNECTED, f"MQTT client at {connection.peer_name()} disconnected", client=client)

@@ -173,10 +173,11 @@ class SessionDirectory(LoopActor):
         if entry is None:
             session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
             entry = self._entries[message.client_id] = Entry(session)
-        entry.stop_timers()
-        entry.will = None  # the client is back before its delay was over [3.1.3-9]
-        session = entry.session
-        session.expiry_s = message.expiry_s
+        else:
+            entry.stop_timers()
+            entry.will = None  # the client is back before its delay was over [3.1.3-9]
+            session = entry.session
+            session.expiry_s = message.expiry_s
         session.user = message.user
         entry.connection = message.connection
         return SessionClaimed(session, present)

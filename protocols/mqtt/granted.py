@@ -7,7 +7,7 @@ is looked up here, once per topic.
 
 from typing import Final, NamedTuple, final
 
-from messaging.batch import MessageBatch
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, MessageBatch
 from messaging.selectors import Selector
 from messaging.subscriptions import SubscriptionIndex
 from messaging.topics import TopicFilter
@@ -82,7 +82,8 @@ class SubscriptionTable:
         self.uniform_qos = -1
         self.uniform_options = NOT_WANTED  # of `uniform_qos`
         self._selects = False  # a subscription has a selector
-        self._of_level = [0, 0, 0]  # subscriptions by QoS
+        self._at_least_once_count = 0  # subscriptions with QoS 1
+        self._exactly_once_count = 0
         self._selecting_count = 0
         self._special_count = 0  # with an option, an identifier or a selector
         # Three that most sessions never have, whose subscriptions are all alike: until something is looked up.
@@ -159,7 +160,10 @@ class SubscriptionTable:
 
     def _count(self, subscription: GrantedSubscription, step: int) -> None:
         """Count one subscription more or less: a client may have thousands, and they are not looked through for one."""
-        self._of_level[subscription.qos] += step
+        if subscription.qos == AT_LEAST_ONCE:
+            self._at_least_once_count += step
+        elif subscription.qos == EXACTLY_ONCE:
+            self._exactly_once_count += step
         selects = subscription.selector is not None
         if selects:
             self._selecting_count += step
@@ -169,9 +173,19 @@ class SubscriptionTable:
     def _changed(self) -> None:
         self._cache = self._own_cache = None
         self._selects = self._selecting_count > 0
-        levels = [qos for qos, count in enumerate(self._of_level) if count > 0]
-        self.uniform_qos = levels[0] if len(levels) == 1 and self._special_count == 0 else -1
+        self.uniform_qos = self._common_qos() if self._special_count == 0 else -1
         self.uniform_options = _UNIFORM[self.uniform_qos]
+
+    def _common_qos(self) -> int:
+        """Return the QoS of all subscriptions; -1 where they differ, or there are none."""
+        count = len(self.by_filter)
+        if count == 0:
+            return -1
+        if self._exactly_once_count == count:
+            return EXACTLY_ONCE
+        if self._at_least_once_count == count:
+            return AT_LEAST_ONCE
+        return AT_MOST_ONCE if self._exactly_once_count + self._at_least_once_count == 0 else -1
 
 
 def _combined(asking: list[GrantedSubscription], own: bool) -> DeliveryOptions:
