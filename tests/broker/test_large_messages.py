@@ -1,6 +1,8 @@
 """Payloads that come in many reads: they arrive as they were sent, among small ones, and cost nobody else anything."""
 
+import gc
 import ssl
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,26 @@ async def test_all_is_read_of_a_client_over_tls_that_closes_its_socket_behind_a_
         assert await subscriber.payloads(41) == [LARGE, *small]
         await subscriber.is_quiet()
         await client.vanish()
+
+
+async def test_what_a_client_sent_of_a_large_message_goes_with_it(broker: RunningBroker) -> None:
+    """At once, and not when the collector finds what is left of its connection."""
+    packet = mqtt.publish("t", LARGE)
+    counters = broker.node.mqtt.counters
+    gc.collect()
+    gc.disable()
+    tracemalloc.start()
+    try:
+        for _ in range(8):
+            client = await broker.connect()
+            nearly_all = counters.bytes_received + len(packet) - 10
+            client.send(packet[:-10])
+            await until(lambda nearly_all=nearly_all: counters.bytes_received == nearly_all, "all but its end")
+            await client.vanish()
+        listener = broker.node.mqtt.listeners["mqtt"]
+        await until(lambda: listener.connection_count == 0, "the end of their connections")
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        gc.enable()
+    assert held_bytes < 2 * len(packet)
