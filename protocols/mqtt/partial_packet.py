@@ -96,8 +96,9 @@ def _payload_apart_at(begun: bytes, level: int) -> int:
     Else 0: so it is when the head is not whole, or wrong, which is told when all is there; and with what is sent on as
     it came, head and payload in one piece.
     """
-    if begun[0] >> 4 != PUBLISH or begun[0] == WIRE_FIRST_BYTE:
+    if begun[0] >> 4 != PUBLISH:
         return 0
+    as_it_came = begun[0] == WIRE_FIRST_BYTE
     end = len(begun)
     length, body = read_length(begun, 1, end)
     if length < 0 or body + 2 > end:
@@ -111,4 +112,5 @@ def _payload_apart_at(begun: bytes, level: int) -> int:
         if properties_bytes < 0:
             return 0
         at += properties_bytes
-    return at if at <= end else 0
+        as_it_came = as_it_came and properties_bytes == 0
+    return at if at <= end and not as_it_came else 0

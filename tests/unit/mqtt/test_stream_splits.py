@@ -136,7 +136,8 @@ def test_what_is_read_to_where_it_belongs_says_the_same(data: st.DataObject, lev
 
 
 @pytest.mark.parametrize(
-    ("level", "qos", "properties"), [(4, 0, b""), (4, 1, b""), (5, 0, b""), (5, 2, mqtt.content_type("x"))]
+    ("level", "qos", "properties"),
+    [(4, 0, b""), (4, 1, b""), (5, 0, b""), (5, 0, mqtt.content_type("x")), (5, 2, mqtt.content_type("x"))],
 )
 def test_a_large_payload_lies_where_it_was_read_to(level: int, qos: int, properties: bytes) -> None:
     """Nobody may write there any more; here it shows whose memory it is."""
