@@ -2,21 +2,21 @@
 
 from typing import Final
 
+from protocols.counters import ProtocolCounters
 from protocols.transports import ByteTransport
 
 LARGE_BYTES: Final = 64 * 1024  # to copy as much costs more than a write of its own
 _LOOKED_AT: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them
 
 
-def write_gathered(transport: ByteTransport, pieces: list[bytes]) -> int:
-    """Write all pieces, in order; return how many bytes they have."""
+def write_gathered(transport: ByteTransport, pieces: list[bytes], counters: ProtocolCounters) -> None:
+    """Write all pieces, in order, and count their bytes as sent."""
     buffers = gathered(pieces)
+    counters.bytes_sent += sum([len(each) for each in buffers])
     if len(buffers) == 1:
         transport.write(buffers[0])
-        return len(buffers[0])
-    if buffers:
+    elif buffers:
         transport.write_all(buffers)
-    return sum([len(each) for each in buffers])
 
 
 def gathered(pieces: list[bytes]) -> list[bytes]:

@@ -159,7 +159,7 @@ class AmqpConnection(Behaviour, Flushed):
         transport = self._transport
         if transport is not None and pieces:
             self.engine.wrote(self._clock.now_ms())
-            self._counters.bytes_sent += write_gathered(transport, pieces)
+            write_gathered(transport, pieces, self._counters)
 
     # --- events of the engine ---
 

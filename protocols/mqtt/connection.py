@@ -182,7 +182,7 @@ class MqttConnection(Behaviour, Flushed):
             self._counters.bytes_sent += len(only)
             transport.write(only)
         elif transport is not None:
-            self._counters.bytes_sent += write_gathered(transport, self.engine.take())
+            write_gathered(transport, self.engine.take(), self._counters)
 
     # --- events of the engine ---
 
