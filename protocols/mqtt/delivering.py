@@ -69,8 +69,9 @@ class DeliveringSide:
         self.ids = OutboundIds(session.not_sent_again)
         self.flows: dict[int, BoundFlow] = {}
         for sent in [session.ids, *[extra.ids for extra in session.shares.values()]]:
-            for packet_id in sent.remembered.values():
-                self.ids.keep(packet_id)
+            for _, packet_id, count, _ in sent.remembered_runs():
+                for step in range(count):
+                    self.ids.keep(packet_id + step)
         for first, end in session.released.ranges():
             self.ids.restore_released(first, end)
         window.take(self.ids.released.total)
@@ -244,8 +245,7 @@ class DeliveringSide:
         """
         ids = source.ids
         if rows.qos == EXACTLY_ONCE and ids is not None:
-            for step in range(rows.stop - rows.start):
-                ids.exactly_once[first_sequence + step] = packet_id + step
+            ids.exactly_once.add(first_sequence, packet_id, rows.stop - rows.start)
         source.unsent_count += 1
         self._before_exactly_once(lambda: self._send_stored(source, rows, packet_id, dup=dup), rows.publication)
 
@@ -388,15 +388,15 @@ class DeliveringSide:
         left = RangeSet()
         for first, end in unsettled:
             left.add(first, end)
-        for sequence in [each for each in ids.remembered if each not in left]:
-            is_once = ids.remembered[sequence] in ids.remembered_once
-            packet_id = ids.recall(sequence)
-            if not is_once:
-                self.ids.drop(packet_id)
-            elif self.ids.release_kept(packet_id):
-                self._session.released.add(packet_id, packet_id + 1)
-                self.window.take(1)
-                self._say_released(packet_id, packet_id)
+        for first, _, count, qos in ids.remembered_runs():
+            for start, stop in left.outside(first, first + count):
+                for packet_id in [ids.recall(sequence) for sequence in range(start, stop)]:
+                    if qos == AT_LEAST_ONCE:
+                        self.ids.drop(packet_id)
+                    elif self.ids.release_kept(packet_id):
+                        self._session.released.add(packet_id, packet_id + 1)
+                        self.window.take(1)
+                        self._say_released(packet_id, packet_id)
 
     def disown(self, ids: SentIds) -> None:
         """Send nothing again of a queue: the client's subscription has ended. Before its flow ends."""
@@ -413,17 +413,15 @@ class DeliveringSide:
         session, own = self._session, self._session.ids
         for run in self.ids.unanswered():
             ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
+            if ids is not None:
+                ids.answered(run.first_sequence, run.first_sequence + run.count)
             # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
             if ids is not None and (ids is own or is_once):
-                for step in range(run.count):
-                    ids.remember(run.first_sequence + step, first + step, exactly_once=is_once)
+                ids.remember(run.first_sequence, first, run.count, run.qos)
             elif is_once and run.source is not RETAINED_SOURCE:
                 # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
                 session.released.add(first, first + run.count)
                 session.not_sent_again.discard(first, first + run.count)
-        for bound in self.flows.values():
-            if bound.ids is not None:
-                bound.ids.exactly_once.clear()
 
 
 def _queue_properties(partition: int, delivery: Delivery) -> list[tuple[str, str]]:

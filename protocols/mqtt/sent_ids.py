@@ -3,8 +3,9 @@
 from bisect import bisect_right
 from typing import Final, final
 
-from messaging.batch import EXACTLY_ONCE
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.ranges import RangeSet
+from protocols.mqtt.id_runs import IdRuns
 
 NOT_BOUND: Final = 0  # partition ids start at 1
 TAKEN_RANGES_MAX: Final = 1000  # some 16 kB of a session; what was taken longest ago is forgotten first
@@ -21,9 +22,10 @@ class SentIds:
 
     def __init__(self) -> None:
         self.partition_id = NOT_BOUND  # whose sequences these are: a queue of the same name may be another one
-        self.remembered: dict[int, int] = {}  # sent on an earlier connection, and not again on this one
-        self.remembered_once: set[int] = set()  # the packet ids of the QoS 2 ones among them
-        self.exactly_once: dict[int, int] = {}  # the QoS 2 ones of this connection; a restart must know them
+        # What was sent on an earlier connection, and not again on this one.
+        self.remembered_least_once = IdRuns()
+        self.remembered_once = IdRuns()
+        self.exactly_once = IdRuns()  # what this connection sent at QoS 2; a restart must know it
         # The QoS 2 ones that the client has. A ledger that is made anew may not know it, and deliver them again.
         self.taken = RangeSet()
         self.unsettled = RangeSet()  # those of them that are settled once a restart would know that they are taken
@@ -31,35 +33,47 @@ class SentIds:
         # an id that nobody knows.
         self.maybe_sent_below = 0
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """Return what is to be stored, oldest connection first."""
-        return [*self.remembered.items(), *self.exactly_once.items()]
+    @property
+    def remembered(self) -> bool:
+        """Whether anything is remembered of an earlier connection."""
+        return bool(self.remembered_least_once) or bool(self.remembered_once)
 
-    def ids_once(self) -> list[int]:
-        """Return which of the packet ids to be stored are of QoS 2."""
-        return [*self.remembered_once, *self.exactly_once.values()]
+    def remembered_runs(self) -> list[tuple[int, int, int, int]]:
+        """Return what is remembered, in runs: `(first sequence, first packet id, count, QoS)`."""
+        least_once = [(*run, AT_LEAST_ONCE) for run in self.remembered_least_once.runs()]
+        return [*least_once, *[(*run, EXACTLY_ONCE) for run in self.remembered_once.runs()]]
 
-    def remember(self, sequence: int, packet_id: int, *, exactly_once: bool) -> None:
-        """Note what was sent and not answered."""
-        self.remembered[sequence] = packet_id
-        if exactly_once:
-            self.remembered_once.add(packet_id)
+    def sent_to_store(self) -> list[tuple[int, int, int, int]]:
+        """Return what is to be stored of what was sent, in such runs."""
+        return [*self.remembered_runs(), *[(*run, EXACTLY_ONCE) for run in self.exactly_once.runs()]]
+
+    def remember(self, first: int, packet_id: int, count: int, qos: int) -> None:
+        """Note what was sent and not answered: `count` messages, under ids from `packet_id` on."""
+        remembered = self.remembered_once if qos == EXACTLY_ONCE else self.remembered_least_once
+        remembered.add(first, packet_id, count)
 
     def qos_of_again(self, sequence: int, granted_qos: int) -> int:
-        """Return what a remembered message is sent at again: its packet id stands for one of QoS 2 until PUBREL."""
-        return EXACTLY_ONCE if self.remembered.get(sequence, 0) in self.remembered_once else granted_qos
+        """Return what a message is sent at again: its packet id stands for one of its QoS until that is completed.
+
+        It is the granted one where nothing is remembered. A message of QoS 1 comes at QoS 2 if that is granted by now.
+        """
+        if self.remembered_once.find(sequence):
+            return EXACTLY_ONCE
+        return max(granted_qos, AT_LEAST_ONCE) if self.remembered_least_once.find(sequence) else granted_qos
 
     def recall(self, sequence: int) -> int:
         """Forget what was remembered of a sequence; return its packet id, 0 for none."""
-        packet_id = self.remembered.pop(sequence, 0)
-        self.remembered_once.discard(packet_id)
-        return packet_id
+        for remembered in (self.remembered_once, self.remembered_least_once):
+            packet_id = remembered.find(sequence)
+            if packet_id:
+                remembered.discard(sequence, sequence + 1)
+                return packet_id
+        return 0
 
     def answered(self, first: int, end: int) -> None:
         """Forget sequences `[first, end)`: the client has answered for them."""
         if self.exactly_once:
-            for sequence in range(first, end):
-                self.exactly_once.pop(sequence, None)
+            self.exactly_once.discard(first, end)
 
     def takes(self, first: int, end: int) -> None:
         """Note that the client has the QoS 2 messages `[first, end)`."""
@@ -86,8 +100,8 @@ class SentIds:
     def kept_ranges(self) -> list[tuple[int, int]]:
         """Return what is remembered as ranges of sequences."""
         kept = RangeSet()
-        for sequence in self.remembered:
-            kept.add(sequence, sequence + 1)
+        for first, _, count, _ in self.remembered_runs():
+            kept.add(first, first + count)
         return kept.ranges()
 
     def ranges_of_the_client(self) -> list[tuple[int, int]]:

@@ -315,11 +315,11 @@ class Session:
         is_empty = self._ids is None and self._released is None and self._not_sent_again is None and not self.shares
         if is_empty and not self.ids_were_stored:
             return None
-        sent = self.ids.pairs()
+        sent = self.ids.sent_to_store()
         shared = [
-            [text, each.ids.partition_id, each.ids.pairs(), each.ids.taken_to_store()]
+            [text, each.ids.partition_id, each.ids.sent_to_store(), each.ids.taken_to_store()]
             for text, each in self.shares.items()
-            if each.ids.pairs() or each.ids.taken
+            if each.ids.remembered or each.ids.exactly_once or each.ids.taken
         ]
         # A restart says PUBREL for what nobody sends again: the client may have it, and would pass over another one.
         released = [*self.released.ranges(), *self.not_sent_again.ranges()]
@@ -327,8 +327,7 @@ class Session:
             return None
         self.ids_were_stored = True
         taken = [self.ids.partition_id, self.ids.taken_to_store()]
-        once = self.ids.ids_once()
-        return orjson.dumps({"released": released, "sent": sent, "once": once, "taken": taken, "shared": shared})
+        return orjson.dumps({"released": released, "sent": sent, "taken": taken, "shared": shared})
 
 
 def ids_key(client_id: str) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any, Final, final
 
 import orjson
 
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription
@@ -102,24 +103,38 @@ class StoredSession:
         session.ids_were_stored = True
         for first, end in row["released"]:
             session.released.add(first, end)
-        once = set(row.get("once", ()))  # earlier releases did not write which are of QoS 2
-        for sequence, packet_id in row["sent"]:
-            session.ids.remember(sequence, packet_id, exactly_once=packet_id in once)
+        for run in _runs(row["sent"], set(row.get("once", ()))):
+            session.ids.remember(*run)
         session.ids.partition_id, taken = row.get("taken", (NOT_BOUND, ()))  # earlier releases wrote none
         for first, end in taken:
             session.ids.taken.add(first, end)
         by_text = {extra.filter_text: extra for extra in self.extras}
         for text, partition_id, sent, *more in row.get("shared", []):
             extra = by_text.get(text)
+            runs = _runs(sent, None)
             if extra is None:  # it was ended, and the store heard of that first
-                for _, packet_id in sent:
-                    session.released.add(packet_id, packet_id + 1)
+                for _, packet_id, count, _ in runs:
+                    session.released.add(packet_id, packet_id + count)
                 continue
             extra.ids.partition_id = partition_id
-            for sequence, packet_id in sent:
-                extra.ids.remember(sequence, packet_id, exactly_once=True)
+            for run in runs:
+                extra.ids.remember(*run)
             for first, end in more[0] if more else ():
                 extra.ids.taken.add(first, end)
+
+
+def _runs(sent: Iterable[list[int]], once: set[int] | None) -> list[tuple[int, int, int, int]]:
+    """Return what was sent as `(first sequence, first packet id, count, QoS)`.
+
+    Earlier releases wrote a sequence and its packet id for each message, and in `once` which ids are of QoS 2, if they
+    did; None: all are.
+    """
+    runs: list[tuple[int, int, int, int]] = []
+    for sequence, packet_id, *more in sent:
+        qos = EXACTLY_ONCE if once is None or packet_id in once else AT_LEAST_ONCE
+        count, qos = more or (1, qos)
+        runs.append((sequence, packet_id, count, qos))
+    return runs
 
 
 def received_by_client(rows: Iterable[bytes]) -> dict[str, list[int]]:

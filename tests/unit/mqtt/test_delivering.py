@@ -121,7 +121,7 @@ def test_a_qos_2_message_that_the_store_has_refused_meanwhile_is_not_sent(is_ref
         for first, end in message.ranges:
             its.ledger.settle(message.flow_id, first, end, message.outcome)
     assert (b"once" in its.conversation.said()) is not is_refused
-    assert its.window.used == len(its.session.ids.exactly_once) == (0 if is_refused else 1)
+    assert its.window.used == len(its.session.ids.exactly_once.runs()) == (0 if is_refused else 1)
     assert its.ledger.effects.discards == ({DISCARD_NOT_STORED: 1} if is_refused else {})
 
 
@@ -135,7 +135,7 @@ def test_a_qos_2_message_is_settled_once_the_store_knows_that_the_client_has_it(
 
     stored = its.after_a_crash()
     ids = stored.ids if queue == OWN else stored.shares[SHARE].ids
-    assert (stored.released.ranges(), ids.remembered, ids.partition_id) == ([(1, 2)], {}, 7)
+    assert (stored.released.ranges(), ids.remembered, ids.partition_id) == ([(1, 2)], False, 7)
     assert ids.ranges_of_the_client() == [(1, 2)], "nobody else gets it"
 
     its.store_ids()
@@ -160,7 +160,7 @@ def test_a_client_that_comes_back_forgets_what_a_named_queue_gives_to_somebody_e
     its = OneMessage(NAMED)
     its.side.remember()
     assert its.session.released.ranges() == [(1, 2)]
-    assert its.session.ids.remembered == {}
+    assert not its.session.ids.remembered
 
 
 def test_a_qos_2_message_of_a_named_queue_goes_out_once_a_crash_would_leave_its_id_to_it() -> None:

@@ -2,6 +2,7 @@
 
 import orjson
 
+from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.selectors import Selector, Selectors
 from messaging.topics import Syntax, parse_filter
 from protocols.mqtt.granted import GrantedSubscription
@@ -84,3 +85,55 @@ def test_subscriptions_that_an_earlier_release_wrote_into_one_row_are_stored_ane
     assert stored.session.table.by_filter["b"].priorities == (2,)
     assert [extra.filter_text for extra in stored.extras] == ["$share/g/c", "$queue/q"]
     assert sorted(stored.session.unstored) == ["$queue/q", "$share/g/c", "a", "b"]
+
+
+STATE = Session("device", expiry_s=60).state_row(will=None, closed_wall_ms=0)
+SHARE = "$share/g/c"
+SHARED = [ExtraSubscription(SHARE, 2, 0, False, "#share/g/c").row()]
+
+
+def test_packet_ids_are_read_back_as_they_were_sent() -> None:
+    """[4.4.0-1]: each message comes again under its id, and at its QoS."""
+    session = session_with("a")
+    share = ExtraSubscription(SHARE, 2, 0, False)
+    session.add_share(share)
+    session.ids.remember(10, 1, 3, AT_LEAST_ONCE)
+    session.ids.remember(13, 4, 1, EXACTLY_ONCE)
+    session.ids.exactly_once.add(20, 100, 1000)
+    share.ids.exactly_once.add(5, 2000, 2)
+    row = session.ids_row()
+    stored = StoredSession("device", STATE, row, [], SHARED, SELECTORS, row_prefix=b"")
+    once = [(13, 4, 1, EXACTLY_ONCE), (20, 100, 1000, EXACTLY_ONCE)]
+    assert stored.session.ids.remembered_runs() == [(10, 1, 3, AT_LEAST_ONCE), *once]
+    assert stored.extras[0].ids.remembered_runs() == [(5, 2000, 2, EXACTLY_ONCE)]
+
+
+def test_a_thousand_messages_in_flight_make_the_row_of_packet_ids_no_larger() -> None:
+    """It is written again in each turn in which something is sent or answered."""
+    session = session_with("a")
+    session.ids.exactly_once.add(1000, 1000, 1)
+    alone = session.ids_row()
+    session.ids.exactly_once.add(1001, 1001, 1000)
+    together = session.ids_row()
+    assert alone is not None
+    assert together is not None
+    assert len(together) <= len(alone) + len("000")
+
+
+def test_packet_ids_that_an_earlier_release_wrote_one_by_one_are_read() -> None:
+    old = {"released": [[7, 9]], "sent": [[10, 1], [11, 2], [12, 3]], "once": [2, 3], "taken": [5, [[4, 10]]]}
+    row = orjson.dumps({**old, "shared": [[SHARE, 6, [[5, 20], [6, 21]], [[1, 3]]], ["$share/gone/c", 8, [[1, 30]]]]})
+    stored = StoredSession("device", STATE, row, [], SHARED, SELECTORS, row_prefix=b"")
+    ids, shared = stored.session.ids, stored.extras[0].ids
+    assert ids.remembered_runs() == [(10, 1, 1, AT_LEAST_ONCE), (11, 2, 2, EXACTLY_ONCE)]
+    assert (ids.partition_id, ids.taken.ranges()) == (5, [(4, 10)])
+    assert shared.remembered_runs() == [(5, 20, 2, EXACTLY_ONCE)]
+    assert (shared.partition_id, shared.taken.ranges()) == (6, [(1, 3)])
+    assert stored.session.released.ranges() == [(7, 9), (30, 31)]
+
+
+def test_packet_ids_of_a_shared_subscription_that_had_ended_wait_for_pubcomp() -> None:
+    """[4.4.0-1]: the client may have what came under them."""
+    row = orjson.dumps({"released": [], "sent": [], "shared": [["$share/gone/c", 8, [[1, 30, 5, 2]], []]]})
+    stored = StoredSession("device", STATE, row, [], SHARED, SELECTORS, row_prefix=b"")
+    assert stored.session.released.ranges() == [(30, 35)]
