@@ -21,6 +21,7 @@ from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, REJECTED, RELEASED
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.bound_flow import BoundFlow
+from protocols.mqtt.delivery_properties import delivery_properties
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import AcknowledgementReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC, PUBREL
@@ -34,10 +35,6 @@ from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.taken import TakenRuns
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
-PROPERTY_PARTITION: Final = "sluicegate-partition"
-PROPERTY_FIRST_OF_GROUP: Final = "JMSXGroupFirstForConsumer"  # as ActiveMQ calls it
-PROPERTY_REDELIVERED: Final = "sluicegate-redelivered"
-PROPERTY_DELIVERY_COUNT: Final = "sluicegate-delivery-count"
 
 
 class DeliveringSide:
@@ -140,11 +137,9 @@ class DeliveringSide:
         table = self._session.table
         if bound.extra is not None:
             options = bound.extra.options()
-            properties: list[tuple[str, str]] | None = None
-            if bound.is_named_queue and self._level == 5:
-                properties = _queue_properties(partition, delivery)
-            if delivery.first_of_group and self._level == 5:
-                properties = [*(properties or ()), (PROPERTY_FIRST_OF_GROUP, "true")]
+            properties = None
+            if self._level == 5:
+                properties = delivery_properties(partition, delivery, is_named_queue=bound.is_named_queue)
             rows = RowsOut(batch, start, stop, qos_of(batch, options.qos), options, properties, wall_ms, publication)
             self._deliver_rows(source, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:
@@ -159,17 +154,11 @@ class DeliveringSide:
                 self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
 
     def _deliver_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
-        """Send rows that are all to be had alike; those that nobody asks for (any more) are done with."""
-        end_sequence = first_sequence + rows.stop - rows.start
-        if rows.qos > 0:
-            if first_sequence < source.known_below:
-                self._send_unknown(source, first_sequence, rows)
-            else:
-                self._send_guaranteed(source, first_sequence, rows)
-            return
-        if rows.qos == 0:
-            self._send(rows, 0, dup=False)
-        self._settle(source, first_sequence, end_sequence, ACCEPTED)
+        """Send rows that are all to be had alike, and complete what was sent of them before."""
+        if first_sequence < source.known_below:
+            self._send_unknown(source, first_sequence, rows)
+        else:
+            self._send_rows(source, first_sequence, rows)
 
     def _send_unknown(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
         """Send what the client neither has taken nor, under an id of this connection, has yet to answer."""
@@ -184,50 +173,65 @@ class DeliveringSide:
                 unknown = source.held.outside(start, stop)
                 self._give_credit(source.held.count_within(start, stop))  # it was taken when they were sent
             for first, end in unknown:
-                self._send_guaranteed(source, first, rows.part(first + offset, end + offset))
+                self._send_rows(source, first, rows.part(first + offset, end + offset))
 
-    def _send_guaranteed(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+    def _send_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
         start, stop = rows.start, rows.stop
         ids = source.ids
         if ids is not None and (ids.remembered or first_sequence < ids.maybe_sent_below):
             self._send_again(source, ids, first_sequence, rows)
+            return
+        if rows.qos <= 0:
+            self._pass_by(source, first_sequence, rows)
             return
         while start < stop:
             run = self.ids.allocate(stop - start, first_sequence, rows.qos, source)
             count = run.count
             its = rows if count == rows.stop - rows.start else rows.part(start, start + count)
             if self._waits_for_the_store(source, rows.qos):
-                self._send_when_safe(source, first_sequence, its, run.first_packet_id, dup=False)
+                run.waits = True
+                self._send_when_safe(source, its, run, dup=False)
             else:
                 self._send(its, run.first_packet_id, dup=False)
             start += count
             first_sequence += count
 
+    def _pass_by(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
+        """Send rows at most once, or not at all where nobody asks for them (any more); they are done with."""
+        if rows.qos == 0:
+            self._send(rows, 0, dup=False)
+        self._settle(source, first_sequence, first_sequence + rows.stop - rows.start, ACCEPTED)
+
     def _send_again(self, source: DeliverySource, ids: SentIds, first_sequence: int, rows: RowsOut) -> None:
-        """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1]."""
+        """Send rows some of which the client had on an earlier connection, or may have had [3.3.1-1] [4.4.0-1].
+
+        Those are completed at their QoS, whatever is asked for since [3.10.4-3].
+        """
         row = rows.start
         while row < rows.stop:
             qos = ids.qos_of_again(first_sequence, rows.qos)
             packet_id = ids.recall(first_sequence)
-            if packet_id and self.ids.take(packet_id, first_sequence, qos, source):
-                count = 1
-                dup = True
-            else:
+            known = self.ids.take(packet_id, first_sequence, qos, source) if packet_id else None
+            run, dup, count = known, known is not None, 1
+            if run is None:
                 qos = rows.qos
                 count = 1 if ids.remembered else rows.stop - row
                 # Ids of QoS 2 are always known, so what has none was not sent.
-                dup = rows.qos == AT_LEAST_ONCE and first_sequence < ids.maybe_sent_below
+                dup = qos == AT_LEAST_ONCE and first_sequence < ids.maybe_sent_below
                 if dup:
                     count = min(count, ids.maybe_sent_below - first_sequence)
-                run = self.ids.allocate(count, first_sequence, rows.qos, source)
-                packet_id = run.first_packet_id
-                count = run.count
+                if qos > 0:
+                    run = self.ids.allocate(count, first_sequence, qos, source)
+                    count = run.count
             its = rows.part(row, row + count)
             its.qos = qos
-            if self._waits_for_the_store(source, qos):
-                self._send_when_safe(source, first_sequence, its, packet_id, dup=dup)
+            if run is None:
+                self._pass_by(source, first_sequence, its)
+            elif self._waits_for_the_store(source, qos):
+                run.waits = known is None
+                self._send_when_safe(source, its, run, dup=dup)
             else:
-                self._send(its, packet_id, dup=dup)
+                self._send(its, run.first_packet_id, dup=dup)
             row += count
             first_sequence += count
 
@@ -235,27 +239,36 @@ class DeliveringSide:
         """Return whether rows go out once the store has the ids of those before them, and theirs if they are QoS 2."""
         return (qos == EXACTLY_ONCE or source.unsent_count > 0) and self._session.is_durable
 
-    def _send_when_safe(
-        self, source: DeliverySource, first_sequence: int, rows: RowsOut, packet_id: int, *, dup: bool
-    ) -> None:
+    def _send_when_safe(self, source: DeliverySource, rows: RowsOut, run: OutboundRun, *, dup: bool) -> None:
         """Send once a restart would know the ids.
 
         Else the messages would come again under others, or their ids would stand for other messages, which the client
         would take for the same.
         """
-        ids = source.ids
+        ids, packet_id = source.ids, run.first_packet_id
         if rows.qos == EXACTLY_ONCE and ids is not None:
-            ids.exactly_once.add(first_sequence, packet_id, rows.stop - rows.start)
+            ids.exactly_once.add(run.first_sequence, packet_id, run.count)
         source.unsent_count += 1
-        self._before_exactly_once(lambda: self._send_stored(source, rows, packet_id, dup=dup), rows.publication)
+        self._before_exactly_once(lambda: self._send_stored(source, rows, run, packet_id, dup=dup), rows.publication)
 
-    def _send_stored(self, source: DeliverySource, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
-        """Send rows, unless the store has refused them: their publisher sends them again, and they would come twice."""
+    def _send_stored(
+        self, source: DeliverySource, rows: RowsOut, run: OutboundRun, packet_id: int, *, dup: bool
+    ) -> None:
+        """Send rows, unless they would come twice.
+
+        If the store has refused them, their publisher sends them again; if their flow has ended, another consumer gets
+        them. The client may have some of them from before: it gets PUBREL for those of QoS 2.
+        """
         source.unsent_count -= 1
-        if rows.publication is None or not rows.publication.refused:
+        is_new, run.waits = run.waits, False
+        last = packet_id + rows.stop - rows.start - 1
+        is_refused = rows.publication is not None and rows.publication.refused
+        if source.flow_id in self.flows and not is_refused:
             self._send(rows, packet_id, dup=dup)
+        elif is_refused or is_new or rows.qos != EXACTLY_ONCE:
+            self._settle_all(self.ids.acknowledge(packet_id, last), RELEASED)
         else:
-            self._settle_all(self.ids.acknowledge(packet_id, packet_id + rows.stop - rows.start - 1), RELEASED)
+            self._withdraw(packet_id, last)
 
     def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
         skipped = self._engine.publish(rows, packet_id, dup=dup)
@@ -398,6 +411,14 @@ class DeliveringSide:
                         self.window.take(1)
                         self._say_released(packet_id, packet_id)
 
+    def _withdraw(self, first: int, last: int) -> None:
+        """Have the client forget messages that it may have and that are not sent to it again."""
+        for run in self.ids.release(first, last):
+            if run.source.ids is not None:
+                run.source.ids.answered(run.first_sequence, run.first_sequence + run.count)
+            self._session.released.add(run.first_packet_id, run.first_packet_id + run.count)
+            self._say_released(run.first_packet_id, run.first_packet_id + run.count - 1)
+
     def disown(self, ids: SentIds) -> None:
         """Send nothing again of a queue: the client's subscription has ended. Before its flow ends."""
         if self._taken is not None:
@@ -415,20 +436,12 @@ class DeliveringSide:
             ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
             if ids is not None:
                 ids.answered(run.first_sequence, run.first_sequence + run.count)
+            if run.waits:  # the client has nothing under these ids: they are free, and nobody waits for it
+                session.not_sent_again.discard(first, first + run.count)
             # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
-            if ids is not None and (ids is own or is_once):
+            elif ids is not None and (ids is own or is_once):
                 ids.remember(run.first_sequence, first, run.count, run.qos)
             elif is_once and run.source is not RETAINED_SOURCE:
                 # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
                 session.released.add(first, first + run.count)
                 session.not_sent_again.discard(first, first + run.count)
-
-
-def _queue_properties(partition: int, delivery: Delivery) -> list[tuple[str, str]]:
-    properties = [(PROPERTY_PARTITION, str(partition))]
-    if delivery.redelivered:
-        properties += [
-            (PROPERTY_REDELIVERED, "true"),
-            (PROPERTY_DELIVERY_COUNT, str(delivery.delivery_count)),
-        ]
-    return properties

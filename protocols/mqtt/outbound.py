@@ -48,7 +48,7 @@ RETAINED_SOURCE: Final = DeliverySource(_Nowhere(), 0, 0, None)
 class OutboundRun:
     """Consecutive packet ids that stand for consecutive sequences of one source."""
 
-    __slots__ = ("count", "first_packet_id", "first_sequence", "qos", "source")
+    __slots__ = ("count", "first_packet_id", "first_sequence", "qos", "source", "waits")
 
     def __init__(self, first_packet_id: int, count: int, first_sequence: int, qos: int, source: DeliverySource) -> None:
         self.first_packet_id = first_packet_id
@@ -56,11 +56,13 @@ class OutboundRun:
         self.first_sequence = first_sequence
         self.qos = qos
         self.source = source
+        self.waits = False  # for the store to have its ids: the client was sent nothing under them
 
     def cut_off(self, count: int) -> "OutboundRun":
         """Keep the first `count` messages; return the others."""
         first_packet_id, first_sequence = self.first_packet_id + count, self.first_sequence + count
         rest = OutboundRun(first_packet_id, self.count - count, first_sequence, self.qos, self.source)
+        rest.waits = self.waits
         self.count = count
         return rest
 
@@ -107,15 +109,16 @@ class OutboundIds:
             self._not_sent_again.add(first, first + count)
         return run
 
-    def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> bool:
-        """Take one certain id, which the client knows from an earlier connection; return whether it was free."""
+    def take(self, packet_id: int, sequence: int, qos: int, source: DeliverySource) -> OutboundRun | None:
+        """Take one certain id, which the client knows from an earlier connection; return None if it was not free."""
         if packet_id in self._kept:
             self._kept.remove(packet_id, packet_id + 1)
         elif packet_id in self._used:
-            return False
+            return None
         self._used.add(packet_id, packet_id + 1)
-        self._note(OutboundRun(packet_id, 1, sequence, qos, source))
-        return True
+        run = OutboundRun(packet_id, 1, sequence, qos, source)
+        self._note(run)
+        return run
 
     def keep(self, packet_id: int) -> None:
         """Give an id to nobody until `take` asks for it: the client has a message under it from before."""
@@ -295,4 +298,5 @@ class OutboundIds:
         del self._runs[run.first_packet_id]
         for step in range(run.count):
             packet_id = run.first_packet_id + step
-            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
+            single = self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
+            single.waits = run.waits

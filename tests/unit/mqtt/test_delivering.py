@@ -31,12 +31,17 @@ OWN, SHARED, NAMED = "the session's own queue", "that of a shared subscription",
 SHARE = "$share/g/t"
 
 
+def subscription_at(qos: int) -> GrantedSubscription:
+    """Return one to the topic of all messages here."""
+    return GrantedSubscription(parse_filter("t", Syntax.MQTT), qos, False, False, 0, 0, None)
+
+
 class OneMessage:
     """A QoS 2 message on its way from a queue to the client."""
 
     def __init__(self, queue: str = OWN) -> None:
         self.session = Session("c", expiry_s=60)
-        self.session.table.grant("t", GrantedSubscription(parse_filter("t", Syntax.MQTT), 2, False, False, 0, 0, None))
+        self.session.table.grant("t", subscription_at(2))
         self.after_ids: list[Callable[[], None]] = []  # what waits until the packet ids are in the store
         self.window = window_of(10)
         self._dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)
@@ -46,11 +51,7 @@ class OneMessage:
         self.extra = None if queue == OWN else ExtraSubscription(SHARE if queue == SHARED else "$queue/q", 2, 0, False)
         if queue == SHARED and self.extra is not None:
             self.session.add_share(self.extra)
-        ids = {OWN: self.session.ids, SHARED: None if self.extra is None else self.extra.ids}.get(queue)
-        if ids is not None:
-            ids.are_of(7)
-        self.flow = BoundFlow(self.partition, self.extra, ids, is_named_queue=queue == NAMED)
-        self.side.flows[1] = self.flow
+        self._bind(queue)
         self.ledger.attach(flow, 1)
         self._flow = flow
         self.publication = self.publish(b"once", EXACTLY_ONCE)
@@ -69,14 +70,24 @@ class OneMessage:
             later=lambda: None,
         )
 
+    def _bind(self, queue: str) -> None:
+        ids = {OWN: self.session.ids, SHARED: None if self.extra is None else self.extra.ids}.get(queue)
+        if ids is not None:
+            ids.are_of(7)
+        self.side.flows[1] = BoundFlow(self.partition, self.extra, ids, is_named_queue=queue == NAMED)
+
     def publish(self, payload: bytes, qos: int) -> Publication:
         """Have a message delivered to the connection."""
         batch = batch_of([payload])
         batch.qos = qos
         publication = published(batch)
         publication.sequenced(1, self.ledger.append(publication.batch, publication), None)
-        self.side.deliver(Deliveries(self._flow, self.partition, 0, self.ledger.deliver(0)))
+        self.deliver()
         return publication
+
+    def deliver(self) -> None:
+        """Have the queue deliver what it can."""
+        self.side.deliver(Deliveries(self._flow, self.partition, 0, self.ledger.deliver(0)))
 
     def _before_exactly_once(self, callback: Callable[[], None], _: Publication | None) -> None:
         self.after_ids.append(callback)
@@ -102,6 +113,21 @@ class OneMessage:
         """Connect again after a crash that left what the store has."""
         self.session = self.after_a_crash()
         self._connect()
+
+    def comes_back(self, queue: str = OWN) -> None:
+        """Connect again, and have what was not answered delivered again."""
+        self.ledger.detach(1, count_as_failed=False)
+        self.after_ids.clear()
+        self._connect()
+        self._bind(queue)
+        self.ledger.attach(self._flow, 2)
+
+    def unsubscribe(self) -> None:
+        """End the subscription whose flow it is."""
+        if self.extra is not None:
+            self.session.shares.pop(self.extra.filter_text, None)
+            self.side.disown(self.extra.ids)
+            del self.side.flows[1]
 
     def settled(self) -> list[tuple[int, int]]:
         """Return which sequences the partition was told to settle."""
@@ -158,6 +184,7 @@ def test_a_qos_2_message_that_the_client_has_is_settled_when_the_connection_ends
 def test_a_client_that_comes_back_forgets_what_a_named_queue_gives_to_somebody_else_meanwhile() -> None:
     """[4.4.0-1]: else the next message under that id would be the same to it, and be passed over."""
     its = OneMessage(NAMED)
+    its.store_ids()
     its.side.remember()
     assert its.session.released.ranges() == [(1, 2)]
     assert not its.session.ids.remembered
@@ -249,3 +276,82 @@ def test_what_a_client_has_taken_of_a_shared_subscription_is_settled_before_that
     its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
     its.side.disown(its.extra.ids)
     assert its.settled() == [(1, 2)]
+
+
+@pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
+def test_what_waited_for_the_store_as_the_connection_ended_was_not_sent(queue: str) -> None:
+    """[4.8.2-4] [3.3.1-1]: nobody waits for its client, its id is free, and it comes as what it is, new."""
+    its = OneMessage(queue)
+    its.side.remember()
+    ids = its.session.ids if its.extra is None else its.extra.ids
+    assert ids.kept_ranges() == its.session.released.ranges() == its.session.not_sent_again.ranges() == []
+    assert its.after_a_crash().released.ranges() == []
+
+    its.comes_back(queue)
+    its.deliver()
+    its.store_ids()
+    said = its.conversation.said()
+    assert said[:1] == mqtt.publish("t", level=5, qos=2, packet_id=1)[:1], "without DUP"
+    assert said.endswith(b"once")
+    assert [run.first_packet_id for run in its.side.ids.unanswered()] == [1]
+
+
+@pytest.mark.parametrize("queue", [SHARED, NAMED])
+def test_what_waits_for_the_store_is_not_sent_when_its_subscription_ends(queue: str) -> None:
+    """[3.10.4-2]: it goes to another member, or consumer, and is not completed here: it was not begun."""
+    its = OneMessage(queue)
+    its.unsubscribe()
+    its.store_ids()
+    assert its.conversation.said() == b""
+    assert its.window.used == 0
+    assert its.after_a_crash().released.ranges() == []
+
+
+def test_what_waits_to_be_sent_again_is_released_when_its_subscription_ends() -> None:
+    """[4.4.0-1]: the client may have it, and would pass over another message under its id."""
+    its = OneMessage(SHARED)
+    its.store_ids()
+    its.side.remember()
+    its.comes_back(SHARED)
+    its.deliver()
+    its.unsubscribe()
+    its.store_ids()
+    its.store_ids()
+    assert its.conversation.said() == mqtt.acknowledgement(mqtt.PUBREL, 1)
+    assert its.session.released.ranges() == [(1, 2)]
+
+
+@pytest.mark.parametrize("granted", [0, None])
+def test_what_was_sent_is_completed_whatever_is_asked_for_since(granted: int | None) -> None:
+    """[4.4.0-1] [3.10.4-3]: at its QoS and under its id, by who asks for QoS 0 now, and by who asks for nothing."""
+    its = OneMessage(OWN)
+    its.publish(b"behind", AT_LEAST_ONCE)
+    its.store_ids()
+    its.side.remember()
+    its.comes_back()
+    its.session.table.revoke("t")
+    if granted is not None:
+        its.session.table.grant("t", subscription_at(granted))
+    its.publish(b"new", EXACTLY_ONCE)
+    its.store_ids()
+    once = mqtt.publish("t", b"once", level=5, qos=2, packet_id=1, dup=True)
+    behind = mqtt.publish("t", b"behind", level=5, qos=1, packet_id=2, dup=True)
+    said = its.conversation.said()
+    assert (once in said, behind in said) == (True, True)
+    assert (mqtt.publish("t", b"new", level=5) in said) is (granted == 0)
+    assert (b"new" in said) is (granted == 0)
+    assert its.settled() == [(3, 4)]
+
+
+def test_what_a_client_has_is_not_sent_at_qos_0_by_a_ledger_that_is_made_anew() -> None:
+    """[4.3.3-1]: its subscription has asked for QoS 0 since; what it has taken would come twice."""
+    its = OneMessage(OWN)
+    its.store_ids()
+    its.side.acknowledged(AcknowledgementReceived(PUBREC, 1, 1, SUCCESS))
+    its.store_ids()
+    its.session.table.grant("t", subscription_at(0))
+    its.conversation.said()
+    its.ledger = Ledger(durable=True, rules=DeliveryRules())
+    its.ledger.attach(flow_of(1, window=its.window), 2)
+    its.publish(b"once", EXACTLY_ONCE)
+    assert its.conversation.said() == b""
