@@ -51,7 +51,7 @@ from protocols.mqtt.reason_codes import (
     SUCCESS,
 )
 from protocols.mqtt.services import MqttServices
-from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of
+from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of, writes_of
 from protocols.mqtt.subscribing import subscribe, unsubscribe
 from protocols.mqtt.turn_share import TurnShare
 from protocols.reading_gate import ReadingGate
@@ -131,8 +131,8 @@ class MqttConnection(Behaviour, Flushed):
         self._transport = None
         self.engine.partial.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.gate.attach(None)
-        if self.attached is not None and self.attached.writes is not None:
-            self.attached.writes.abandon()
+        if self.attached is not None and self._held is not None:
+            writes_of(self, self.attached).abandon()  # what the request under way still writes is answered to nobody
         self._release(with_will=True)
         self.identity.close()
         self.cell.stop()

@@ -9,9 +9,11 @@ import psutil
 import pytest
 
 import mqtt_packets as mqtt
+from gateway.config.load import load
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
 from protocols.mqtt.connection import MqttConnection
+from protocols.mqtt.limits import ASKED_NOW_MAX
 from raw_client import Clients
 from running_broker import RunningBroker
 
@@ -164,6 +166,28 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     assert (await broker.connect_durable("device")).accepted.session_present
     assert "what now?" in caplog.text
     caplog.clear()
+
+
+async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come_back(broker: RunningBroker) -> None:
+    """What its CONNECT would still store waits for no answer that comes to nobody: else the session never came back."""
+    device = await broker.connect_durable("device")
+    await device.subscribe(*(f"t/{number}" for number in range(2 * ASKED_NOW_MAX)), qos=0)
+    await device.vanish()
+    nothing = "authentication.acl_profiles=[{name: default, subscribe_topic_default_action: disallow}]"
+    await broker.node.reload(load(None, settings=(*broker.settings, nothing)))
+    other, coming = await broker.connect(), await broker.open(5)
+    await other.round_trip()  # the one that is coming is there
+    connection = list((broker.node.mqtt.connections.children or {}).values())[-1].actor.connection
+
+    def comes_and_goes() -> None:
+        connection.received(mqtt.connect("device", level=5, clean_start=False, properties=mqtt.session_expiry(60)))
+        assert connection.is_asking
+        connection.closed(None)
+
+    asyncio.get_running_loop().call_soon(comes_and_goes)
+
+    assert (await broker.connect_durable("device")).accepted.session_present
+    await coming.vanish()
 
 
 async def test_sessions_and_messages_survive_a_restart(broker: RunningBroker) -> None:
