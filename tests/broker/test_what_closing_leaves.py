@@ -28,6 +28,11 @@ def there() -> dict[str, int]:
     return {kind: names.count(kind) for kind in KINDS} | {CELL: len(cells)}
 
 
+def left(before: dict[str, int]) -> dict[str, int]:
+    """Return how many more there are than before."""
+    return {kind: count - before[kind] for kind, count in there().items() if count > before[kind]}
+
+
 @pytest.fixture
 def before(broker: RunningBroker) -> Iterator[dict[str, int]]:
     """Have the collector rest; return what there was."""
@@ -37,14 +42,14 @@ def before(broker: RunningBroker) -> Iterator[dict[str, int]]:
     gc.enable()
 
 
-async def all_gone(broker: RunningBroker, before: dict[str, int]) -> None:
+async def all_gone(before: dict[str, int]) -> None:
     """Nothing is left of clients that are gone."""
-    async with asyncio.timeout(DEADLINE_S):
-        while any(front.connections.children for front in broker.node.fronts):
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(0.01)  # the turn in which the last was let go of is over
-    now = there()
-    assert {kind: count - before[kind] for kind, count in now.items() if count > before[kind]} == {}
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while left(before):
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"what is left: {left(before)}") from None
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -64,7 +69,7 @@ async def test_an_mqtt_client_that_published_and_consumed(
     await client.subscribe("+", qos=qos)
     await client.message()
     await client.leave()
-    await all_gone(broker, before)
+    await all_gone(before)
 
 
 async def test_an_mqtt_client_that_vanishes_with_messages_unanswered(
@@ -75,4 +80,4 @@ async def test_an_mqtt_client_that_vanishes_with_messages_unanswered(
     await client.publish("t", b"1", qos=1)
     await client.message()
     await client.vanish()
-    await all_gone(broker, before)
+    await all_gone(before)
