@@ -254,14 +254,14 @@ class ActorCell(Scheduled):
             for child in list(self.children.values()):
                 child.stop()
         self.stopped.set()
-        waiting = self.inbox.close()
+        self.inbox.closed = True
         try:
-            self.actor.on_stop()
+            self.actor.on_stop()  # which may look through what waits
         except Exception:
             log.exception("actor %s failed while stopping", self.path())
         self.actor = None
         self._behaviour = NOTHING
-        self._refuse(waiting)
+        self._refuse(self.inbox.let_go())
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(id(self), None)
 

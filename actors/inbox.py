@@ -227,9 +227,8 @@ class Inbox(Address):
         item = self.items.pop(0)
         return item if isinstance(item, Envelope) else Envelope(item)
 
-    def close(self) -> list[object]:
-        """Take nothing more, for an actor that is stopped; return what waited. Who it was is let go of."""
-        self.closed = True
+    def let_go(self) -> list[object]:
+        """Let go of the actor, which is stopped, and of what waited for it, which is returned."""
         self._actor = NOBODY
         waiting, self.items = self.items, []
         return waiting

@@ -5,8 +5,11 @@ import asyncio
 import pytest
 
 from actors import queue
+from actors.directory_messages import DeleteQueue
 from gateway.config.load import load
 from gateway.ports import Refused
+from inside_client import InsideClient
+from messaging.message_vpn import DEFAULT_VPN
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
@@ -165,3 +168,17 @@ async def test_a_larger_quota_holds_nobody_back(broker: RunningBroker) -> None:
     publisher = await broker.connect(level=5)
     for _ in range(4):
         assert await publisher.publish("t", bytes(600_000)) == 0
+
+
+async def test_what_waits_for_a_queue_as_it_is_deleted_is_the_other_queues_all_the_same(
+    broker: RunningBroker,
+) -> None:
+    """Else its publisher would never be answered, and no queue would have it after a restart."""
+    deleted, other = InsideClient(broker, "q"), InsideClient(broker, "other")
+    await deleted.create()
+    await other.create(subscriptions=["q/>"])
+    is_deleted = broker.node.vpns[DEFAULT_VPN].queues.ask(DeleteQueue("q"))
+    await deleted.publish(b"m")  # in the partition's inbox when its turn to stop comes
+    await is_deleted
+    await broker.restart()
+    assert (await other.consume_all()).payloads() == [b"m"]
