@@ -259,6 +259,8 @@ class ActorCell(Scheduled):
             self.actor.on_stop()  # which may look through what waits
         except Exception:
             log.exception("actor %s failed while stopping", self.path())
+        if self.parent is None:
+            pykka.ActorRegistry.unregister(self.actor.actor_ref)
         self.actor = None
         self._behaviour = NOTHING
         self._refuse(self.inbox.let_go())

@@ -121,6 +121,5 @@ class Runtime:
     def stop(self) -> None:
         """Stop all actors, the youngest root first."""
         for root in reversed(self.roots):
-            pykka.ActorRegistry.unregister(root.actor.actor_ref)
             root.stop()
         self.roots.clear()

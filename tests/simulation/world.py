@@ -184,7 +184,8 @@ class World:
 
     def _let_go(self) -> None:
         for root in self.node.runtime.roots:
-            pykka.ActorRegistry.unregister(root.actor.actor_ref)
+            if not root.stopped.is_set():
+                pykka.ActorRegistry.unregister(root.actor.actor_ref)
         self._admin = None
         self.loop.close()
 

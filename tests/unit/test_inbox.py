@@ -4,6 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 
+import pykka
 import pytest
 
 from actors.cell import ActorCell
@@ -132,6 +133,16 @@ def test_a_stopped_actor_is_let_go_of_by_its_cell_and_its_inbox(runtime: Runtime
     assert left == (None, None)
     inbox.post("too late")
     assert inbox.dead_letters == 1
+
+
+def test_a_runtime_stops_whose_root_has_stopped_before(runtime: Runtime) -> None:
+    cell = spawned(runtime, [])
+    reference = cell.actor.actor_ref
+    cell.inbox.hand("fail")
+    assert cell.stopped.is_set()
+    runtime.stop()
+    assert runtime.roots == []
+    assert reference not in pykka.ActorRegistry.get_all()
 
 
 def test_what_comes_in_the_turn_in_which_an_actor_stops_is_handled_in_it(runtime: Runtime) -> None:
