@@ -156,10 +156,10 @@ class ProtocolFront(ABC, Generic[C, S]):
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
         now_ms = self._node.clock.now_ms()
-        there: list[tuple[ActorCell, C]] = [
-            (cell, cell.actor.connection) for cell in (self.connections.children or {}).values()
-        ]
-        for cell, connection in there:
+        for cell in list((self.connections.children or {}).values()):
+            if cell.stopped.is_set():
+                continue  # by what one before it was told
+            connection: C = cell.actor.connection
             try:
                 connection.gate.tick(now_ms)
                 connection.tick(now_ms)
