@@ -129,6 +129,7 @@ class MqttConnection(Behaviour, Flushed):
     def closed(self, error: Exception | None) -> None:
         """The socket is gone. Without a goodbye the will is due."""
         self._transport = None
+        self._authenticating = None  # which knows this connection
         self.engine.partial.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.gate.attach(None)
         if self.attached is not None and self._held is not None:

@@ -102,6 +102,7 @@ class SessionWrites(Flushed):
     def flush(self) -> None:
         """Have the packet ids written, at the end of a turn."""
         if self._is_abandoned:
+            self._after_ids = None  # they know who has these writes
             return
         self._incomplete = [each for each in self._incomplete or () if each.unsequenced_count > 0] or None
         if self._incomplete is not None:

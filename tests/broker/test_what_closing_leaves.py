@@ -81,3 +81,32 @@ async def test_an_mqtt_client_that_vanishes_with_messages_unanswered(
     await client.message()
     await client.vanish()
     await all_gone(before)
+
+
+async def test_a_client_that_leaves_with_its_last_answer(broker: RunningBroker, before: dict[str, int]) -> None:
+    """What was to be written at the end of the turn is written by whoever has the session then."""
+    client = await broker.connect_durable("client")
+    await client.subscribe("t", qos=2)
+    await client.publish("t", b"1", qos=2)
+    message = await client.message()
+    client.send(mqtt.pubrec(message.packet_id) + mqtt.disconnect())
+    await client.is_closed()
+    await (await broker.connect("client")).leave()  # which ends its session
+    await all_gone(before)
+
+
+async def test_a_client_that_names_a_method_of_authentication(broker: RunningBroker, before: dict[str, int]) -> None:
+    client = await broker.open(5)
+    client.send(mqtt.connect("client", level=5, properties=mqtt.authentication_method("unheard-of")))
+    await client.is_refused(0x8C)
+    await all_gone(before)
+
+
+async def test_a_client_whose_session_another_connection_takes(broker: RunningBroker, before: dict[str, int]) -> None:
+    first = await broker.connect_durable("client")
+    await first.subscribe("t", "$share/g/s", qos=2)
+    second = await broker.connect_durable("client")
+    await first.is_ended(0x8E)
+    await second.leave()
+    await (await broker.connect("client")).leave()  # which ends its session
+    await all_gone(before)
