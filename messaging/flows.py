@@ -148,6 +148,7 @@ class LedgerFlow:
         "epoch",
         "flow",
         "in_flight",
+        "is_new",
         "keeps_alone",
         "kept",
         "locks",
@@ -158,6 +159,7 @@ class LedgerFlow:
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
+        self.is_new = True  # it never got anything
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
         self.kept: RangeSet | None = None  # of `in_flight`: for it again, before anything else, when its client is back
@@ -216,6 +218,42 @@ class LedgerFlow:
     def leave(self) -> None:
         """The partition is the flow's no more: what it holds of it is taken back."""
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
+
+
+@final
+class FlowOrder:
+    """The flows of a ledger, who has waited longest for a message first: those that never got one, then the others."""
+
+    __slots__ = ("_new_count", "flows")
+
+    def __init__(self) -> None:
+        self.flows: list[LedgerFlow] = []
+        self._new_count: i64 = 0
+
+    def add(self, flow: LedgerFlow) -> None:
+        """Put a flow behind those that never got anything."""
+        self.flows.insert(self._new_count, flow)
+        self._new_count += 1
+
+    def remove(self, flow: LedgerFlow) -> None:
+        """Take a flow out."""
+        if flow.is_new:
+            self._new_count -= 1
+        self.flows.remove(flow)
+
+    def served(self, flow: LedgerFlow) -> None:
+        """Put a flow behind all others: it gets something now."""
+        if flow.is_new:
+            flow.is_new = False
+            self._new_count -= 1
+        if self.flows[-1] is not flow:
+            self.flows.remove(flow)
+            self.flows.append(flow)
+
+    def check(self, flows: dict[int, LedgerFlow]) -> None:
+        """Assert the invariants; `flows` are the ledger's."""
+        assert sorted([flow.flow.flow_id for flow in self.flows]) == sorted(flows)
+        assert [flow.is_new for flow in self.flows] == [place < self._new_count for place in range(len(self.flows))]
 
 
 def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow | None:

@@ -131,18 +131,18 @@ class Ledger(LedgerState):
             if groups is not None:
                 groups.pass_on(self)
         ready_count = self.requeued.total + self.next_sequence - self.ready_from
-        if ready_count == 0 or not self.flow_list:
+        if ready_count == 0 or not self.flow_order.flows:
             return _NONE
         deliveries: list[Delivery] = []
         unacked_count_max = rules.unacked_count_max
         if ready_count == 1 and groups is None and self.selecting_count == 0:
-            least = least_loaded(self.flow_list, unacked_count_max)
+            least = least_loaded(self.flow_order.flows, unacked_count_max)
             if least is None:
                 self._note_starved(unacked_count_max)
             else:
                 self._deliver_piece(least, 1, wall_ms, deliveries)
             return deliveries
-        line = flows_with_room(self.flow_list, unacked_count_max)
+        line = flows_with_room(self.flow_order.flows, unacked_count_max)
         if groups is not None and len(line) > 1:
             groups.put_owner_first(line, self.requeued.lowest())
         # Competing flows get even shares: the line is served in turns until the messages or all credit are used up.
@@ -174,7 +174,7 @@ class Ledger(LedgerState):
     def _note_starved(self, unacked_count_max: i64) -> None:
         """Note the flows that messages wait for; one that does not get any message may have room left."""
         gets_any = self.groups is None
-        for flow in self.flow_list:
+        for flow in self.flow_order.flows:
             if not flow.paused and ((gets_any and not flow.selects()) or flow.room(unacked_count_max) == 0):
                 self.effects.starved_flows.append(flow.flow)
 
@@ -191,9 +191,7 @@ class Ledger(LedgerState):
                 again = False
         else:
             self.ready_from = end
-        if self.flow_list[-1] is not flow:
-            self.flow_list.remove(flow)
-            self.flow_list.append(flow)
+        self.flow_order.served(flow)
         redelivered = again or first < self.suspect_end
         if 0 < segment.expires_ms <= wall_ms and self.rules.expires(again):
             self._deliver_unexpired(flow, segment, first, end, redelivered, wall_ms, out)

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from messaging.back_off import EVERYTHING, NO_KEY, BackOff
 from messaging.effects import Effects
-from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow, LedgerFlow
+from messaging.flows import ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow, FlowOrder, LedgerFlow
 from messaging.gaps import GapReasons
 from messaging.headers import PRIORITY_MAX
 from messaging.holds import Holds
@@ -64,7 +64,7 @@ class LedgerState:
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
         self.remarks: Remarks | None = None  # what consumers put on messages; None: nothing yet
         self.flows: dict[int, LedgerFlow] = {}
-        self.flow_list: list[LedgerFlow] = []  # the same: who has waited longest for a message comes first
+        self.flow_order = FlowOrder()  # the same flows
         self.selecting_count: i64 = 0  # flows that do not take whatever is ready
         self.is_grouped = False  # keys belong to flows (messaging.grouping)
         self.looks_left = 0  # messages that they may look at in this turn
@@ -110,14 +110,15 @@ class LedgerState:
 
     def enter(self, flow: Flow, epoch: int) -> LedgerFlow:
         """Take a flow in."""
-        self.flow_list.append(LedgerFlow(flow, epoch))
-        return self.flows.setdefault(flow.flow_id, self.flow_list[-1])
+        found = self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
+        self.flow_order.add(found)
+        return found
 
     def leave(self, flow_id: int) -> LedgerFlow | None:
         """Let go of a flow; return it, if there is one."""
         flow = self.flows.pop(flow_id, None)
         if flow is not None:
-            self.flow_list.remove(flow)
+            self.flow_order.remove(flow)
             flow.leave()
         return flow
 
@@ -441,9 +442,9 @@ class LedgerState:
         if self.remarks is not None:
             for sequence in self.remarks.by_sequence:
                 assert sequence in held, "what is settled has no remarks"
-        assert sorted([flow.flow.flow_id for flow in self.flow_list]) == sorted(self.flows)
-        assert self.selecting_count == sum([flow.selects() for flow in self.flow_list])
-        for flow in self.flow_list:
+        self.flow_order.check(self.flows)
+        assert self.selecting_count == sum([flow.selects() for flow in self.flow_order.flows])
+        for flow in self.flow_order.flows:
             for start, end in [] if flow.declined is None else flow.declined.ranges():
                 assert held.count_within(start, end) == end - start, "what is settled is declined by nobody"
                 assert flow.in_flight.count_within(start, end) == 0, "nobody has what it declined"

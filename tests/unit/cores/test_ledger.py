@@ -93,6 +93,22 @@ def test_single_messages_go_round_flows_that_settle_at_once() -> None:
     assert served == [1, 2, 3, 1, 2, 3]
 
 
+def test_who_comes_anew_is_served_before_whoever_had_something() -> None:
+    """Else what one consumer failed with, or let its lock run out over, comes to it again before anybody else tries."""
+    ledger = ledger_with(flow_of(1), flow_of(2))
+    append(ledger, numbered(1))
+    assert delivered(ledger) == [(1, 1)]
+    ledger.attach(flow_of(3), epoch=1)
+    ledger.settle(1, 1, 2, FAILED)
+    tried = []
+    for _ in range(3):
+        ((flow_id, _),) = delivered(ledger)
+        ledger.settle(flow_id, 1, 2, FAILED)
+        tried.append(flow_id)
+
+    assert tried == [2, 3, 1]
+
+
 @given(held=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), min_size=1, max_size=6))
 def test_messages_that_come_alone_go_to_whom_they_go_together(held: list[tuple[int, int]]) -> None:
     """Goal: who is picked for one message is who would be first for several. Method: the same, alone and together."""
