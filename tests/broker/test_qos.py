@@ -58,6 +58,21 @@ async def test_a_repetition_in_the_same_segment_is_delivered_once(broker: Runnin
 
 
 @EVERY_LEVEL
+async def test_what_is_repeated_of_ids_that_lie_apart_is_delivered_once(broker: RunningBroker, level: int) -> None:
+    """[4.3.3-10]."""
+    subscriber = await broker.connect(level=level)
+    await subscriber.subscribe("t", qos=2)
+    publisher = await broker.connect(level=level)
+    ids = (3, 4, 9, 6)
+    for dup in (False, True):
+        publisher.send(*[mqtt.publish("t", b"%d" % n, level=level, qos=2, packet_id=n, dup=dup) for n in ids])
+        for packet_id in ids:
+            assert await publisher.answered(mqtt.PUBREC, packet_id) == 0
+    assert await subscriber.payloads(4) == [b"%d" % packet_id for packet_id in ids]
+    await subscriber.is_quiet()
+
+
+@EVERY_LEVEL
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_an_id_that_is_free_again_is_a_new_message(broker: RunningBroker, level: int, qos: int) -> None:
     """[4.3.2-5] [4.3.3-12]."""
@@ -268,6 +283,27 @@ async def test_a_thousand_messages_come_in_the_order_published(broker: RunningBr
         assert await publisher.answered(mqtt.PUBACK if qos == 1 else mqtt.PUBREC, each) == 0
     assert await subscriber.payloads(1000) == [b"%d" % each for each in range(1, 1001)]
     await subscriber.is_quiet()
+
+
+@EVERY_LEVEL
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_goes_nowhere_is_answered_behind_what_waits_for_the_store(
+    broker: RunningBroker, level: int, qos: int
+) -> None:
+    """[4.6.0-2] [4.6.0-3]."""
+    away = await broker.connect_durable("away", level)
+    await away.subscribe("kept", qos=qos)
+    await away.vanish()
+    publisher = await broker.connect(level=level)
+    publisher.send(
+        mqtt.publish("kept", b"", level=level, qos=qos, packet_id=1),
+        mqtt.publish("between", b"", level=level),  # what lies on both sides of it is not published together
+        mqtt.publish("nowhere", b"", level=level, qos=qos, packet_id=2),
+    )
+    kind = mqtt.PUBACK if qos == 1 else mqtt.PUBREC
+
+    assert await publisher.answered(kind, 1) == 0
+    assert await publisher.answered(kind, 2) == (0x10 if level == 5 else 0)
 
 
 @EVERY_LEVEL

@@ -47,6 +47,14 @@ def test_a_run_does_not_go_on_from_65535_to_1() -> None:
     assert runs_of(connected().hears(mqtt.puback(65535), mqtt.puback(1))) == [(4, 65535, 65535, 0), (4, 1, 1, 0)]
 
 
+def test_an_acknowledgement_waits_for_its_reason_code() -> None:
+    """What is there of it has the length of one that has none."""
+    conversation = connected(5)
+
+    assert conversation.hears(b"\x40\x03\x00\x05") == []
+    assert runs_of(conversation.hears(b"\x87")) == [(mqtt.PUBACK, 5, 5, 0x87)]
+
+
 segments = st.lists(
     st.tuples(
         st.sampled_from(KINDS),

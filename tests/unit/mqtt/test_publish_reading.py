@@ -279,12 +279,14 @@ def test_no_alias_is_allowed_when_the_maximum_is_zero() -> None:
     assert conversation.violation().reason_code == 0x94
 
 
+@pytest.mark.parametrize("of_a_read", [1, 3])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_one_message_more_than_the_receive_maximum_ends_the_connection(qos: int) -> None:
+def test_one_message_more_than_the_receive_maximum_ends_the_connection(qos: int, of_a_read: int) -> None:
     """T073 [3.3.4-7]."""
     conversation = connected(5, limits=MqttLimits(receive_maximum=3))
     packets = [mqtt.publish(level=5, qos=qos, packet_id=n) for n in range(1, 5)]
-    conversation.hears(*packets[:3])
+    for place in range(0, 3, of_a_read):
+        conversation.hears(*packets[place : place + of_a_read])
     assert len(all_rows(conversation.events)) == 3
 
     conversation.hears(mqtt.publish(level=5), packets[3])
