@@ -9,11 +9,14 @@ import psutil
 import pytest
 
 import mqtt_packets as mqtt
+from actors.supervision import ONE_CONNECTION
+from full_socket import FullSocket
 from gateway.config.load import load
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.limits import ASKED_NOW_MAX
+from protocols.transports import PeerInfo
 from raw_client import Clients
 from running_broker import RunningBroker
 
@@ -136,6 +139,40 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     await failing.is_closed()
     await silent.is_ended(0x8D)
     assert "what happened at" in caplog.text
+    caplog.clear()
+
+
+class BrokenSocket(FullSocket):
+    """A transport that fails when something is to be written."""
+
+    def __init__(self) -> None:
+        self.is_aborted = False
+
+    def write(self, data: bytes) -> None:
+        raise ValueError("what is a socket?")
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal 2: one client harms nobody else. At the end of a turn all write, whoever's turn it was."""
+    other = await broker.connect("other", 5)
+    front, broken = broker.node.mqtt, BrokenSocket()
+    cell = broker.node.runtime.spawn(
+        front.make_actor, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
+    )
+    connection = cell.actor.connection
+    connection.opened(broken, PeerInfo(listener="mqtt", host="here", port=1))
+
+    connection.received(mqtt.connect("broken"))
+    await other.round_trip()
+    connection.closed(None)
+
+    assert broken.is_aborted
+    assert "what is a socket?" in caplog.text
     caplog.clear()
 
 
