@@ -87,6 +87,7 @@ class BrowserActor(LoopActor):
         for number in self._asked:
             if number < len(self._core.partitions):
                 self._core.partitions[number].inbox.post(EndBrowse(self._request.flow_id))
+        self._handlers.clear()  # they know the actor
 
     def _take_credit(self, message: BrowserCredit) -> None:
         self._credit = min(self._credit + message.count, WINDOW_MAX)

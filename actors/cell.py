@@ -263,6 +263,7 @@ class ActorCell(Scheduled):
             pykka.ActorRegistry.unregister(self.actor.actor_ref)
         self.actor = None
         self._behaviour = NOTHING
+        self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
         self._refuse(self.inbox.let_go())
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(id(self), None)
@@ -345,6 +346,10 @@ def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> N
         found.then(lambda done: _pass_on(done, answer))
     else:
         answer.set(found)
+
+
+def _nobody(cell: ActorCell) -> Any:
+    raise AssertionError("an actor that is stopped is not made anew")
 
 
 def _pass_on(answer: LoopFuture[Any], reply_to: LoopFuture[Any]) -> None:

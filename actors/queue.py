@@ -128,6 +128,7 @@ class QueueActor(LoopActor):
             browser.request.address.post(FlowGone(flow_id, "the queue was deleted", may_return=False))
         self._core.flows.clear()
         self._core.browsers.clear()
+        self._handlers.clear()  # they know the actor
 
     # --- flows ---
 

@@ -121,7 +121,7 @@ def _attach_coordinator(
     connection.identity.rights.check_transaction()
     granted = Coordinator(list(TRANSACTION_CAPABILITIES))
     connection.attach(session, link, source=link.attach.source, target=granted)
-    connection.sides.transacting.attached(session, link)
+    connection.sides.transacting(connection).attached(session, link)
 
 
 async def find_destination(connection: "AmqpConnection", node: Node) -> Destination:

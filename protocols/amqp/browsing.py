@@ -31,7 +31,6 @@ class BrowsingLink:
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
         self._gate = queue.target.gate
-        link.depth = self.queue_count
 
     def queue_count(self) -> int:
         """Return how many messages the queue holds: what is shown as available."""
@@ -55,11 +54,13 @@ class BrowsingSide:
         """Know a link."""
         self.by_link[browsing.link] = browsing
         self.by_flow[browsing.flow_id] = browsing
+        browsing.link.depth = browsing.queue_count
 
     def remove(self, browsing: BrowsingLink) -> None:
         """Forget a link."""
         self.by_link.pop(browsing.link, None)
         self.by_flow.pop(browsing.flow_id, None)
+        browsing.link.depth = None
 
     # --- credit ---
 

@@ -74,7 +74,7 @@ class AmqpConnection(Behaviour, Flushed):
         # Made anew when the transport is there: what is offered to the client depends on it.
         self.engine = AmqpEngine(services.limits, 0, container_id="", mechanisms=[], allows_bare=False)
         self.gate = ReadingGate(cell.inbox)
-        self.sides = Sides(self)
+        self.sides = Sides(self, is_full=False)  # made anew when the client has opened: its name is known then
         self._clock = cell.runtime.clock
         self._counters = services.counters
         self._transport: ByteTransport | None = None
@@ -125,6 +125,8 @@ class AmqpConnection(Behaviour, Flushed):
         self._transport = None
         self.gate.attach(None)
         self._release()
+        self.sides.end()
+        self.sasl = None
         self.identity.close()
         self.cell.stop()
 
@@ -205,7 +207,7 @@ class AmqpConnection(Behaviour, Flushed):
 
     def _publish(self, event: DeliveriesReceived) -> None:
         if self.sides.is_coordinator(event.link):
-            self.sides.transacting.control(event, self._clock.now_ms())
+            self.sides.transacting(self).control(event, self._clock.now_ms())
             return
         self._counters.messages_received += len(event.delivery_ids)
         publishing = self.sides.publishing
@@ -213,7 +215,7 @@ class AmqpConnection(Behaviour, Flushed):
             publishing.publish(event, self._clock.wall_ms())
         else:
             now_ms, wall_ms = self.runtime.dispatcher.both_ms()
-            self.sides.transacting.publish(event, now_ms, wall_ms)
+            self.sides.transacting(self).publish(event, now_ms, wall_ms)
         self.gate.published(publishing.publisher.pressures, publishing.unanswered_count)
 
     def _disposition(self, event: DispositionReceived) -> None:
@@ -222,7 +224,7 @@ class AmqpConnection(Behaviour, Flushed):
         if not event.disposition.is_receiver:
             return
         if state is not None and state.code == TRANSACTIONAL:
-            self.sides.transacting.retire(event.session, event.disposition, self._clock.now_ms())
+            self.sides.transacting(self).retire(event.session, event.disposition, self._clock.now_ms())
         else:
             self.sides.consuming.disposition(event.session, event.disposition)
 
@@ -240,6 +242,7 @@ class AmqpConnection(Behaviour, Flushed):
         self.client = peer.container_id
         self.sasl = None
         error = answer_open(self, peer)
+        self.sides = Sides(self, is_full=self.sides.is_full)
         if error is not None:
             self.end(error)
 

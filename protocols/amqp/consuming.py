@@ -75,7 +75,6 @@ class ConsumingLink:
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
         self.takes_new = True  # else it is only there to say what became of earlier deliveries
         self._gate = queue.target.gate
-        link.depth = self.waiting_count
 
     def set_limit(self) -> None:
         """Let the flow have what the peer's credit allows."""
@@ -110,6 +109,7 @@ class ConsumingSide:
         """Know a link. Its deliveries may come before the answer to its bind does."""
         self.by_link[consuming.link] = consuming
         self.by_flow[consuming.flow_id] = consuming
+        consuming.link.depth = consuming.waiting_count
         consuming.window.is_shut = self._is_shut
         if consuming.resumable is not None:
             self._has_resumable = True
@@ -127,6 +127,7 @@ class ConsumingSide:
     def _let_go(self, consuming: ConsumingLink) -> list[HeldRun]:
         self.by_link.pop(consuming.link, None)
         self.by_flow.pop(consuming.flow_id, None)
+        consuming.link.depth = None
         unsettled = self._unsettled.get(consuming.session)
         return [] if unsettled is None else unsettled.take_of(consuming.flow_id)
 

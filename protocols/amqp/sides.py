@@ -24,23 +24,26 @@ if TYPE_CHECKING:
 class Sides:
     """Those of one connection, and what concerns several of them."""
 
-    def __init__(self, connection: "AmqpConnection") -> None:
-        self._connection = connection
+    def __init__(self, connection: "AmqpConnection", *, is_full: bool) -> None:
+        """Keep what sides are made with, and not the connection: the two would wait for the cycle collector."""
+        self._address = connection.cell.inbox
+        self._runtime = connection.runtime
+        self._identity = connection.identity
+        self._services = connection.services
+        self._sessions = connection.engine.sessions
+        self._client = connection.client
         self._consuming: ConsumingSide | None = None
         self._browsing: BrowsingSide | None = None
         self._publishing: PublishingSide | None = None
         self._transacting: TransactingSide | None = None
-        self.is_full = False  # the client reads slower than we write
+        self.is_full = is_full  # the client reads slower than we write
 
     @property
     def consuming(self) -> ConsumingSide:
         """What the client receives from queues."""
         consuming = self._consuming
         if consuming is None:
-            connection = self._connection
-            consuming = ConsumingSide(
-                connection.engine.sessions, connection.cell.inbox, connection.client, connection.runtime.dispatcher
-            )
+            consuming = ConsumingSide(self._sessions, self._address, self._client, self._runtime.dispatcher)
             consuming.hold_back(self.is_full)
             self._consuming = consuming
         return consuming
@@ -50,7 +53,7 @@ class Sides:
         """What the client looks at."""
         browsing = self._browsing
         if browsing is None:
-            browsing = BrowsingSide(self._connection.engine.sessions)
+            browsing = BrowsingSide(self._sessions)
             browsing.hold_back(self.is_full, 0)
             self._browsing = browsing
         return browsing
@@ -60,17 +63,14 @@ class Sides:
         """What the client sends."""
         publishing = self._publishing
         if publishing is None:
-            connection = self._connection
-            services, address = connection.services, connection.cell.inbox
-            publisher = Publisher(
-                space=services.space, spool=services.spool, address=address, rng=connection.runtime.rng
-            )
-            publisher.rights = connection.identity.admitted()
+            services, address = self._services, self._address
+            publisher = Publisher(space=services.space, spool=services.spool, address=address, rng=self._runtime.rng)
+            publisher.rights = self._identity.admitted()
             publishing = PublishingSide(
-                sessions=connection.engine.sessions,
+                sessions=self._sessions,
                 publisher=publisher,
                 address=address,
-                client=connection.client,
+                client=self._client,
                 credit=services.limits.link_credit,
                 remembered=services.remembered,
                 find=destination_of_message,
@@ -78,12 +78,11 @@ class Sides:
             self._publishing = publishing
         return publishing
 
-    @property
-    def transacting(self) -> TransactingSide:
-        """What the client does in transactions."""
+    def transacting(self, connection: "AmqpConnection") -> TransactingSide:
+        """Return what the client does in transactions. It knows its connection, until `end`."""
         transacting = self._transacting
         if transacting is None:
-            transacting = self._transacting = TransactingSide(self._connection)
+            transacting = self._transacting = TransactingSide(connection)
         return transacting
 
     def flow_count(self) -> int:
@@ -151,6 +150,10 @@ class Sides:
         """Roll every transaction back."""
         if self._transacting is not None:
             self._transacting.connection_ended()
+
+    def end(self) -> None:
+        """The transport is gone: let go of what knows the connection. What the client has discharged goes on."""
+        self._transacting = None
 
     def connection_ended(self, now_ms: int) -> None:
         """Let the time begin for which links are remembered that the client may attach again."""

@@ -11,6 +11,7 @@ from actors.browser_messages import Browsed
 from actors.cell import ActorCell
 from actors.messages import BrowsedMessage, UnbindFlow
 from messaging.batch import AT_MOST_ONCE
+from protocols.counters import ProtocolCounters
 from protocols.flow import codes
 from protocols.flow.deliver_frames import DeliverHead, write_deliver
 from protocols.flow.flow_frames import ACTIVE, ENDED, FlowState
@@ -37,12 +38,12 @@ class BrowsingFlow:
 class BrowsingSide:
     """What one client looks at, over all its flows."""
 
-    def __init__(self, out: list[bytes], wall_ms: Callable[[], int], count_sent: Callable[[int], None]) -> None:
+    def __init__(self, out: list[bytes], wall_ms: Callable[[], int], counters: ProtocolCounters) -> None:
         self.flows: dict[int, BrowsingFlow] = {}
         self._by_urn: dict[int, BrowsingFlow] = {}
         self._out = out  # frames of flows, in their order
         self._wall_ms = wall_ms
-        self._count_sent = count_sent
+        self._counters = counters
         self._is_shut = False  # the socket takes no more
 
     def add(self, flow: BrowsingFlow) -> None:
@@ -102,7 +103,7 @@ class BrowsingSide:
         while waiting and not self._is_shut:
             flow.sent_through += 1
             self._out.append(_deliver(flow, waiting.popleft(), wall_ms))
-        self._count_sent(flow.sent_through - before)
+        self._counters.messages_sent += flow.sent_through - before
         flow.ahead.ask(flow.delivery_id_max - flow.sent_through)
 
 

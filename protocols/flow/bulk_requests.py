@@ -82,6 +82,7 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
         connection.ids.answered(asked.flow_id)
         connection.send(Reading(asked.flow_id, asked.request_id, incarnation, chunk_bytes).encode())
         connection.reading.add(
+            connection,
             ReadingFlow(
                 asked.flow_id,
                 handle.cell,
@@ -91,7 +92,7 @@ async def begin_reading(connection: "FlowConnection", asked: Read) -> None:
                 columns=asked.columns,
                 chunk_bytes=chunk_bytes,
                 number_max=asked.number_max,
-            )
+            ),
         )
 
 

@@ -4,7 +4,7 @@ Flow ids and the number of flows are looked at here; a request that may go on is
 `bulk_requests` or `provisioning`, for these have to ask other actors.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from actors.messages import UnbindFlow
 from protocols.flow import codes
@@ -15,72 +15,63 @@ from protocols.flow.flow_frames import Bind, FlowEnd, OpenPub
 from protocols.flow.frames import CLOSE_PUB
 from protocols.flow.partition_frames import PartitionsAck
 from protocols.flow.rows_frames import Read
-from protocols.flow.session_requests import SESSION_REQUESTS, SessionRequests
+from protocols.flow.session_requests import SESSION_REQUESTS
 from protocols.flow.subscription_frames import Subscribe
 
 if TYPE_CHECKING:
     from protocols.flow.connection import FlowConnection
 
 
-@final
-class ClientRequests:
-    """The requests of one connection."""
-
-    def __init__(self, connection: "FlowConnection") -> None:
-        self._connection = connection
-        self._of_session = SessionRequests(connection)
-
-    def take(self, event: FlowEvent) -> None:
-        """See to a request. Raises PeerViolation."""
-        connection = self._connection
-        if isinstance(event, OpenPub):
-            if self._take_flow_id(event.flow_id, event.request_id):
-                connection.carry_out(open_publisher(connection, event))
-        elif isinstance(event, Bind):
-            if self._take_flow_id(event.flow_id, event.request_id):
-                connection.carry_out(bind(connection, event))
-        elif isinstance(event, Read):
-            if self._take_flow_id(event.flow_id, event.request_id):
-                connection.carry_out(begin_reading(connection, event))
-        elif isinstance(event, SESSION_REQUESTS):
-            self._of_session.take(event)
-        elif isinstance(event, Subscribe):
-            connection.subscribing.take(event)
-        elif isinstance(event, FlowEnd):
-            self._end_flow(event)
-        elif isinstance(event, PartitionsAck):
-            flow = connection.consuming.flows.get(event.flow_id)
-            if flow is None:
-                connection.ids.check_ended(event.flow_id)
-            else:
-                connection.consuming.acknowledge(flow, event.number)
-
-    def _take_flow_id(self, flow_id: int, request_id: int) -> bool:
-        """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""
-        connection = self._connection
-        connection.ids.take(flow_id)
-        flows_max = connection.services.limits.flows_max
-        sides = (connection.publishing, connection.consuming, connection.browsing, connection.reading)
-        flows_count = sum([len(side.flows) for side in sides])
-        if connection.ids.pending_count + flows_count > flows_max:
-            text = f"a connection has at most {flows_max} flows"
-            connection.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
-            return False
-        return True
-
-    def _end_flow(self, event: FlowEnd) -> None:
-        connection = self._connection
-        flow_id = event.flow_id
-        if event.kind == CLOSE_PUB:
-            publisher = connection.publishing.flows.get(flow_id)
-            if publisher is not None:
-                close_publisher(connection, publisher)
+def take_request(connection: "FlowConnection", event: FlowEvent) -> None:
+    """See to a request. Raises PeerViolation."""
+    if isinstance(event, OpenPub):
+        if _take_flow_id(connection, event.flow_id, event.request_id):
+            connection.carry_out(open_publisher(connection, event))
+    elif isinstance(event, Bind):
+        if _take_flow_id(connection, event.flow_id, event.request_id):
+            connection.carry_out(bind(connection, event))
+    elif isinstance(event, Read):
+        if _take_flow_id(connection, event.flow_id, event.request_id):
+            connection.carry_out(begin_reading(connection, event))
+    elif isinstance(event, SESSION_REQUESTS):
+        connection.session_requests.take(connection, event)
+    elif isinstance(event, Subscribe):
+        connection.subscribing.take(connection, event)
+    elif isinstance(event, FlowEnd):
+        _end_flow(connection, event)
+    elif isinstance(event, PartitionsAck):
+        flow = connection.consuming.flows.get(event.flow_id)
+        if flow is None:
+            connection.ids.check_ended(event.flow_id)
         else:
-            consumer = connection.consuming.flows.get(flow_id)
-            if consumer is not None:
-                connection.consuming.remove(consumer)
-                consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
-            connection.browsing.unbind(flow_id)
-            connection.reading.remove(flow_id)
-        connection.ids.check_ended(flow_id)
-        connection.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well
+            connection.consuming.acknowledge(flow, event.number)
+
+
+def _take_flow_id(connection: "FlowConnection", flow_id: int, request_id: int) -> bool:
+    """Give a flow id to a request, unless the connection has too many flows. Raises PeerViolation."""
+    connection.ids.take(flow_id)
+    flows_max = connection.services.limits.flows_max
+    sides = (connection.publishing, connection.consuming, connection.browsing, connection.reading)
+    flows_count = sum([len(side.flows) for side in sides])
+    if connection.ids.pending_count + flows_count > flows_max:
+        text = f"a connection has at most {flows_max} flows"
+        connection.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
+        return False
+    return True
+
+
+def _end_flow(connection: "FlowConnection", event: FlowEnd) -> None:
+    flow_id = event.flow_id
+    if event.kind == CLOSE_PUB:
+        publisher = connection.publishing.flows.get(flow_id)
+        if publisher is not None:
+            close_publisher(connection, publisher)
+    else:
+        consumer = connection.consuming.flows.get(flow_id)
+        if consumer is not None:
+            connection.consuming.remove(consumer)
+            consumer.queue.inbox.post(UnbindFlow(consumer.urn, may_return=False))
+        connection.browsing.unbind(flow_id)
+        connection.reading.remove(flow_id)
+    connection.ids.check_ended(flow_id)
+    connection.send(FlowEnd(event.kind, flow_id, event.request_id, True).encode())  # of one that has ended as well

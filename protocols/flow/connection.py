@@ -24,7 +24,7 @@ from protocols.authentication import Principal
 from protocols.flow import codes
 from protocols.flow.binding import RETRY_AFTER_MS, close_publisher
 from protocols.flow.browsing import BrowsingSide
-from protocols.flow.client_requests import ClientRequests
+from protocols.flow.client_requests import take_request
 from protocols.flow.consuming import ConsumingSide
 from protocols.flow.engine import FlowEngine
 from protocols.flow.errors import FlowBroken, PeerViolation
@@ -38,6 +38,7 @@ from protocols.flow.publishing import PublishingSide
 from protocols.flow.range_reading import ReadingSide
 from protocols.flow.services import FlowServices
 from protocols.flow.session_frames import NO_REQUEST, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+from protocols.flow.session_requests import SessionRequests
 from protocols.flow.settle_frames import Credit, Settle
 from protocols.flow.subscribing import SubscribingSide
 from protocols.flow.turns import CLOSED, OPEN
@@ -82,12 +83,12 @@ class FlowConnection(Behaviour):
         self.publishing = PublishingSide(
             publisher=self._publisher(services),
             client="",
-            drop=self.drop,
+            counters=services.counters,
         )
-        self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, self.count_sent)
-        self.reading = ReadingSide(self)
+        self.browsing = BrowsingSide(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
+        self.reading = ReadingSide()
         self.subscribing = SubscribingSide(self)
-        self._requests = ClientRequests(self)
+        self.session_requests = SessionRequests()
         self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
@@ -136,10 +137,11 @@ class FlowConnection(Behaviour):
 
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
-        self._transport = self.output.transport = None
+        self._transport = None
         self.gate.attach(None)
         self._release()
         self.identity.close()
+        self.output.end()
         self.cell.stop()
 
     def writing_paused(self) -> None:
@@ -164,7 +166,7 @@ class FlowConnection(Behaviour):
     def _hold_back(self, is_full: bool) -> None:
         self.consuming.hold_back(is_full)
         self.browsing.hold_back(is_full)
-        self.reading.hold_back(is_full)
+        self.reading.hold_back(self, is_full)
 
     def flush(self) -> None:
         """Write now what there is to say."""
@@ -224,7 +226,7 @@ class FlowConnection(Behaviour):
         elif isinstance(event, PeerViolated):
             self._violated(event.code, event.text)
         else:
-            self._requests.take(event)
+            take_request(self, event)
 
     def _publish(self, event: PublishesReceived) -> None:
         flow_id = event.flow_id
@@ -246,7 +248,7 @@ class FlowConnection(Behaviour):
         elif browsing is not None:
             self.browsing.credit(browsing, said.delivery_id_max)
         elif reading is not None:
-            self.reading.credit(reading, said.delivery_id_max)
+            self.reading.credit(self, reading, said.delivery_id_max)
         else:
             self.ids.check_ended(said.flow_id)
 
@@ -261,10 +263,6 @@ class FlowConnection(Behaviour):
         if flow is not None:
             close_publisher(self, flow)
             self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
-
-    def drop(self, reason: str, count: int) -> None:
-        """Count messages that go without a word to anybody."""
-        self._counters.count(self._counters.dropped, reason, count)
 
     def count_received(self, count: int) -> None:
         """Count messages that the client has published in other ways than by PUBLISH."""
@@ -434,7 +432,7 @@ class FlowConnection(Behaviour):
         for consumer in list(self.consuming.flows.values()):
             self.consuming.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))
-        self.subscribing.end()
+        self.subscribing.end(self.services.router)
         for flow_id in list(self.browsing.flows):
             self.browsing.unbind(flow_id)
         for flow_id in list(self.reading.flows):

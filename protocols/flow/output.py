@@ -53,6 +53,11 @@ class Output(Flushed):
         self.is_full = False
         self._unread_bytes = 0
 
+    def end(self) -> None:
+        """The transport is gone. Let go of the connection, which would wait for the cycle collector with this."""
+        self.transport = None
+        self._gather = self._give_up = _nothing
+
     def ask_flush(self) -> None:
         """Write what there is to say at the end of this turn."""
         if not self._is_asked:
@@ -95,3 +100,7 @@ class Output(Flushed):
                 self._is_given_up = True
                 self.flows.clear()
                 self._give_up()
+
+
+def _nothing() -> None:
+    """Do what is done for a connection that has ended."""

@@ -7,7 +7,6 @@ protocol.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final, final
 
 from actors.publishing import Publisher
@@ -28,6 +27,7 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
 )
 from messaging.topics import TopicError, check_topic_name, queue_topic
+from protocols.counters import ProtocolCounters
 from protocols.flow import codes
 from protocols.flow.errors import FlowBroken
 from protocols.flow.limits import RANGES_MAX
@@ -134,13 +134,13 @@ class PublisherFlow:
 class PublishingSide:
     """What one client publishes, over all its publishers."""
 
-    def __init__(self, *, publisher: Publisher, client: str, drop: Callable[[str, int], None]) -> None:
+    def __init__(self, *, publisher: Publisher, client: str, counters: ProtocolCounters) -> None:
         self.publisher = publisher  # changed until the client has shown who it is
         self.flows: dict[int, PublisherFlow] = {}
         self.unanswered_count = 0
         self.has_news = False  # an answer is due
         self.client = client
-        self._drop = drop  # counts messages that go without a word
+        self._counters = counters
         self._by_token: dict[int, tuple[PublisherFlow, Unanswered]] = {}
         self._next_token = 1
         self._known_topics: dict[str, str] = {}  # topic -> why it is refused; empty: it is not
@@ -168,7 +168,7 @@ class PublishingSide:
             return
         flow = self.flows.get(event.flow_id)
         if flow is None:
-            self._drop(UNKNOWN_FLOW, len(event.sequences))
+            self._counters.count(self._counters.dropped, UNKNOWN_FLOW, len(event.sequences))
             return
         _check_sequences(flow, event.sequences)
         before = flow.unanswered_count
@@ -248,7 +248,7 @@ class PublishingSide:
         """Publish messages that nobody answers for; those that cannot be are counted."""
         rows = [row for row in range(len(event.topics)) if event.to_queue or not self._problem_of(event.topics[row])]
         if len(rows) < len(event.topics):
-            self._drop(DIRECT_REFUSED, len(event.topics) - len(rows))
+            self._counters.count(self._counters.dropped, DIRECT_REFUSED, len(event.topics) - len(rows))
             if not rows:
                 return
         batch = self._batch(event, 0, len(event.topics), AT_MOST_ONCE, wall_ms)

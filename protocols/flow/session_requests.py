@@ -27,24 +27,22 @@ SESSION_REQUESTS: Final = (*BULK_REQUESTS, Provision)
 class SessionRequests:
     """Those of one connection."""
 
-    def __init__(self, connection: "FlowConnection") -> None:
-        self._connection = connection
+    def __init__(self) -> None:
         self._open_count = 0
         self._stages_count = 0  # of them, those that hold rows
 
-    def take(self, asked: SessionRequest) -> None:
+    def take(self, connection: "FlowConnection", asked: SessionRequest) -> None:
         """Carry out a request."""
         is_stage = isinstance(asked, StageRows)
         if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
             text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
-            refuse(self._connection, SESSION, asked.request_id, codes.TOO_MANY, text)
+            refuse(connection, SESSION, asked.request_id, codes.TOO_MANY, text)
             return
         self._open_count += 1
         self._stages_count += int(is_stage)
-        self._connection.carry_out(self._carry_out(asked))
+        connection.carry_out(self._carry_out(connection, asked))
 
-    async def _carry_out(self, asked: SessionRequest) -> None:
-        connection = self._connection
+    async def _carry_out(self, connection: "FlowConnection", asked: SessionRequest) -> None:
         code, text, answer = codes.NONE, "", b""
         try:
             if isinstance(asked, Provision):

@@ -6,6 +6,7 @@ client does not read is held up at its publishers for a while and then dropped, 
 
 from typing import TYPE_CHECKING, Final, final
 
+from actors.cell import ActorCell
 from actors.data_messages import SharedDirect
 from actors.router_messages import AddSubscription, JoinGroup, LeaveGroup, RemoveSubscription
 from messaging.batch import AT_MOST_ONCE, MessageBatch
@@ -13,7 +14,6 @@ from messaging.client_rights import ClientDenied
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
 from messaging.routing import Subscriber
 from messaging.selector_words import SelectorError
-from messaging.selectors import Selector
 from messaging.settlement import DISCARD_EXPIRED
 from messaging.topics import SharedFilter, TopicError, TopicFilter, parse_filter, parse_shared, syntax_of
 from protocols.flow import codes
@@ -40,28 +40,26 @@ class SubscribingSide:
             buffer_bytes_max=services.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
         )
-        self._connection = connection
+        self._counters = services.counters
         self._subscriber: Subscriber | None = None  # None before the first subscription
         self._filters: dict[str, TopicFilter | SharedFilter] = {}
         self._unanswered_count = 0
 
     # --- requests ---
 
-    def take(self, asked: Subscribe) -> None:
+    def take(self, connection: "FlowConnection", asked: Subscribe) -> None:
         """Carry out a request; nothing more is read from the client until it is answered."""
-        connection = self._connection
         self._unanswered_count += 1
         connection.gate.busy(True)
-        connection.carry_out(self._carry_out(asked))
+        connection.carry_out(self._carry_out(connection, asked))
 
-    async def _carry_out(self, asked: Subscribe) -> None:
-        connection = self._connection
+    async def _carry_out(self, connection: "FlowConnection", asked: Subscribe) -> None:
         code, text = codes.REQUEST_INVALID, ""
         try:
             if asked.kind == SUBSCRIBE:
-                await self._subscribe(asked)
+                await self._subscribe(connection, asked)
             else:
-                await self._unsubscribe(asked.topic_filter)
+                await self._unsubscribe(connection, asked.topic_filter)
         except (TopicError, SelectorError, PriorityInvalid) as error:
             text = str(error)
         except ClientDenied as denied:
@@ -75,10 +73,10 @@ class SubscribingSide:
         else:
             connection.send(Subscribed(asked.kind, asked.request_id).encode())
 
-    async def _subscribe(self, asked: Subscribe) -> None:
-        services, rights = self._connection.services, self._connection.identity.rights
+    async def _subscribe(self, connection: "FlowConnection", asked: Subscribe) -> None:
+        services, rights = connection.services, connection.identity.rights
         text = asked.topic_filter
-        selector = self._selector(asked)
+        selector = services.selectors.compile(asked.selector) if asked.selector.strip() else None
         priorities = priorities_of(list(asked.priorities))
         count = len(self._filters) - (text in self._filters)
         shared = parse_shared(text)
@@ -89,7 +87,9 @@ class SubscribingSide:
             rights.check_share(shared.share_name)
             rights.check_subscription(shared.filter, count)
             self._filters[text] = shared
-            join = JoinGroup(self._subscriber_there(), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
+            join = JoinGroup(
+                self._subscriber_there(connection), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False
+            )
             await services.router.ask(join)
             return
         topic_filter = parse_filter(text, syntax_of(text))
@@ -97,7 +97,7 @@ class SubscribingSide:
         self._filters[text] = topic_filter
         await services.router.ask(
             AddSubscription(
-                self._subscriber_there(),
+                self._subscriber_there(connection),
                 topic_filter,
                 AT_MOST_ONCE,
                 retained_if_new=False,
@@ -107,16 +107,9 @@ class SubscribingSide:
             )
         )
 
-    def _selector(self, asked: Subscribe) -> Selector | None:
-        """Return the selector of a request. Raises SelectorError."""
-        if not asked.selector.strip():
-            return None
-        return self._connection.services.selectors.compile(asked.selector)
-
-    def _subscriber_there(self) -> Subscriber:
+    def _subscriber_there(self, connection: "FlowConnection") -> Subscriber:
         subscriber = self._subscriber
         if subscriber is None:
-            connection = self._connection
             # Names of clients need not be unique here, but members of a group are told apart by theirs.
             subscriber = self._subscriber = Subscriber(f"{connection.client}/{connection.cell.name}")
             profile = connection.identity.rights.profile
@@ -125,25 +118,20 @@ class SubscribingSide:
             subscriber.pressure = self.watch.pressure
         return subscriber
 
-    async def _unsubscribe(self, text: str) -> None:
+    async def _unsubscribe(self, connection: "FlowConnection", text: str) -> None:
         found = self._filters.pop(text, None)
         if found is not None:
-            await self._connection.services.router.ask(self._end_of(found))
+            await connection.services.router.ask(_end_of(found, self._subscriber_there(connection)))
 
-    def _end_of(self, found: TopicFilter | SharedFilter) -> RemoveSubscription | LeaveGroup:
-        subscriber = self._subscriber_there()
-        if isinstance(found, SharedFilter):
-            return LeaveGroup(subscriber, found.share_name, found.filter)
-        return RemoveSubscription(subscriber, found)
-
-    def end(self) -> None:
+    def end(self, router: ActorCell) -> None:
         """The connection ends, and its subscriptions with it."""
         self.watch.close()
-        if self._subscriber is None:
+        subscriber = self._subscriber
+        if subscriber is None:
             return
-        self._subscriber.address = self._subscriber.pressure = None
+        subscriber.address = subscriber.pressure = None
         for found in self._filters.values():
-            self._connection.services.router.inbox.post(self._end_of(found))
+            router.inbox.post(_end_of(found, subscriber))
         self._filters.clear()
 
     # --- direct messages ---
@@ -154,10 +142,16 @@ class SubscribingSide:
         if not self._filters or self.watch.drops_direct(batch.count):
             return b""
         encoded, expired_count = encode_direct(batch, wall_ms)
-        self._connection.count_sent(batch.count - expired_count)
+        self._counters.messages_sent += batch.count - expired_count
         if expired_count:
-            self._connection.drop(DISCARD_EXPIRED, expired_count)
+            self._counters.count(self._counters.dropped, DISCARD_EXPIRED, expired_count)
         return encoded
+
+
+def _end_of(found: TopicFilter | SharedFilter, subscriber: Subscriber) -> RemoveSubscription | LeaveGroup:
+    if isinstance(found, SharedFilter):
+        return LeaveGroup(subscriber, found.share_name, found.filter)
+    return RemoveSubscription(subscriber, found)
 
 
 def encode_direct(batch: MessageBatch, wall_ms: int) -> tuple[bytes, int]:
