@@ -1,6 +1,6 @@
 """The flows of all HTTP workers of a message VPN, by the ids that stand in their URLs."""
 
-from typing import Any, Final, final
+from typing import Final, final
 
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
@@ -106,12 +106,12 @@ class HttpFlows:
 
     def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
         window: CreditWindow[Address] = CreditWindow(0, self._credit)
-
-        def make(cell: ActorCell) -> Any:
-            return HttpFlowActor(cell, terms=terms, queue=queue, window=window)
-
         cell = self._runtime.spawn(
-            make, kind="flow", name=terms.flow_id[:8], policy=ONE_CONNECTION, parent=self._parent
+            lambda cell: HttpFlowActor(cell, terms=terms, queue=queue, window=window),
+            kind="flow",
+            name=terms.flow_id[:8],
+            policy=ONE_CONNECTION,
+            parent=self._parent,
         )
         flow: HttpFlow = cell.actor.flow
         self._flows[terms.flow_id] = flow

@@ -111,11 +111,12 @@ def _not_bound(connection: "MqttConnection", extra: ExtraSubscription, refusal: 
 
 
 def _later(connection: "MqttConnection", extra: ExtraSubscription) -> None:
-    def again() -> None:
-        if _is_wanted(connection, extra):
-            run_for(connection.cell, _bind_to_named_queue(connection, extra), lambda outcome: outcome.get())
+    connection.cell.after(REBIND_MS, lambda: _bind_again(connection, extra))
 
-    connection.cell.after(REBIND_MS, again)
+
+def _bind_again(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    if _is_wanted(connection, extra):
+        run_for(connection.cell, _bind_to_named_queue(connection, extra), lambda outcome: outcome.get())
 
 
 async def _bind_to_named_queue(connection: "MqttConnection", extra: ExtraSubscription) -> None:

@@ -51,7 +51,7 @@ class DeliveringSide:
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         clock: Clock,
         counters: ProtocolCounters,
-        later: Callable[[], None],
+        later: Callable[[], object],
     ) -> None:
         self._counters = counters
         self._clock = clock

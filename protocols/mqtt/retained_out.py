@@ -38,7 +38,7 @@ class RetainedOut:
         window: CreditWindow[Address],
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         counters: ProtocolCounters,
-        later: Callable[[], None],
+        later: Callable[[], object],
     ) -> None:
         self._counters = counters
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe

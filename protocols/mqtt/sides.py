@@ -65,23 +65,19 @@ def begin_delivering(connection: "MqttConnection", attached: AttachedSession) ->
         before_exactly_once=writes_of(connection, attached).before_exactly_once,
         clock=connection.runtime.clock,
         counters=services.counters,
-        later=lambda: _go_on_later(connection),
+        later=lambda: connection.cell.after(0, lambda: _go_on(connection)),
     )
     if connection.is_writing_paused:
         delivering.hold_back(True)
     return delivering
 
 
-def _go_on_later(connection: "MqttConnection") -> None:
-    """Have the next slice of retained messages sent when other sockets had their turn."""
-
-    def go_on() -> None:
-        delivering = connection.delivering()
-        if delivering is not None:
-            delivering.retained.go_on_later(connection.runtime.clock.wall_ms())
-            connection.drained()
-
-    connection.cell.after(0, go_on)
+def _go_on(connection: "MqttConnection") -> None:
+    """Send the next slice of retained messages, now that other sockets had their turn."""
+    delivering = connection.delivering()
+    if delivering is not None:
+        delivering.retained.go_on_later(connection.runtime.clock.wall_ms())
+        connection.drained()
 
 
 def begin_watching(connection: "MqttConnection", attached: AttachedSession, transport: ByteTransport) -> WritingWatch:
