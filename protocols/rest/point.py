@@ -78,6 +78,8 @@ class RestDeliveryPoint:
             waiting.set()
         for consumer in self.consumers:
             await consumer.stop()
+        self.bindings.clear()  # they know the point
+        self.consumers.clear()
 
     async def push(self, binding: QueueBinding, message: HeldMessage) -> int:
         """Push a message; return its outcome."""

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 import pytest
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient, body, in_transaction
@@ -26,6 +28,7 @@ from protocols.flow.frames import SUBSCRIBE
 from protocols.flow.subscription_frames import Subscribe, Subscribed
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from web_server import WebServer
 
 ROOMS: Final = ("actors", "gateway", "messaging", "protocols", "storage")
 # What was told and what was stored stays for a while, and has bounds of its own; the thread that writes has its last
@@ -147,6 +150,16 @@ async def test_an_mqtt_client_whose_session_another_connection_takes(broker: Run
         await first.is_ended(0x8E)
         await second.leave()
         await (await broker.connect("client")).leave()  # which ends its session
+
+    await leaves_nothing(broker, comes_and_goes)
+
+
+async def test_an_mqtt_client_over_websocket(broker: RunningBroker) -> None:
+    async def comes_and_goes() -> None:
+        url = f"ws://127.0.0.1:{broker.websocket_port}/mqtt"
+        async with connect(url, subprotocols=[Subprotocol("mqtt")]) as socket:
+            await socket.send(mqtt.connect("client"))
+            await asyncio.wait_for(socket.recv(), DEADLINE_S)
 
     await leaves_nothing(broker, comes_and_goes)
 
@@ -288,6 +301,23 @@ async def test_an_http_client_that_followed_a_queue_and_looked_at_it(broker: Run
             await client.get("/QUEUE/q", params={"browse": "true"}, headers=LINES)
 
     await leaves_nothing(broker, comes_and_goes)
+
+
+async def test_a_rest_delivery_point_that_is_deleted(broker: RunningBroker) -> None:
+    await create(broker)
+    points = broker.node.default.rest
+    async with WebServer() as server:
+
+        async def comes_and_goes() -> None:
+            told = {"name": "web", "remote_host": "127.0.0.1", "remote_port": server.port}
+            binding = {"queue": "q", "post_request_target": "/in"}
+            await points.create({"name": "p", "queue_bindings": [binding], "rest_consumers": [told]})
+            async with http_client(broker) as client:
+                await post(client, "q", "x")
+            await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+            await points.delete("p")
+
+        await leaves_nothing(broker, comes_and_goes)
 
 
 # --- queues ---
