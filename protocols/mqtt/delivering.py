@@ -29,7 +29,8 @@ from protocols.mqtt.granted import qos_of
 from protocols.mqtt.outbound import RETAINED_SOURCE, DeliverySource, OutboundIds, OutboundRun
 from protocols.mqtt.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
 from protocols.mqtt.retained_out import RetainedOut
-from protocols.mqtt.rows_out import TOO_LARGE, RowsOut, wall_ms_for
+from protocols.mqtt.rows_out import RowsOut, wall_ms_for
+from protocols.mqtt.sending import send_rows
 from protocols.mqtt.sent_ids import SentIds
 from protocols.mqtt.session import ExtraSubscription, Session
 from protocols.mqtt.taken import TakenRuns
@@ -271,11 +272,7 @@ class DeliveringSide:
             self._withdraw(packet_id, last)
 
     def _send(self, rows: RowsOut, packet_id: int, *, dup: bool) -> None:
-        skipped = self._engine.publish(rows, packet_id, dup=dup)
-        self._counters.messages_sent += rows.stop - rows.start - len(skipped)
-        if len(skipped) == 0:
-            return
-        self._counters.count(self._counters.dropped, TOO_LARGE, len(skipped))
+        skipped = send_rows(self._engine, self._counters, rows, packet_id, dup=dup)
         if rows.qos:
             for row in skipped:
                 # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].

@@ -4,11 +4,10 @@ from typing import TYPE_CHECKING
 
 from actors.data_messages import SharedDirect
 from messaging.batch import AT_MOST_ONCE, MessageBatch
-from protocols.counters import ProtocolCounters
-from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import NOT_WANTED
 from protocols.mqtt.publish_writer import encode_at_most_once
-from protocols.mqtt.rows_out import TOO_LARGE, RowsOut, wall_ms_for
+from protocols.mqtt.rows_out import RowsOut, wall_ms_for
+from protocols.mqtt.sending import send_rows
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
@@ -29,7 +28,8 @@ def send_direct(connection: "MqttConnection", batch: MessageBatch) -> None:
     own = batch.publisher == session.client_id
     for start, stop, options in table.runs(batch, 0, batch.count, own=own):
         if options is not NOT_WANTED:
-            _send(engine, counters, RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None))
+            rows = RowsOut(batch, start, stop, AT_MOST_ONCE, options, None, wall_ms, None)
+            send_rows(engine, counters, rows, 0, dup=False)
 
 
 def send_shared_direct(connection: "MqttConnection", message: SharedDirect) -> None:
@@ -42,14 +42,7 @@ def send_shared_direct(connection: "MqttConnection", message: SharedDirect) -> N
         return  # it has left the group meanwhile
     wall_ms = wall_ms_for(batch, connection.runtime.clock)
     rows = RowsOut(batch, 0, batch.count, AT_MOST_ONCE, extra.options(), None, wall_ms, None)
-    _send(connection.engine, connection.services.counters, rows)
-
-
-def _send(engine: MqttEngine, counters: ProtocolCounters, rows: RowsOut) -> None:
-    skipped = engine.publish(rows, 0, dup=False)
-    counters.messages_sent += rows.stop - rows.start - len(skipped)
-    if len(skipped) > 0:
-        counters.count(counters.dropped, TOO_LARGE, len(skipped))
+    send_rows(connection.engine, connection.services.counters, rows, 0, dup=False)
 
 
 def _drops(connection: "MqttConnection", count: int) -> bool:

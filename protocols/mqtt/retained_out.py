@@ -18,7 +18,8 @@ from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
 from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds
-from protocols.mqtt.rows_out import TOO_LARGE, RowsOut
+from protocols.mqtt.rows_out import RowsOut
+from protocols.mqtt.sending import send_rows
 from protocols.mqtt.session import RetainedSent, RetainedWanted, Session
 
 SLICE_MESSAGES: Final = 256  # 0.3 ms of work
@@ -132,12 +133,8 @@ class RetainedOut:
     def _send(self, batch: MessageBatch, qos: int, packet_id: int, identifier: int, dup: bool, wall_ms: int) -> None:
         # What is retained was published with RETAIN, so it goes out with it [3.3.1-8].
         options = DeliveryOptions(qos, True, [identifier] if identifier else None)
-        skipped = self._engine.publish(RowsOut(batch, 0, 1, qos, options, None, wall_ms, None), packet_id, dup=dup)
-        if not skipped:
-            self._counters.messages_sent += 1
-            return
-        self._counters.count(self._counters.dropped, TOO_LARGE)
-        if qos:
+        rows = RowsOut(batch, 0, 1, qos, options, None, wall_ms, None)
+        if send_rows(self._engine, self._counters, rows, packet_id, dup=dup) and qos:
             # Larger than the client takes: gone for this client, as if delivered [3.1.2-25].
             for run in self._ids.acknowledge(packet_id, packet_id):
                 self.settled(run.first_sequence, run.first_sequence + run.count)

@@ -3,7 +3,7 @@
 Packet ids and settlement are not here: an id is given to rows when it is known that they go out.
 """
 
-from typing import Final, final
+from typing import final
 
 from mypy_extensions import mypyc_attr
 
@@ -11,8 +11,6 @@ from actors.clock import Clock
 from messaging.batch import MessageBatch
 from messaging.publication import Publication
 from protocols.mqtt.granted import DeliveryOptions
-
-TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are dropped, in metrics
 
 
 @final
