@@ -207,6 +207,13 @@ def mqtt_reader(client: RawClient) -> Reads:
     return reads
 
 
+def mqtt_writer(publisher: RawClient, topic: str, qos: int) -> Callable[[bytes], Awaitable[None]]:
+    async def publish(data: bytes) -> None:
+        publisher.send(mqtt.publish(topic, data, qos=qos, packet_id=publisher.next_packet_id()))
+
+    return publish
+
+
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("filter_text", ["orders/t", "$queue/orders", "$share/g/orders/t"])
 async def test_an_mqtt_client_reads_on(broker: RunningBroker, filter_text: str, qos: int) -> None:
@@ -214,11 +221,8 @@ async def test_an_mqtt_client_reads_on(broker: RunningBroker, filter_text: str, 
     client, publisher = await broker.connect_durable("client", 4), await broker.connect("publisher")
     await client.subscribe(filter_text, qos=qos)
 
-    async def publish(data: bytes) -> None:
-        publisher.send(mqtt.publish("orders/t", data, qos=qos, packet_id=publisher.next_packet_id()))
-
     client.stop_reading()
-    count = await fills(broker, publish)
+    count = await fills(broker, mqtt_writer(publisher, "orders/t", qos))
     client.resume_reading()
     await all_comes(mqtt_reader(client), count)
 
@@ -249,11 +253,8 @@ async def test_who_takes_over_from_a_client_that_does_not_read_gets_everything(
     client, publisher = await broker.connect_durable("client", 4), await broker.connect("publisher")
     await client.subscribe(filter_text, qos=qos)
 
-    async def publish(data: bytes) -> None:
-        publisher.send(mqtt.publish("orders/t", data, qos=qos, packet_id=publisher.next_packet_id()))
-
     client.stop_reading()
-    count = await fills(broker, publish)
+    count = await fills(broker, mqtt_writer(publisher, "orders/t", qos))
     successor = await broker.connect_durable("client", 4)
     await all_comes(mqtt_reader(successor), count)
 
@@ -270,9 +271,6 @@ async def test_a_client_of_retained_messages_and_of_new_ones_reads_on(
         await publisher.publish(f"kept/{number}", each, qos=1, retain=True)
     await client.subscribe("new", qos=qos)
 
-    async def publish(data: bytes) -> None:
-        publisher.send(mqtt.publish("new", data, qos=qos, packet_id=publisher.next_packet_id()))
-
     async def reads(count: int) -> list[bytes]:
         by_topic: dict[str, list[bytes]] = {}
         for _ in range(count + len(kept)):
@@ -286,7 +284,7 @@ async def test_a_client_of_retained_messages_and_of_new_ones_reads_on(
     if wants_them_first:
         client.send(wants)
         await client.drained()
-    count = await fills(broker, publish)
+    count = await fills(broker, mqtt_writer(publisher, "new", qos))
     if not wants_them_first:
         client.send(wants)
     client.resume_reading()

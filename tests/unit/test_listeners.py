@@ -36,6 +36,18 @@ async def dials(listener: Listener, **options: Any) -> tuple[asyncio.StreamReade
     return await asyncio.open_connection("127.0.0.1", listener.port, **options)
 
 
+async def meets(
+    files: TlsFiles | None = None,
+) -> tuple[Listener, asyncio.StreamReader, asyncio.StreamWriter, RecordedConnection]:
+    """Start a listener, in TLS if it has files, and dial it; return it, both halves of the client, and the server's."""
+    recorder = Recorder()
+    listener = listens(recorder, tls=files)
+    await listener.start()
+    tls = {} if files is None else {"ssl": trusts(files), "server_hostname": "localhost"}
+    reader, writer = await dials(listener, **tls)
+    return listener, reader, writer, await recorder.next_opened()
+
+
 async def leaves(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):  # the listener's side may have gone first
@@ -90,11 +102,7 @@ def trusts(files: TlsFiles, *, alpn: list[str] | None = None, shows_certificate:
 
 def test_bytes_go_both_ways_and_the_end_is_told_once(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        reader, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets()
         assert connection.peer.host == "127.0.0.1"
         assert connection.peer.port == writer.get_extra_info("sockname")[1]
         assert not connection.peer.is_encrypted
@@ -117,11 +125,7 @@ def test_streams_send_small_writes_at_once(run: RunOnLoop) -> None:
     """Nagle's algorithm would hold a confirmation back until the peer's delayed acknowledgement, up to 40 ms."""
 
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        _, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, _, writer, connection = await meets()
         accepted = connection.transport._transport.get_extra_info("socket")  # type: ignore[attr-defined]
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         await leaves(writer)
@@ -136,12 +140,7 @@ def test_a_last_word_reaches_a_peer_that_is_still_sending(run: RunOnLoop, files:
     """A close with unread input makes TCP reset the connection, which destroys the DISCONNECT [MQTT 4.13.1-1]."""
 
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder, tls=files if is_tls else None)
-        await listener.start()
-        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
-        reader, writer = await dials(listener, **tls)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         connection.transport.pause_reading()
         writer.write(SENT_WHILE_LEAVING)
         await writer.drain()
@@ -165,11 +164,7 @@ def test_a_peer_that_never_closes_is_closed_after_the_linger(run: RunOnLoop, mon
     monkeypatch.setattr("protocols.streams.LINGER_S", 0.05)
 
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        reader, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets()
         connection.transport.write(b"goodbye")
         connection.transport.close_after_flush()
         assert await reader.read() == b"goodbye"  # the sending side is shut down, nothing was reset
@@ -224,11 +219,7 @@ def test_nothing_more_is_sent_to_a_peer_that_has_said_its_last(run: RunOnLoop) -
 
 def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        _, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, _, writer, connection = await meets()
         connection.transport.abort()
         await connection.has_closed()
         transport = connection.transport
@@ -310,11 +301,7 @@ def test_something_large_is_read_to_where_it_belongs(run: RunOnLoop) -> None:
     """Two of them behind each other, and something small behind each, which is received as ever."""
 
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        reader, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets()
         large = Large(connection)
         sent = [secrets.token_bytes(LARGE_BYTES) for _ in range(2)]
         heard = b""
@@ -341,11 +328,7 @@ def test_something_large_over_tls_is_received_as_ever(run: RunOnLoop, files: Tls
     """What TLS transports have decrypted beyond a buffer of ours, they throw away when the peer's end is read."""
 
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder, tls=files)
-        await listener.start()
-        _, writer = await dials(listener, ssl=trusts(files), server_hostname="localhost")
-        connection = await recorder.next_opened()
+        listener, _, writer, connection = await meets(files)
         large = Large(connection)
         large.begins()
         sent = secrets.token_bytes(LARGE_BYTES)
@@ -361,11 +344,7 @@ def test_something_large_over_tls_is_received_as_ever(run: RunOnLoop, files: Tls
 
 def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        _, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, _, writer, connection = await meets()
         large = Large(connection)
         large.begins()
         writer.write(bytes(LARGE_BYTES // 2))
@@ -379,11 +358,7 @@ def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(run: RunOnLoo
 
 def test_a_stream_that_closes_in_the_middle_of_something_large_reads_on_for_nobody(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        reader, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets()
         large = Large(connection)
         large.begins()
         large.on_half = lambda: says_goodbye(connection)
@@ -435,12 +410,7 @@ def test_nothing_large_is_read_while_reading_is_paused(run: RunOnLoop) -> None:
 @pytest.mark.parametrize("is_tls", [False, True])
 def test_buffers_that_are_written_together_arrive_in_order(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder, tls=files if is_tls else None)
-        await listener.start()
-        tls = {"ssl": trusts(files), "server_hostname": "localhost"} if is_tls else {}
-        reader, writer = await dials(listener, **tls)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         buffers = [b"head", secrets.token_bytes(8 << 20), b"tail"]  # more than a socket takes at once
         connection.transport.write_all(buffers)
         connection.transport.write(b"more")
@@ -457,11 +427,7 @@ def test_buffers_that_are_written_together_arrive_in_order(run: RunOnLoop, files
 
 def test_a_slow_reader_pauses_writing_until_it_has_caught_up(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        recorder = Recorder()
-        listener = listens(recorder)
-        await listener.start()
-        reader, writer = await dials(listener)
-        connection = await recorder.next_opened()
+        listener, reader, writer, connection = await meets()
         connection.transport.write(bytes(16 << 20))
         assert connection.pauses == ["paused"]
         await reader.readexactly(16 << 20)

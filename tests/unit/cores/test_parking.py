@@ -7,7 +7,7 @@ from messaging.address import Address
 from messaging.credit import CreditPool, CreditWindow
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
-from messaging.paging import page_damaged, page_loaded, pages_written, plan_pages
+from messaging.paging import PagePlan, page_damaged, page_loaded, pages_written, plan_pages
 from messaging.parking import (
     deliver_again,
     deliver_kept,
@@ -45,6 +45,17 @@ def delivered(ledger: Ledger) -> dict[int, list[int]]:
         found.setdefault(delivery.flow.flow_id, []).extend(sequences_of(delivery))
     ledger.check()
     return found
+
+
+def parked_in_a_page() -> tuple[Ledger, PagePlan]:
+    """Return a ledger whose three messages wait for an absent client, and the page in which they lie."""
+    ledger = ledger_with(3)
+    ledger.attach(flow_of(ABSENT), 1)
+    delivered(ledger)
+    park(ledger, ABSENT, [(1, 4)])
+    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
+    pages_written(ledger, plan)
+    return ledger, plan
 
 
 @given(
@@ -143,12 +154,7 @@ def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session(
 
 
 def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
-    ledger = ledger_with(3)
-    ledger.attach(flow_of(ABSENT), 1)
-    delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
-    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
-    pages_written(ledger, plan)
+    ledger, plan = parked_in_a_page()
     unpark(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
     assert ledger.effects.wanted_pages == [1]
@@ -158,12 +164,7 @@ def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
 
 def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
     """It would come first, and be out of order."""
-    ledger = ledger_with(3)
-    ledger.attach(flow_of(ABSENT), 1)
-    delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
-    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
-    pages_written(ledger, plan)
+    ledger, plan = parked_in_a_page()
     ledger.append(numbered(2), None)
     unpark(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
@@ -193,12 +194,7 @@ def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_change
 
 def test_what_lies_in_a_damaged_page_is_given_up() -> None:
     """Else the client would be waited for, and its page be asked for, without end."""
-    ledger = ledger_with(3)
-    ledger.attach(flow_of(ABSENT), 1)
-    delivered(ledger)
-    park(ledger, ABSENT, [(1, 4)])
-    (plan,) = plan_pages(ledger, page_bytes=1000, bytes_to_free=1000, through_record=None)
-    pages_written(ledger, plan)
+    ledger, _ = parked_in_a_page()
     unpark(ledger, flow_of(ABSENT))
     delivered(ledger)
     release_kept(ledger, 1)
