@@ -210,8 +210,7 @@ class DeliveringSide:
         """
         row = rows.start
         while row < rows.stop:
-            qos = ids.qos_of_again(first_sequence, rows.qos)
-            packet_id = ids.recall(first_sequence)
+            packet_id, qos = ids.recall(first_sequence)
             known = self.ids.take(packet_id, first_sequence, qos, source) if packet_id else None
             run, dup, count = known, known is not None, 1
             if run is None:
@@ -400,7 +399,7 @@ class DeliveringSide:
             left.add(first, end)
         for first, _, count, qos in ids.remembered_runs():
             for start, stop in left.outside(first, first + count):
-                for packet_id in [ids.recall(sequence) for sequence in range(start, stop)]:
+                for packet_id in [ids.recall(sequence)[0] for sequence in range(start, stop)]:
                     if qos == AT_LEAST_ONCE:
                         self.ids.drop(packet_id)
                     elif self.ids.release_kept(packet_id):

@@ -106,24 +106,34 @@ class RetainedOut:
             self._later()
 
     def _send_first(self, batch: MessageBatch, qos: int, identifier: int, wall_ms: int) -> None:
-        packet_id = 0
-        if qos:
-            self._window.take(1)
-            self._number += 1
-            packet_id = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE).first_packet_id
-            self._session.retained_sent[self._number] = RetainedSent(packet_id, batch, qos, identifier)
-        if qos == EXACTLY_ONCE and self._session.is_durable:  # after a restart nobody sends it again, under no id
-            self._before_exactly_once(lambda: self._send(batch, qos, packet_id, identifier, False, wall_ms), None)
-        else:
-            self._send(batch, qos, packet_id, identifier, False, wall_ms)
+        if not qos:
+            self._send(batch, 0, 0, identifier, False, wall_ms)
+            return
+        self._window.take(1)
+        self._number += 1
+        packet_id = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE).first_packet_id
+        sent = self._session.retained_sent[self._number] = RetainedSent(packet_id, batch, qos, identifier)
+        self._send_when_safe(sent, wall_ms)
 
     def resend(self, wall_ms: int) -> None:
-        """Send again, under their ids, those that an earlier connection did not answer for."""
+        """Send, under their ids, those that an earlier connection did not answer for, or did not send any more."""
         for number, sent in list(self._session.retained_sent.items()):
             self._ids.keep(sent.packet_id)
             self._ids.take(sent.packet_id, number, sent.qos, RETAINED_SOURCE)
             self._window.take(1)
-            self._send(sent.batch, sent.qos, sent.packet_id, sent.identifier, True, wall_ms)
+            self._send_when_safe(sent, wall_ms)
+
+    def _send_when_safe(self, sent: RetainedSent, wall_ms: int) -> None:
+        """Send once a restart would know the id, if it is of QoS 2: nobody sends it again then, under no id."""
+        if sent.qos == EXACTLY_ONCE and not sent.was_sent and self._session.is_durable:
+            self._before_exactly_once(lambda: self._send_known(sent, wall_ms), None)
+        else:
+            self._send_known(sent, wall_ms)
+
+    def _send_known(self, sent: RetainedSent, wall_ms: int) -> None:
+        """Send with DUP what was sent before [3.3.1-1]."""
+        dup, sent.was_sent = sent.was_sent, True
+        self._send(sent.batch, sent.qos, sent.packet_id, sent.identifier, dup, wall_ms)
 
     def settled(self, first: int, end: int) -> None:
         """Forget messages `[first, end)` by our own numbers: the client has answered for them."""

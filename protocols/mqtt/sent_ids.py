@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from typing import Final, final
 
-from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
+from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from messaging.ranges import RangeSet
 from protocols.mqtt.id_runs import IdRuns
 
@@ -52,23 +52,14 @@ class SentIds:
         remembered = self.remembered_once if qos == EXACTLY_ONCE else self.remembered_least_once
         remembered.add(first, packet_id, count)
 
-    def qos_of_again(self, sequence: int, granted_qos: int) -> int:
-        """Return what a message is sent at again: its packet id stands for one of its QoS until that is completed.
-
-        It is the granted one where nothing is remembered. A message of QoS 1 comes at QoS 2 if that is granted by now.
-        """
-        if self.remembered_once.find(sequence):
-            return EXACTLY_ONCE
-        return max(granted_qos, AT_LEAST_ONCE) if self.remembered_least_once.find(sequence) else granted_qos
-
-    def recall(self, sequence: int) -> int:
-        """Forget what was remembered of a sequence; return its packet id, 0 for none."""
-        for remembered in (self.remembered_once, self.remembered_least_once):
+    def recall(self, sequence: int) -> tuple[int, int]:
+        """Forget what was remembered of a sequence; return its packet id, 0 for none, and the QoS it was sent at."""
+        for remembered, qos in ((self.remembered_once, EXACTLY_ONCE), (self.remembered_least_once, AT_LEAST_ONCE)):
             packet_id = remembered.find(sequence)
             if packet_id:
                 remembered.discard(sequence, sequence + 1)
-                return packet_id
-        return 0
+                return packet_id, qos
+        return 0, AT_MOST_ONCE
 
     def answered(self, first: int, end: int) -> None:
         """Forget sequences `[first, end)`: the client has answered for them."""

@@ -89,13 +89,14 @@ class ParkedFlow:
 
 @final
 class RetainedSent:
-    """A retained message sent at QoS 1 or 2 because of a subscription, and not answered for yet."""
+    """A retained message with a packet id, at QoS 1 or 2 because of a subscription, and not answered for yet."""
 
     def __init__(self, packet_id: int, batch: MessageBatch, qos: int, identifier: int) -> None:
         self.packet_id = packet_id
         self.batch = batch
         self.qos = qos
         self.identifier = identifier
+        self.was_sent = False  # one of QoS 2 waits until the store has its id, and its connection may end first
 
 
 @final

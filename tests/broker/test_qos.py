@@ -163,16 +163,20 @@ async def test_what_was_not_acknowledged_is_sent_again_only_after_a_reconnect(
 
 
 @EVERY_LEVEL
-@pytest.mark.parametrize("filter_text", ["t", "$share/g/t"])
-async def test_what_was_sent_at_qos_2_is_sent_again_at_qos_2_whatever_is_granted_now(
-    broker: RunningBroker, level: int, filter_text: str
+@pytest.mark.parametrize(("filter_text", "granted", "granted_now"), [("t", 2, 1), ("$share/g/t", 2, 1), ("t", 1, 2)])
+async def test_what_was_sent_is_sent_again_at_its_qos_whatever_is_granted_now(
+    broker: RunningBroker, level: int, filter_text: str, granted: int, granted_now: int
 ) -> None:
-    """[4.3.3-1] [4.4.0-1]: at QoS 1 its receiver, who may have it under that id, would take it for another message."""
+    """[4.3.3-1] [4.4.0-1]: at QoS 1 its receiver, who may have it under that id, would take it for another message.
+
+    What was sent at QoS 1 is the same packet again, or its receiver would have a QoS 2 message that says that it is a
+    repetition, and that it never had.
+    """
     subscriber = await broker.connect_durable("careful", level)
-    await subscriber.subscribe(filter_text, qos=2)
+    await subscriber.subscribe(filter_text, qos=granted)
     await (await broker.connect()).publish("t", qos=2)
     sent = await subscriber.message()
-    await subscriber.subscribe(filter_text, qos=1)
+    await subscriber.subscribe(filter_text, qos=granted_now)
     await subscriber.vanish()
 
     subscriber = await broker.connect_durable("careful", level)

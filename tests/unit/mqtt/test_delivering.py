@@ -12,6 +12,8 @@ from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.publication import Publication
+from messaging.retained import RetainedTopics
+from messaging.routing import RetainedMessage
 from messaging.selectors import Selectors
 from messaging.settlement import DISCARD_NOT_STORED
 from messaging.topics import Syntax, parse_filter
@@ -355,3 +357,30 @@ def test_what_a_client_has_is_not_sent_at_qos_0_by_a_ledger_that_is_made_anew() 
     its.ledger.attach(flow_of(1, window=its.window), 2)
     its.publish(b"once", EXACTLY_ONCE)
     assert its.conversation.said() == b""
+
+
+def retained_once(its: OneMessage) -> None:
+    """Have a subscription bring a retained message of QoS 2."""
+    batch = batch_of([b"kept"])
+    batch.qos, batch.retain = EXACTLY_ONCE, True
+    kept: RetainedTopics[RetainedMessage] = RetainedTopics()
+    kept.put("t", RetainedMessage(batch))
+    granted = subscription_at(2)
+    its.side.retained.add(kept.scan(granted.topic_filter), granted, 0)
+
+
+@pytest.mark.parametrize("was_sent", [False, True])
+def test_a_retained_message_says_that_it_comes_again_only_if_it_was_sent(was_sent: bool) -> None:
+    """[3.3.1-1] [4.4.0-1]: the connection may end while it waits for the store to have its id; it waits anew then."""
+    its = OneMessage()
+    retained_once(its)
+    if was_sent:
+        its.store_ids()
+    its.side.remember()
+    its.comes_back()
+    its.side.retained.resend(0)
+    kept = mqtt.publish("t", b"kept", level=5, qos=2, packet_id=2, retain=True, dup=was_sent)
+    assert its.conversation.said() == (kept if was_sent else b"")
+    assert (2, 3) in its.after_a_crash().released.ranges()
+    its.store_ids()
+    assert its.conversation.said() == (b"" if was_sent else kept)
