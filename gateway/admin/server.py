@@ -1,14 +1,15 @@
 """The admin application on a port of the node: uvicorn's HTTP on a listener like those of clients, plain or in TLS."""
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from email.utils import formatdate
 from typing import Final
 
 import h11
-import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from actors.events import Events
 from gateway.admin.app import build_app
@@ -31,7 +32,7 @@ class AdminServer:
 
     def __init__(self, app: ASGIApp, *, name: str, host: str, port: int, tls: TlsFiles | None) -> None:
         """Raises TlsFilesRefused."""
-        config = uvicorn.Config(
+        config = Config(
             app,
             http="h11",
             ws="none",
@@ -42,11 +43,9 @@ class AdminServer:
             server_header=False,
             limit_concurrency=REQUESTS_MAX,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=SHUTDOWN_S,
         )
-        self._server = _Guest(config)
-        self.listener = _HttpListener(self._server, name=name, host=host.strip("[]"), port=port, tls=tls)
-        self._task: asyncio.Task[None] | None = None
+        self._state = ServerState()
+        self.listener = _HttpListener(config, self._state, name=name, host=host.strip("[]"), port=port, tls=tls)
         self._origin = f"{'http' if tls is None else 'https'}://{host}"
 
     @property
@@ -62,15 +61,20 @@ class AdminServer:
     async def start(self) -> None:
         """Bind and serve. Raises OSError when the address cannot be had."""
         await self.listener.start()
-        self._task = asyncio.create_task(self._server.serve([]), name=self.listener.name)
 
     async def stop(self) -> None:
-        """Take no further requests, finish those under way, close the socket."""
+        """Take no further requests, finish those under way, close the sockets."""
         await self.listener.stop()
-        if self._task is not None:
-            self._server.should_exit = True
-            await self._task
-            self._task = None
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(SHUTDOWN_S):
+                await self.listener.empty()
+                if self._state.tasks:  # of clients that have gone, or whose answer has just been written
+                    await asyncio.wait(self._state.tasks)
+        except TimeoutError:
+            for request in self._state.tasks:
+                request.cancel()
 
 
 async def serve_admin(
@@ -106,22 +110,37 @@ async def serve_admin(
 class _HttpListener(BaseListener):
     """Gives each stream to uvicorn's HTTP."""
 
-    def __init__(self, server: uvicorn.Server, *, name: str, host: str, port: int, tls: TlsFiles | None) -> None:
+    def __init__(
+        self, config: Config, state: ServerState, *, name: str, host: str, port: int, tls: TlsFiles | None
+    ) -> None:
         super().__init__(name=name, host=host, port=port, tls=tls, connections_max=CONNECTIONS_MAX)
-        self._server = server
+        self._config = config
+        self._state = state
+        self._dismissed = asyncio.Event()
 
     def open(self, transport: asyncio.Transport) -> None:
         """Have an admitted stream served."""
-        protocol = _HttpProtocol(self._server, self.dismiss)
+        protocol = _HttpProtocol(self._config, self._state, self.dismiss)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
+
+    def dismiss(self) -> None:
+        """One admitted stream is gone."""
+        super().dismiss()
+        self._dismissed.set()
+
+    async def empty(self) -> None:
+        """Wait until no stream is open."""
+        while self.connection_count:
+            self._dismissed.clear()
+            await self._dismissed.wait()
 
 
 class _HttpProtocol(H11Protocol):
     """One stream. It ends when no whole head of a request comes, which uvicorn waits for without end; and says so."""
 
-    def __init__(self, server: uvicorn.Server, on_closed: Callable[[], None]) -> None:
-        super().__init__(config=server.config, server_state=server.server_state, app_state={})
+    def __init__(self, config: Config, state: ServerState, on_closed: Callable[[], None]) -> None:
+        super().__init__(config=config, server_state=state, app_state={})
         self._on_closed = on_closed
         self._answered: object = None  # the request before, when it was last looked
         self._look: asyncio.TimerHandle | None = None
@@ -136,6 +155,11 @@ class _HttpProtocol(H11Protocol):
         super().connection_lost(exc)
         self._on_closed()
 
+    def handle_events(self) -> None:
+        """Answer what has come. Answers say when they were made: else uvicorn's server gives protocols the date."""
+        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        super().handle_events()
+
     def _look_later(self) -> None:
         self._look = self.loop.call_later(HEAD_S, self._end_if_silent)
 
@@ -145,11 +169,3 @@ class _HttpProtocol(H11Protocol):
             return
         self._answered = self.cycle
         self._look_later()
-
-
-class _Guest(uvicorn.Server):
-    """A server that is a guest in somebody's loop: its signals are the node's, and so are its sockets."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield

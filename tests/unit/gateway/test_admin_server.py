@@ -1,6 +1,7 @@
 """The HTTP of the admin port, by its sockets."""
 
 import asyncio
+from email.utils import parsedate_to_datetime
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -48,3 +49,72 @@ def test_a_request_that_takes_its_time_is_answered(monkeypatch: pytest.MonkeyPat
         return got
 
     assert asyncio.run(converse()).endswith(b"well")
+
+
+def test_an_answer_says_when_it_was_made() -> None:
+    """RFC 9110, 6.6.1: an origin server with a clock sends Date."""
+
+    async def converse() -> bytes:
+        admin = AdminServer(PlainTextResponse("well"), name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        writer.write(REQUEST)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=60)
+        writer.close()
+        await admin.stop()
+        return head
+
+    (date,) = [line for line in asyncio.run(converse()).splitlines() if line.startswith(b"date: ")]
+    assert parsedate_to_datetime(date[6:].decode()).tzinfo is not None
+
+
+def test_a_stop_finishes_the_answers_under_way_and_closes_what_is_idle() -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def answer(scope: object, receive: object, send: object) -> None:
+        asked.set()
+        await released.wait()
+        await PlainTextResponse("well")(scope, receive, send)  # type: ignore[arg-type]
+
+    async def converse() -> tuple[bytes, bytes]:
+        admin = AdminServer(answer, name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        silent, silent_writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        writer.write(REQUEST)
+        await asked.wait()
+        stop = asyncio.create_task(admin.stop())
+        of_the_silent = await asyncio.wait_for(silent.read(), timeout=60)
+        assert not stop.done()
+        released.set()
+        got = await asyncio.wait_for(reader.read(), timeout=60)
+        await stop
+        silent_writer.close()
+        writer.close()
+        return of_the_silent, got
+
+    of_the_silent, got = asyncio.run(converse())
+    assert of_the_silent == b""
+    assert got.endswith(b"well")
+
+
+def test_a_stop_gives_an_answer_up_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "SHUTDOWN_S", 0.05)
+    asked = asyncio.Event()
+
+    async def answer(scope: object, receive: object, send: object) -> None:
+        asked.set()
+        await asyncio.get_running_loop().create_future()
+
+    async def converse() -> bytes:
+        admin = AdminServer(answer, name="admin", host="127.0.0.1", port=0, tls=None)
+        await admin.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", admin.port)
+        writer.write(REQUEST)
+        await asked.wait()
+        await admin.stop()
+        got = await asyncio.wait_for(reader.read(), timeout=60)
+        writer.close()
+        return got
+
+    assert asyncio.run(converse()).startswith(b"HTTP/1.1 500 ")
