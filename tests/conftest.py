@@ -1,10 +1,12 @@
 """Fixtures that every kind of test may use."""
 
 import functools
+import gc
 import os
 import socket
 import sys
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -61,6 +63,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Say which of several workers runs which tests."""
     config.option.loadscopereorder = False  # they come in the right order
     return ByFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and have it pass over what is there then.
+
+    Tests and what they import stay to the end: to look through all of it again and again was half of a collection.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ Whether a release of it has a known hole, `make scan` asks a service that knows;
 """
 
 import ast
+import functools
 import re
 import tomllib
 from importlib.metadata import packages_distributions, requires
@@ -18,14 +19,17 @@ EXTRAS = PROJECT["optional-dependencies"]
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway", "sluicegate")
 JOBS = ("pipeline", "pyspark_sluicegate")
 
-DISTRIBUTIONS = packages_distributions()
+# Not when tests are collected: it reads what each installed distribution says of itself.
+providers = functools.cache(packages_distributions)
 
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-INSTALLED = {normal(each) for distributions in DISTRIBUTIONS.values() for each in distributions}
+def installed() -> set[str]:
+    """Return the distributions that are installed."""
+    return {normal(each) for distributions in providers().values() for each in distributions}
 
 
 def named(requirements: list[str]) -> set[str]:
@@ -43,7 +47,7 @@ def imported(rooms: tuple[str, ...]) -> dict[str, set[str]]:
                 if isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
                     modules = [node.module]
                 for module in modules:
-                    distributions = {normal(each) for each in DISTRIBUTIONS.get(module.partition(".")[0], ())}
+                    distributions = {normal(each) for each in providers().get(module.partition(".")[0], ())}
                     if distributions - {normal(PROJECT["name"])}:
                         found[f"{module} in {path.relative_to(ROOT)}"] = distributions
     return found
@@ -54,7 +58,7 @@ def imported(rooms: tuple[str, ...]) -> dict[str, set[str]]:
 )
 def test_everything_that_is_imported_is_declared(rooms: tuple[str, ...], extras: tuple[str, ...]) -> None:
     declared = named([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])
-    needed = named([each for name in declared & INSTALLED for each in requires(name) or () if "extra ==" not in each])
+    needed = named([each for name in declared & installed() for each in requires(name) or () if "extra ==" not in each])
     assert [each for each, distributions in imported(rooms).items() if not distributions & (declared | needed)] == []
 
 
