@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.aggregate.page import page
 from pipeline.aggregate.windows import END, START, WindowsTable, aggregated
 from pipeline.configuration import SchemaTable, Section, StreamJob, as_options, check_target
 from pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
@@ -99,6 +98,8 @@ def _keep(found: DataFrame, table: AggregateTable, name: str) -> None:
         write_batch(with_day(found, START).coalesce(1), table.path, name, by=(DAY,))
     if table.report is not None and table.path is not None:
         kept = _latest_days(found, table.path, table.report_days)
+        from pipeline.aggregate.page import page  # late: jobs begin without Matplotlib
+
         write_report(page(kept, table.windows, table.path), table.report)
 
 

@@ -8,7 +8,6 @@ from pyspark.sql import SparkSession
 from pipeline.archived import Archived
 from pipeline.audit.comparison import findings, paired
 from pipeline.audit.findings import AuditResult
-from pipeline.audit.page import page
 from pipeline.configuration import JobFile, Section
 from pipeline.failures import JobFailed
 from pipeline.report import write_report
@@ -48,5 +47,7 @@ def audit(spark: SparkSession, config: AuditJob) -> AuditResult:
     if not found.sent_count:
         # Nothing lost of nothing would look like success, and is a mistake in the file more likely.
         raise JobFailed(f"audit.ingress: no message in {table.ingress.path} where {table.ingress.where}")
+    from pipeline.audit.page import page  # late: jobs begin without Matplotlib
+
     write_report(page(found, ingress=table.ingress, egress=table.egress, identity=table.identity), table.report)
     return found

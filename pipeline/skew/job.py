@@ -13,7 +13,6 @@ from pipeline.configuration import JobFile, Section
 from pipeline.failures import JobFailed
 from pipeline.report import write_report
 from pipeline.skew.hashing import HASHED, with_hashes
-from pipeline.skew.page import page
 from pipeline.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads
 
 KEYS_SHOWN_MAX: Final = 1_000
@@ -107,6 +106,8 @@ def skew(spark: SparkSession, config: SkewJob) -> SkewResult:
         )
     finally:
         rows.unpersist()
+    from pipeline.skew.page import page  # late: jobs begin without Matplotlib
+
     write_report(page(found, where), table.report)
     return found
 

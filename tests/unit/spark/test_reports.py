@@ -2,6 +2,8 @@
 
 import functools
 import stat
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from pipeline.charts import LINES_MAX, Bar, Line, bars, columns, lines_over, lines_over_time
 from pipeline.report import Fact, Plot, Report, Table, html_of, write_report
+from unit.storage.spool_file import same_imports
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 NASTY = '<script src="http://elsewhere.example/x.js">&amp;'
@@ -83,3 +86,11 @@ def test_a_page_replaces_the_one_before_and_everybody_may_read_it(tmp_path: Path
     assert "<title>second</title>" in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_job_begins_without_what_draws_its_page() -> None:
+    """Matplotlib is half of what a job imports; most jobs have no page, and one that has may have waited for hours."""
+    command = [sys.executable, "-P", "-c", "import pipeline.cli, sys; print(*sys.modules)"]
+    imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
+    assert "pipeline.aggregate.job" in imported
+    assert "matplotlib" not in imported
