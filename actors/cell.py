@@ -132,7 +132,8 @@ class ActorCell(Scheduled):
     def drain(self, started_ns: int) -> int:
         """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
 
-        One actor's end is the next one's start, so each drain reads the clock once.
+        What stands behind the message over which the actor stops is refused, as what comes later is. One actor's end is
+        the next one's start, so each drain reads the clock once.
         """
         if self.stopped.is_set() or self._is_suspended():
             return started_ns
@@ -142,7 +143,7 @@ class ActorCell(Scheduled):
         while handled < count:
             behaviour = self._behaviour  # what it handles may stop it, or have it begin anew
             try:
-                while handled < count:
+                while handled < count and self._behaviour is behaviour:
                     item = items[handled]
                     handled += 1
                     if isinstance(item, Ask):
@@ -151,7 +152,8 @@ class ActorCell(Scheduled):
                         self._handle_envelope(behaviour, item)
                     else:
                         behaviour.receive(item)
-                behaviour.drained()
+                if self._behaviour is behaviour:
+                    behaviour.drained()
             except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
                 self.failed(error)
             if self.stopped.is_set():

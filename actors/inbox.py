@@ -67,8 +67,8 @@ class FlushCall(Flushed):
 class Dispatcher:
     """Serves the inboxes of all actors of one event loop.
 
-    `call_soon` is the loop's; `on_fatal` hears of a failure that is no actor's. Nothing here is thread-safe. Actors
-    supervise themselves: what they are called for raises nothing.
+    `call_soon` is the loop's; `on_fatal` hears of a failure that is no actor's, and raises nothing. Nothing here is
+    thread-safe. Actors supervise themselves: what they are called for raises nothing.
     """
 
     def __init__(
