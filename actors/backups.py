@@ -5,7 +5,6 @@ node stops is removed.
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,16 +97,12 @@ class BackupActor(LoopActor):
         self.ended_counts: dict[str, int] = {}  # state -> backups
         self.last_done_ms = 0  # wall clock at which the latest whole one had begun; 0: there was none
         self._waiting: list[LoopFuture[BackupProgress]] = []  # who cancelled it
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             StartBackup: self._start,
             DescribeBackup: lambda _: self._progress(),
             CancelBackup: self._cancel,
             _BackupEnded: self._ended,
         }
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def on_stop(self) -> None:
         """End what is being made, and wait until it has removed what there was."""

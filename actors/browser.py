@@ -6,9 +6,8 @@ partitions can be compared at that moment. Reading is `actors.browsing`; who may
 """
 
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from actors.browser_messages import (
     BindBrowser,
@@ -60,7 +59,7 @@ class BrowserActor(LoopActor):
         self._at_end: set[int] = set()  # partitions that had nothing more; asked again, they wait for something new
         self._gone: set[int] = set()
         self._drain_number = 0  # of a consumer that waits for the tail; 0: nobody does
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             BrowserCredit: self._take_credit,
             DeleteBrowsed: self._delete,
             DrainFlow: self._drain,
@@ -71,10 +70,6 @@ class BrowserActor(LoopActor):
     def on_start(self) -> None:
         """Begin to read."""
         self._show()
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def on_failure(self, *_: object) -> None:
         """Tell the consumer: a browser that failed does not go on."""
@@ -87,7 +82,6 @@ class BrowserActor(LoopActor):
         for number in self._asked:
             if number < len(self._core.partitions):
                 self._core.partitions[number].inbox.post(EndBrowse(self._request.flow_id))
-        self._handlers.clear()  # they know the actor
 
     def _take_credit(self, message: BrowserCredit) -> None:
         self._credit = min(self._credit + message.count, WINDOW_MAX)

@@ -248,7 +248,7 @@ class ActorCell(Scheduled):
         """Stop the actor and its children, children first. What waits in the inbox is refused.
 
         The actor is let go of: it knows its cell, and together they would wait for the cycle collector, which hardly
-        ever looks at what has been there for long.
+        ever looks at what has been there for long. So would the actor and its handlers.
         """
         if self.stopped.is_set():
             return
@@ -263,6 +263,7 @@ class ActorCell(Scheduled):
             log.exception("actor %s failed while stopping", self.path())
         if self.parent is None:
             pykka.ActorRegistry.unregister(self.actor.actor_ref)
+        self.actor.handlers = {}
         self.actor = None
         self._behaviour = NOTHING
         self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent

@@ -5,7 +5,6 @@ is given once the store has the cursor's row. Long polls wait in actors.cursor_w
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -93,7 +92,7 @@ class CursorDirectory(LoopActor):
         self._writing: dict[int, LoopFuture[str]] = {}
         self._timer: TimerHandle | None = None
         self._waiters = StatusWaiters(cell, spool, self._positions)
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             BindCursor: lambda message: run(self.runtime, self._bind(message)),
             AckCursor: lambda message: run(self.runtime, self._acknowledge(message)),
             PinCursor: lambda message: run(self.runtime, self._pin(message)),
@@ -113,10 +112,6 @@ class CursorDirectory(LoopActor):
             for cursor in self._book.of(queue):
                 cursor.resume(self.runtime.clock.now_ms())
         self._look_again()
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def on_stop(self) -> None:
         """Leave nobody waiting."""

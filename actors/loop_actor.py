@@ -4,7 +4,9 @@ It stays interpreted, because what inherits from pykka's actor cannot be compile
 thin class that names a compiled object, its `behaviour`, which is called in its place.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Self
 
 import pykka
@@ -17,11 +19,13 @@ from actors.inbox import Inbox
 class LoopActor(pykka.Actor):
     """An actor whose messages are handled on the runtime's event loop.
 
-    `on_receive` gets one message at a time; `on_drained` is called when the messages of a turn have been handled, the
-    place for work that is done once for all of them. An actor with a `behaviour` has both done by that.
+    `on_receive` gets one message at a time, and has it handled by that of the `handlers` which is for its type.
+    `on_drained` is called when the messages of a turn have been handled: the place for work that is done once for all
+    of them. An actor with a `behaviour` has both done by that.
     """
 
     behaviour: Behaviour | None = None
+    handlers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({})  # its cell lets go of them when it is stopped
 
     def __init__(self, cell: ActorCell) -> None:
         # pykka's own constructor makes a UUID and a thread event for each actor: 5 us and 1 kB that we do without.
@@ -46,6 +50,10 @@ class LoopActor(pykka.Actor):
 
     def _start_actor_loop(self) -> None:
         self.on_start()
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one message; return the answer to an ask."""
+        return self.handlers[type(message)](message)
 
     def on_drained(self) -> None:
         """Do what is done once after the messages of a turn."""

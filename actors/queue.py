@@ -3,7 +3,6 @@
 Messages pass it by: publishers post to the partitions, and partitions to the consumers.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from actors.assignments_told import AssignmentsTold
@@ -82,7 +81,7 @@ class QueueActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._rebalances = RebalanceTold(core)
         self._assignments = AssignmentsTold(core)
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
             UnbindFlow: self._unbind,
@@ -109,10 +108,6 @@ class QueueActor(LoopActor):
             SourceDrained: self._source_drained,
         }
 
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
-
     def on_start(self) -> None:
         """Begin to wait for a consumer, if the queue does not wait for ever."""
         self._review_expiry()
@@ -128,7 +123,6 @@ class QueueActor(LoopActor):
             browser.request.address.post(FlowGone(flow_id, "the queue was deleted", may_return=False))
         self._core.flows.clear()
         self._core.browsers.clear()
-        self._handlers.clear()  # they know the actor
 
     # --- flows ---
 

@@ -5,7 +5,6 @@ A durable queue exists once the store has its definition; whoever asked for it i
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from actors.cell import ActorCell
 from actors.consumer_queues import ConsumerQueues, all_done, found_later
@@ -91,7 +90,7 @@ class QueueDirectory(LoopActor):
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._updating: list[str] = []  # queues with a new definition on its way to the store, each as often
         self._go_on_later: set[str] = set()  # those of them whose change of partitions has come further meanwhile
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             CreateQueue: self._create,
             DeclareQueue: self._declare,
             PutTemplate: self._put_template,
@@ -146,10 +145,6 @@ class QueueDirectory(LoopActor):
             self._attract(handle)
         self._catalog = {}
         self._stored = {}
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
         """Work out what was asked for, and make it."""

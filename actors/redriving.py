@@ -5,9 +5,8 @@ in the queue when it began. What dies again meanwhile waits for the next one. A 
 node; begun again, it finds what the last one left.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from actors.cell import ActorCell
 from actors.futures import LoopFuture
@@ -78,7 +77,7 @@ class RedriveActor(LoopActor):
         self._credit = 1.0  # messages that may go now, with a rate
         self._credited_ms = self.runtime.clock.now_ms()
         self._timer: TimerHandle | None = None
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             DescribeRedrive: lambda _: self._progress,
             CancelRedrive: lambda _: self._end(CANCELLED),
             _Answered: self._answered,
@@ -87,10 +86,6 @@ class RedriveActor(LoopActor):
     def on_start(self) -> None:
         """Begin."""
         self._go_on()
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def on_stop(self) -> None:
         """The node stops."""

@@ -5,7 +5,6 @@ and from its answer on the subscription is in force for everybody.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from actors.cell import ActorCell
 from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
@@ -60,7 +59,7 @@ class RouterActor(LoopActor):
         self._groups: dict[GroupKey, ShareGroup] = {}
         self._members: dict[GroupKey, dict[str, bool]] = {}  # client -> asks for guaranteed messages
         self.directory: ActorCell | None = None  # of queues; set when the node is put together
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             AddSubscription: self._subscribe,
             RemoveSubscription: self._unsubscribe,
             SetQueueTopics: self._set_queue_topics,
@@ -71,10 +70,6 @@ class RouterActor(LoopActor):
             ListSelectors: self._list_selectors,
             PutSelector: self._put_selector,
         }
-
-    def on_receive(self, message: Any) -> Any:
-        """Change the topic space."""
-        return self._handlers[type(message)](message)
 
     def on_drained(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""

@@ -6,7 +6,6 @@ time. The writing itself happens on the writer's thread; publishers are confirme
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from actors.cell import ActorCell
 from actors.cursor_messages import CommitSeen, WatchCommits
@@ -80,7 +79,7 @@ class SpoolActor(LoopActor):
         self.commits_ns = 0  # from handing over to the writer's report
         self._commit_began_ns = 0
         self.damaged_pages_count = 0
-        self._handlers: dict[type, Callable[[Any], None]] = {
+        self.handlers = {
             Store: self._store,
             Settled: self._settled,
             SettleTogether: self._settle_together,
@@ -97,10 +96,6 @@ class SpoolActor(LoopActor):
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
         }
-
-    def on_receive(self, message: Any) -> None:
-        """Take work for the store, or the writer's report."""
-        self._handlers[type(message)](message)
 
     def on_drained(self) -> None:
         """Look at the end of the turn whether to commit, when all of this turn's work is here."""

@@ -5,10 +5,9 @@ Pages and their rows go into the store in one commit; so do the end of a transac
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Refused, Settled
@@ -87,7 +86,7 @@ class StagingActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._committed_count = 0
         self._aborted_count = 0
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             Stage: lambda message: run(self.runtime, self._stage(message)),
             CommitStaged: lambda message: run(self.runtime, self._commit(message)),
             AbortStaged: self._abort,
@@ -105,10 +104,6 @@ class StagingActor(LoopActor):
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
         self._timer = self.cell.after(LOOK_AFTER_MS, self._look_after)
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle one message."""
-        return self._handlers[type(message)](message)
 
     def on_stop(self) -> None:
         """What is under way goes on after the next start."""

@@ -2,8 +2,6 @@
 
 import logging
 import struct
-from collections.abc import Callable
-from typing import Any
 
 import pykka
 
@@ -48,7 +46,7 @@ class PublisherDirectory(LoopActor):
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a name, others wait behind it
         self._answers: dict[int, LoopFuture[str]] = {}
         self._next_token = 1
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             ClaimPublisher: lambda message: run(self.runtime, self._claim(message)),
             ReleasePublisher: self._release,
             RestorePublishers: self._restore,
@@ -64,10 +62,6 @@ class PublisherDirectory(LoopActor):
     def on_start(self) -> None:
         """Begin to look for publishers that nobody opens any more."""
         self.cell.after(SWEEP_MS, self._sweep)
-
-    def on_receive(self, message: Any) -> Any:
-        """Handle a claim, a release, or the spool's word."""
-        return self._handlers[type(message)](message)
 
     async def _claim(self, message: ClaimPublisher) -> NamedPublisher:
         """Bring a publisher to a connection. Claims for one name are served one after the other."""

@@ -4,7 +4,6 @@ It settles who is a client now (takeover), keeps the sessions of clients that ar
 is delayed, the session that expires.
 """
 
-from collections.abc import Callable
 from typing import Any, final
 
 import pykka
@@ -101,7 +100,7 @@ class SessionDirectory(LoopActor):
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
         self._next_token = 1
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self.runtime.rng)
-        self._handlers: dict[type, Callable[[Any], Any]] = {
+        self.handlers = {
             ClaimSession: self._claim,
             SessionReleased: self._released,
             RestoreSessions: lambda message: run(self.runtime, self._restore(message)),
@@ -115,7 +114,7 @@ class SessionDirectory(LoopActor):
 
     def on_receive(self, message: Any) -> Any:
         """Handle a claim, or a session that comes back; confirmations of wills, under token 0, need no answer."""
-        handler = self._handlers.get(type(message))
+        handler = self.handlers.get(type(message))
         return handler(message) if handler is not None else None
 
     def on_drained(self) -> None:

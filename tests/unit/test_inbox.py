@@ -38,6 +38,18 @@ class Recorder(LoopActor):
         self.heard.append("drained")
 
 
+class ByType(LoopActor):
+    """Keeps texts, by a handler of its own."""
+
+    def __init__(self, cell: ActorCell, heard: list[object]) -> None:
+        super().__init__(cell)
+        self._heard = heard
+        self.handlers = {str: self._hear}
+
+    def _hear(self, text: str) -> None:
+        self._heard.append(text)
+
+
 class Broken(Recorder):
     """Fails over its failure, too."""
 
@@ -116,14 +128,18 @@ def test_an_actor_that_gathers_is_handed_nothing_at_once(runtime: Runtime) -> No
     assert heard == ["later", "drained"]
 
 
-def test_a_stopped_actor_is_let_go_of_by_its_cell_and_its_inbox(runtime: Runtime) -> None:
-    """Connections come and go, and the cycle collector hardly ever looks at what has been there for long."""
+@pytest.mark.parametrize("kind", [Recorder, ByType])
+def test_a_stopped_actor_is_let_go_of_by_all_that_it_knows(runtime: Runtime, kind: type[Recorder | ByType]) -> None:
+    """Its cell, its inbox, its handlers: connections and queues come and go, and the cycle collector hardly ever looks
+    at what has been there for long."""
 
-    def make(cell: ActorCell) -> Recorder:
-        return Recorder(cell, [])
+    def make(cell: ActorCell) -> LoopActor:
+        return kind(cell, [])
 
     parent = spawned(runtime, [])
     cell = runtime.spawn(make, kind="test", name="child", policy=RESTARTED, parent=parent)
+    cell.inbox.post("heard")
+    turn(runtime)
     inbox, actor, kept_by_the_cell = cell.inbox, weakref.ref(cell.actor), weakref.ref(make)
     gc.disable()
     cell.stop()
