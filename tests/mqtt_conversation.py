@@ -32,18 +32,15 @@ class Conversation:
     def reads(self, data: bytes, size: int) -> list[MqttEvent]:
         """The client's bytes arrive in reads of at most so many, by a transport that puts them where they belong."""
         events: list[MqttEvent] = []
-        partial = self.engine.partial
         while data:
-            room = partial.room(self.engine.level)
+            room = self.engine.room()
             piece = data[: size if room is None else min(size, len(room))]
             data = data[len(piece) :]
             if room is None:
                 events += self.hears(piece)
                 continue
             room[: len(piece)] = piece
-            payload = partial.placed(len(piece))
-            if payload is not None:
-                self.engine.reader().apart = payload
+            if self.engine.placed(len(piece)):
                 events += self.hears(b"")
         return events
 

@@ -42,11 +42,16 @@ from protocols.mqtt.packets.connack import (
     acceptance_properties,
     encode_acceptance_3x,
     encode_connack,
-    encode_refusal_3x,
-    explanation,
+    encode_refusals,
 )
 from protocols.mqtt.packets.connect import decode_connect, read_protocol
-from protocols.mqtt.packets.session_end import decode_auth, decode_disconnect, encode_auth, encode_disconnect
+from protocols.mqtt.packets.session_end import (
+    decode_auth,
+    decode_disconnect,
+    encode_auth,
+    encode_disconnects,
+    explanation,
+)
 from protocols.mqtt.packets.subscribe import decode_subscribe, decode_unsubscribe, encode_suback, encode_unsuback
 from protocols.mqtt.partial_packet import PartialPacket
 from protocols.mqtt.publish_reader import PublishReader
@@ -166,6 +171,20 @@ class MqttEngine:
         """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
         self._last_packet_ms = now_ms
 
+    # --- what a transport reads to where it stays ---
+
+    def room(self) -> memoryview | None:
+        """Return memory for what is missing of a packet, if so much of it is missing that it pays."""
+        return self.partial.room(self.level)
+
+    def placed(self, count: int) -> bool:
+        """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
+        payload = self.partial.placed(count)
+        if payload is None:
+            return False
+        self._publish_reader().apart = payload
+        return True
+
     # --- commands: the beginning ---
 
     def accept(
@@ -177,7 +196,6 @@ class MqttEngine:
         session_expiry_s: int = -1,
         authentication_method: str | None = None,
         authentication_data: bytes | None = None,
-        response_information: str | None = None,
     ) -> None:
         """Send CONNACK with success. An argument left at -1 is not announced.
 
@@ -198,20 +216,13 @@ class MqttEngine:
         else:
             if server_keep_alive_s >= 0:
                 keep_alive_s = server_keep_alive_s  # [3.2.2-21]
-            limits = self._limits
             properties = acceptance_properties(
-                connect,
+                self._limits,
                 assigned_client_id=assigned_client_id,
                 server_keep_alive_s=server_keep_alive_s,
                 session_expiry_s=session_expiry_s,
-                receive_maximum=limits.receive_maximum,
-                topic_alias_maximum=limits.topic_alias_maximum,
-                maximum_packet_size=limits.packet_bytes_max,
-                maximum_qos=limits.maximum_qos,
-                retain_available=limits.retain_available,
                 authentication_method=authentication_method,
                 authentication_data=authentication_data,
-                response_information=response_information,
             )
             self._queue(encode_connack(session_present, SUCCESS, properties))
         self._keep_alive_ms = keep_alive_s * 1500
@@ -222,12 +233,12 @@ class MqttEngine:
         if self._pings_early:
             self._queue(_PINGRESP * self._pings_early)
 
-    def refuse(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
+    def refuse(self, reason_code: int, text: str = "") -> None:
         """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
         if self._asked("refuse") is not None:
             if reason_code not in CONNACK_REFUSALS:
                 raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
-            self._refuse(reason_code, text, server_reference)
+            self._queue_first_that_fits(encode_refusals(self.level, reason_code, text))
             self._end()
 
     def auth(self, reason_code: int, method: str, data: bytes | None = None) -> None:
@@ -253,7 +264,7 @@ class MqttEngine:
     def suback(self, packet_id: int, codes: list[int], reason: str = "") -> None:
         """Answer a SUBSCRIBE: a code of 5.0 for each request. 3.1.1 gets 0x80 for every refusal, 3.1 knows none."""
         if self._may_send():
-            properties = explanation(reason, "") if self.tells_reasons else b""
+            properties = explanation(reason) if self.tells_reasons else b""
             if not self._queue_first_that_fits([encode_suback(packet_id, codes, self.level, properties)]):
                 self._queue(encode_suback(packet_id, codes, self.level, b""))  # [3.9.2-1]
 
@@ -286,12 +297,12 @@ class MqttEngine:
         if self._may_send():
             self._queue(block)
 
-    def disconnect(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
+    def disconnect(self, reason_code: int, text: str = "") -> None:
         """End from our side. Only a 5.0 client whose CONNECT was accepted gets to know why [3.14.0-1]."""
         if self._stage == _OPEN and self.level == 5:
             if reason_code not in SERVER_DISCONNECT_CODES:
                 raise LocalMisuse(f"DISCONNECT with reason code 0x{reason_code:02X} [3.14.2-1]")
-            self._disconnect(reason_code, text, server_reference)
+            self._queue_first_that_fits(encode_disconnects(reason_code, text))
         self._end()
 
     # --- reading ---
@@ -306,7 +317,7 @@ class MqttEngine:
                 raise refusal(self._first_bytes, first_byte)
             packet_type = first_byte >> 4
             if packet_type == PUBLISH:
-                stop = self.reader().read(data, pos, end, wall_ms, heard)
+                stop = self._publish_reader().read(data, pos, end, wall_ms, heard)
             elif PUBACK <= packet_type <= PUBCOMP:
                 stop = read_acknowledgements(data, pos, end, self.level, self._packet_bytes_max, heard)
             else:
@@ -316,7 +327,7 @@ class MqttEngine:
             pos = stop
         return pos
 
-    def reader(self) -> PublishReader:
+    def _publish_reader(self) -> PublishReader:
         """Return what reads PUBLISH packets, which is made with the first."""
         if self._reader is None:
             self._reader = PublishReader(self.level, self._limits, self._client_id)
@@ -388,29 +399,17 @@ class MqttEngine:
         """End because of the peer: queue the answer its version has for it; return what to report."""
         answer = b""
         if self._stage == _OPEN and self.level == 5:
-            answer = self._disconnect(violation.reason_code, violation.text, "")
+            answer = self._queue_first_that_fits(encode_disconnects(violation.reason_code, violation.text))
         elif self._stage == _ASKING and (self.level == 5 or violation.reason_code in _REFUSALS_3X):
             code = violation.reason_code if violation.reason_code in CONNACK_REFUSALS else PROTOCOL_ERROR
-            answer = self._refuse(code, violation.text, "")
+            answer = self._queue_first_that_fits(encode_refusals(self.level, code, violation.text))
         self._end()
         return PeerViolated(violation.reason_code, violation.text, answer)
-
-    def _refuse(self, reason_code: int, text: str, server_reference: str) -> bytes:
-        if self.level < 5:
-            return self._queue_first_that_fits([encode_refusal_3x(reason_code)])
-        properties = explanation(text, server_reference)
-        plain = encode_connack(False, reason_code, b"")
-        return self._queue_first_that_fits([encode_connack(False, reason_code, properties), plain])  # [3.2.2-19]
-
-    def _disconnect(self, reason_code: int, text: str, server_reference: str) -> bytes:
-        properties = explanation(text, server_reference)
-        plain = encode_disconnect(reason_code, b"")
-        return self._queue_first_that_fits([encode_disconnect(reason_code, properties), plain])
 
     def _queue_first_that_fits(self, packets: list[bytes]) -> bytes:
         """Queue the first of these forms that the client takes; return it, empty if there is none."""
         for packet in packets:
-            if packet and not 0 < self.client_packet_bytes_max < len(packet):
+            if not 0 < self.client_packet_bytes_max < len(packet):
                 self._queue(packet)
                 return packet
         return b""

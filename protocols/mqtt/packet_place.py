@@ -16,13 +16,10 @@ class PacketPlace:
 
     def room(self) -> memoryview | None:
         """Return memory for what is missing."""
-        return self._engine.partial.room(self._engine.level)
+        return self._engine.room()
 
     def placed(self, count: int) -> None:
         """Have the packet read once it is whole."""
-        connection, engine = self._connection, self._engine
-        connection.services.counters.bytes_received += count
-        payload = engine.partial.placed(count)
-        if payload is not None:
-            engine.reader().apart = payload
-            connection.received(b"")
+        self._connection.services.counters.bytes_received += count
+        if self._engine.placed(count):
+            self._connection.received(b"")

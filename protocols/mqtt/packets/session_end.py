@@ -9,6 +9,7 @@ from protocols.mqtt.properties import (
     AUTHENTICATION_METHOD,
     IN_AUTH,
     IN_DISCONNECT,
+    REASON_STRING,
     SESSION_EXPIRY_INTERVAL,
     binary_property,
     read_properties,
@@ -23,7 +24,7 @@ from protocols.mqtt.reason_codes import (
     RE_AUTHENTICATE,
     SUCCESS,
 )
-from protocols.mqtt.wire import packet
+from protocols.mqtt.wire import fits_string, packet
 
 EXPIRY_UNCHANGED: Final = -1
 
@@ -66,11 +67,15 @@ def _check_end(pos: int, end: int, name: str) -> None:
         raise PeerViolation(MALFORMED_PACKET, f"{name} has {end - pos} bytes after its properties")
 
 
-def encode_disconnect(reason_code: int, properties: bytes) -> bytes:
-    """Encode a DISCONNECT of 5.0, in its short form when it has no properties."""
-    if properties:
-        return packet(0xE0, bytes((reason_code,)) + section(properties))
-    return bytes((0xE0, 1, reason_code))
+def encode_disconnects(reason_code: int, text: str) -> list[bytes]:
+    """Encode the DISCONNECTs of 5.0 that may end a connection, the most telling first."""
+    properties, plain = explanation(text), bytes((0xE0, 1, reason_code))
+    return [packet(0xE0, bytes((reason_code,)) + section(properties)), plain] if properties else [plain]
+
+
+def explanation(text: str) -> bytes:
+    """Encode the Reason String that a refusal may carry; nothing where there is no text, or too long a one."""
+    return text_property(REASON_STRING, text) if text and fits_string(text) else b""
 
 
 def authentication(method: str, data: bytes | None) -> bytes:

@@ -42,24 +42,14 @@ def test_all_properties_of_connack_are_written() -> None:
         receive_maximum=20, topic_alias_maximum=3, packet_bytes_max=1000, connect_bytes_max=1000, maximum_qos=1,
         retain_available=False,
     )  # fmt: skip
-    conversation = asking(properties=mqtt.request_response_information(1), client_id="", limits=limits)
-    conversation.engine.accept(
-        False, assigned_client_id="auto-1", server_keep_alive_s=0, session_expiry_s=60, response_information="reply/"
-    )
+    conversation = asking(client_id="", limits=limits)
+    conversation.engine.accept(False, assigned_client_id="auto-1", server_keep_alive_s=0, session_expiry_s=60)
 
     answer = mqtt.connack(conversation.packets()[0], 5)
     assert (answer.reason_code, answer.session_present) == (0, False)
     assert dict(answer.properties) == {
-        17: 60, 33: 20, 36: 1, 37: 0, 39: 1000, 18: "auto-1", 34: 3, 19: 0, 26: "reply/",
+        17: 60, 33: 20, 36: 1, 37: 0, 39: 1000, 18: "auto-1", 34: 3, 19: 0,
     }  # fmt: skip
-
-
-def test_response_information_is_sent_on_request_only() -> None:
-    """[3.1.2-28]."""
-    conversation = asking()
-    conversation.engine.accept(False, response_information="reply/")
-
-    assert mqtt.connack(conversation.packets()[0], 5).value(26) is None
 
 
 def test_announced_limits_hold_from_then_on() -> None:
@@ -92,12 +82,12 @@ def test_a_refusal_that_3_x_has_no_word_for_is_a_close(reason_code: int) -> None
     assert conversation.said() == b""
 
 
-def test_5_0_is_told_why_and_where_to_go() -> None:
+def test_5_0_is_told_why() -> None:
     conversation = asking()
-    conversation.engine.refuse(0x9D, "moved", "other:1883")
+    conversation.engine.refuse(0x9D, "moved")
 
     answer = mqtt.connack(conversation.packets()[0], 5)
-    assert (answer.reason_code, answer.value(31), answer.value(28)) == (0x9D, "moved", "other:1883")
+    assert (answer.reason_code, answer.value(31)) == (0x9D, "moved")
 
 
 @pytest.mark.parametrize(("maximum", "expected"), [(5, b"\x20\x03\0\x87\0"), (4, b"")])

@@ -19,7 +19,7 @@ def test_a_plain_connect_is_read_with_the_defaults_of_its_version(level: int) ->
     assert (event.user_name, event.password, event.will) == (None, None, None)
     assert (event.session_expiry_s, event.receive_maximum, event.maximum_packet_size) == (0, 65535, 0)
     assert (event.topic_alias_maximum, event.request_problem_information) == (0, True)
-    assert (event.request_response_information, event.authentication_method) == (False, None)
+    assert event.authentication_method is None
 
 
 def test_a_3x_session_that_is_not_clean_never_expires() -> None:
@@ -40,7 +40,6 @@ def test_all_properties_of_connect_are_read() -> None:
 
     assert (event.session_expiry_s, event.receive_maximum, event.maximum_packet_size) == (60, 7, 500)
     assert (event.topic_alias_maximum, event.request_problem_information) == (3, False)
-    assert event.request_response_information is True
     assert (event.authentication_method, event.authentication_data) == ("M", b"\0d")
     assert event.user_properties == [("k", "1"), ("k", "2")]
 

@@ -144,7 +144,7 @@ def test_a_large_payload_lies_where_it_was_read_to(level: int, qos: int, propert
     conversation = connected(level)
     packet = mqtt.publish("t", bytes(1 << 20), level=level, qos=qos, properties=properties)
     conversation.hears(packet[:1000])
-    room = conversation.engine.partial.room(level)
+    room = conversation.engine.room()
     assert room is not None
     conversation.reads(packet[1000:], 300_000)
     (event,) = conversation.events
@@ -158,7 +158,7 @@ def test_little_that_is_missing_is_given_no_memory_of_its_own() -> None:
     conversation = connected(4)
     packet = mqtt.publish("t", bytes(PLACED_BYTES_MIN), qos=1)
     conversation.hears(packet[:100])
-    assert conversation.engine.partial.room(4) is None
+    assert conversation.engine.room() is None
     conversation.hears(packet[100:])
     assert len(all_rows(conversation.events)) == 1
 
