@@ -68,6 +68,8 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
                 packet_bytes_max=mqtt.maximum_packet_size,
                 receive_maximum=mqtt.receive_maximum,
                 topic_alias_maximum=mqtt.topic_alias_maximum,
+                maximum_qos=mqtt.maximum_qos,
+                retain_available=mqtt.retain_available,
                 connect_timeout_ms=mqtt.connect_timeout_s * 1000,
                 connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
                 level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,

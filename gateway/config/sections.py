@@ -68,6 +68,8 @@ class Mqtt(Section):
     )
     receive_maximum: int = Field(default=1000, ge=1, le=65535, description="messages a client may have in flight to us")
     topic_alias_maximum: int = Field(default=16, ge=0, le=65535, description="topic aliases a client may set")
+    maximum_qos: int = Field(default=2, ge=0, le=2, description="of publishes, and that subscriptions are granted")
+    retain_available: bool = Field(default=True, description="clients may publish retained messages")
     keep_alive_s_max: int = Field(
         default=0, ge=0, le=65535, description="5.0 clients are told to use this; 0: their own choice"
     )

@@ -49,7 +49,7 @@ class MqttLimits:
         # disk here, so a small window would cap a publisher at window / commit time.
         self.receive_maximum = receive_maximum
         self.topic_alias_maximum = topic_alias_maximum  # aliases a 5.0 client may set; 0: none. HiveMQ: 5
-        self.maximum_qos = maximum_qos  # of what a client publishes
+        self.maximum_qos = maximum_qos  # of what a client publishes, and what its subscriptions are granted
         self.retain_available = retain_available  # a client may publish with RETAIN
         self.connect_timeout_ms = connect_timeout_ms  # silence before CONNECT, or in the middle of authentication
         # What an unauthenticated peer may make us hold. Client id, will topic, will payload, user name and password

@@ -157,7 +157,7 @@ async def _subscribe(
     topic_filter = parse_filter(text, Syntax.MQTT)
     rights = connection.identity.rights
     rights.check_subscription(topic_filter, _count(session) - (text in session.table.by_filter))
-    qos = request.qos if rights.may_keep_messages() else 0  # a server may grant less [3.8.4-8]
+    qos = _granted_qos(connection, request)
     if qos > 0 and session.queue is None:
         await _make_queue(connection, session)
     granted = GrantedSubscription(
@@ -244,7 +244,7 @@ async def _subscribe_shared(
     rights = connection.identity.rights
     rights.check_share(shared.share_name)
     rights.check_subscription(shared.filter, _count(session) - (known is not None))
-    qos = request.qos if rights.may_keep_messages() else 0  # a server may grant less [3.8.4-8]
+    qos = _granted_qos(connection, request)
     count = asked.partition_count
     if count and qos == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
@@ -277,8 +277,11 @@ async def _subscribe_queue(
     handle: QueueHandle | None = await connection.services.queues.ask(FindQueue(queue_name, connection.identity.rights))
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")
+    qos_max = connection.services.limits.maximum_qos
+    if qos_max == 0:
+        raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "mqtt.maximum_qos is 0, and with QoS 0 nothing is settled")
     extra = _extra(request, asked.identifier)
-    extra.qos = max(1, request.qos)  # a flow settles, and QoS 0 has nothing to settle with
+    extra.qos = min(max(1, request.qos), qos_max)  # a flow settles, and QoS 0 has nothing to settle with
     extra.queue_name = queue_name
     extra.selector = asked.selector
     known = session.queues.get(request.filter_text)
@@ -372,6 +375,13 @@ async def revoke_denied(connection: "MqttConnection", session: Session) -> None:
     for text in denied:
         connection.services.clients.denials.deny(SUBSCRIBE_ACL, session.client_id, f"kept subscription {text!r}")
         await _unsubscribe(connection, session, text)
+
+
+def _granted_qos(connection: "MqttConnection", request: SubscriptionRequest) -> int:
+    """Return the QoS of a subscription to a topic: a server may grant less than is asked for [3.8.4-8] [3.2.2-10]."""
+    if not connection.identity.rights.may_keep_messages():
+        return 0
+    return min(request.qos, connection.services.limits.maximum_qos)
 
 
 def _count(session: Session) -> int:

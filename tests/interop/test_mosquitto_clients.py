@@ -29,9 +29,16 @@ class Mosquitto:
         self._common += [] if authority is None else ["--cafile", str(authority)]
 
     def publishes(self, topic: str, message: str, *options: str) -> None:
-        command = [program("mosquitto_pub"), *self._common, "-t", topic, "-m", message, *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
+        done = self._publishes(topic, message, *options)
         assert (done.returncode, done.stderr) == (0, "")
+
+    def complains(self, topic: str, *options: str) -> str:
+        """Publish, and return what mosquitto_pub says of it."""
+        return self._publishes(topic, "message", *options).stderr
+
+    def _publishes(self, topic: str, message: str, *options: str) -> "subprocess.CompletedProcess[str]":
+        command = [program("mosquitto_pub"), *self._common, "-t", topic, "-m", message, *options]
+        return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
 
     def reads(self, filter_text: str, count: int, *options: str) -> list[str]:
         """Run mosquitto_sub until it has so many messages, which are there already; return its lines."""
@@ -96,3 +103,18 @@ def test_a_queue_is_read_to_its_end(node: GatewayProcess, topic: str, version: s
     lines = mosquitto.reads(f"$queue/{name}", 3, "-q", "1", "-F", "%t %p")
     assert lines == [f"{topic}/x {message}" for message in ("first", "second", "third")]
     wait_until(lambda: node.held_count(name) == 0, within_s=ANSWER_S, what="the queue to be empty")
+
+
+def test_what_the_gateway_leaves_out_is_known_to_version_5_and_costs_others_their_connection(tmp_path: Path) -> None:
+    """MQTT 5.0 [3.2.2-9] [3.2.2-11] [3.2.2-14]: libmosquitto itself sends nothing that CONNACK excludes."""
+    settings: dict[str, object] = {"mqtt.maximum_qos": 1, "mqtt.retain_available": False}
+    with GatewayProcess(tmp_path, settings) as node:
+        five, three = Mosquitto(node, "5.0"), Mosquitto(node, "3.1.1")
+        assert "QoS not supported" in five.complains("t", "-q", "2")
+        five.publishes("t", "not kept", "-q", "1", "-r")  # it leaves the flag out
+        assert "connection was lost" in three.complains("t", "-q", "2")
+        assert "connection was lost" in three.complains("t", "-q", "1", "-r")
+        for each in (five, three):
+            with each.subscribes("t", 1, "-q", "2", "-F", "%q %p") as subscriber:
+                each.publishes("t", "below", "-q", "1")
+                assert printed(subscriber) == ["1 below"]

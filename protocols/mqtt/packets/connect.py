@@ -22,6 +22,8 @@ from protocols.mqtt.reason_codes import (
     CLIENT_IDENTIFIER_NOT_VALID,
     MALFORMED_PACKET,
     PROTOCOL_ERROR,
+    QOS_NOT_SUPPORTED,
+    RETAIN_NOT_SUPPORTED,
     UNSUPPORTED_PROTOCOL_VERSION,
 )
 from protocols.mqtt.topic_names import decode_topic
@@ -152,11 +154,17 @@ def _read_will(data: bytes, pos: int, end: int, flags: int, level: int, limits: 
             properties = decode_will_properties(data[start:pos])
     raw_topic, pos = read_binary(data, pos, end)
     payload, pos = read_binary(data, pos, end)
+    qos, retain = flags >> 3 & 3, flags & _WILL_RETAIN != 0
+    if qos > limits.maximum_qos:
+        text = f"will with QoS {qos}, at most {limits.maximum_qos} is supported [3.2.2-12]"
+        raise PeerViolation(QOS_NOT_SUPPORTED, text)
+    if retain and not limits.retain_available:
+        raise PeerViolation(RETAIN_NOT_SUPPORTED, "will with RETAIN, which this server does not have [3.2.2-13]")
     will = Will(
         topic=decode_topic(raw_topic, limits.refuse_control_characters),
         payload=payload,
-        qos=flags >> 3 & 3,
-        retain=flags & _WILL_RETAIN != 0,
+        qos=qos,
+        retain=retain,
         delay_s=0 if properties is None else properties.delay_s,
         properties=properties,
     )
