@@ -5,7 +5,8 @@ import sys
 from typing import Any, Final, TextIO
 
 import typer
-from typer.core import TyperGroup
+
+from gateway.cli.flags import Group
 
 OK: Final = 0
 FAILED: Final = 1  # the gateway refused, or something went wrong
@@ -39,7 +40,7 @@ def unreachable(where: str, problem: object, options: str) -> CommandFailed:
     return CommandFailed(f"no gateway answers at {where}: {reason}", exit_code=UNREACHABLE, advice=advice)
 
 
-class ReportingGroup(TyperGroup):
+class ReportingGroup(Group):
     """Turns CommandFailed, and a closed pipe behind us, into an exit code and a message on standard error."""
 
     def invoke(self, ctx: Any) -> Any:  # as in the base class

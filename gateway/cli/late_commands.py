@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand
 
 from gateway.cli.failures import ReportingGroup
+from gateway.cli.flags import show_flags
 
 
 class Place(NamedTuple):
@@ -78,4 +79,5 @@ def _imported(name: str, place: Place) -> Any:
         holder.command(name, add_help_option=False, context_settings=passed_on)(found)
     else:
         holder.command(name)(found)
+    show_flags(holder)
     return typer.main.get_group(holder).commands[name]

@@ -2,8 +2,9 @@
 
 import subprocess
 import sys
-from typing import Final
+from typing import Any, Final
 
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from gateway.cli import app
@@ -25,6 +26,22 @@ def test_the_help_says_of_every_command_what_it_does() -> None:
     shown = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["--help"]).stdout
     lines = {words[1]: words[2:] for words in map(str.split, shown.splitlines()) if len(words) > 2}
     assert set(COMMANDS) <= {name for name, says in lines.items() if len(says) > 1}
+
+
+def test_the_help_of_every_command_shows_flags_as_flags() -> None:
+    """A type behind one would say that a value follows, as one does behind other options."""
+    places: list[tuple[list[str], Any]] = [([], get_command(app))]
+    shown: list[list[str]] = []
+    while places:
+        place, command = places.pop()
+        told = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [*place, "--help"]).stdout
+        assert "--help" in told, place
+        assert "<bool>" not in told, told
+        shown.append(place)
+        for name in getattr(command, "commands", ()):
+            if place or not COMMANDS[name].is_program:
+                places.append(([*place, name], command.get_command(None, name)))
+    assert ["queue", "create"] in shown
 
 
 def test_a_command_that_is_misspelt_is_suggested() -> None:
