@@ -10,10 +10,12 @@ import pytest
 
 import mqtt_packets as mqtt
 from actors.supervision import ONE_CONNECTION
+from flow_wire import HELLO
 from full_socket import FullSocket
 from gateway.config.load import load
 from gateway_process import GatewayProcess
 from mqtt_packets import WillPart
+from protocols.flow.engine import FlowEngine
 from protocols.mqtt.connection import MqttConnection
 from protocols.mqtt.limits import ASKED_NOW_MAX
 from protocols.transports import PeerInfo
@@ -155,19 +157,31 @@ class BrokenSocket(FullSocket):
         self.is_aborted = True
 
 
+def flow_greeting() -> bytes:
+    """Return what a client of the flow protocol says first."""
+    client = FlowEngine(is_gateway=False, frame_bytes_max=MIB, connect_timeout_ms=1, keep_alive_ms=1, now_ms=0)
+    client.send(HELLO.encode())
+    return b"".join(client.take())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "first_bytes"),
+    [("mqtt", mqtt.connect("broken")), ("amqp", b"AMQP\x03\x01\x00\x00"), ("flow", flow_greeting())],
+)
 async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
-    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture, protocol: str, first_bytes: bytes
 ) -> None:
     """Goal 2: one client harms nobody else. At the end of a turn all write, whoever's turn it was."""
     other = await broker.connect("other", 5)
-    front, broken = broker.node.mqtt, BrokenSocket()
+    fronts = {front.name: front for front in broker.node.fronts}
+    front, broken = fronts[protocol], BrokenSocket()
     cell = broker.node.runtime.spawn(
         front.make_actor, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
     )
     connection = cell.actor.connection
-    connection.opened(broken, PeerInfo(listener="mqtt", host="here", port=1))
+    connection.opened(broken, PeerInfo(listener=protocol, host="here", port=1))
 
-    connection.received(mqtt.connect("broken"))
+    connection.received(first_bytes)
     await other.round_trip()
     connection.closed(None)
 
