@@ -1,5 +1,6 @@
 """Commands about the node of this machine: run it, check its configuration, hash a password for it."""
 
+import gc
 import os
 from pathlib import Path
 from typing import Annotated
@@ -28,6 +29,7 @@ SetOption = Annotated[
 def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
     """Run the gateway in the foreground until it is told to stop."""
     loaded = loaded_config(config, data, settings)
+    gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
     from gateway.process import run  # late: every other command starts without the broker's code
 
     try:
