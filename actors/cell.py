@@ -178,7 +178,8 @@ class ActorCell(Scheduled):
         behaviour = self._behaviour
         try:
             behaviour.receive(message)
-            behaviour.drained()
+            if self._behaviour is behaviour:
+                behaviour.drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1
@@ -237,7 +238,8 @@ class ActorCell(Scheduled):
         behaviour = self._behaviour
         try:
             _answer(behaviour, message, answer)
-            behaviour.drained()
+            if self._behaviour is behaviour:
+                behaviour.drained()
         except Exception as error:  # the boundary of supervision, as in `drain`
             self.failed(error)
         self.handled_count += 1

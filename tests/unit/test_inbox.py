@@ -175,6 +175,16 @@ def test_what_stands_behind_the_message_over_which_an_actor_stops_is_refused(run
     assert cell.inbox.dead_letters == 2
 
 
+@pytest.mark.parametrize("call", [lambda cell: cell.inbox.hand("stop"), lambda cell: cell.ask_now("stop")])
+def test_an_actor_that_stops_over_what_it_is_handed_ends_no_turn(
+    runtime: Runtime, call: Callable[[ActorCell], object]
+) -> None:
+    heard: list[object] = []
+    cell = spawned(runtime, heard)
+    call(cell)
+    assert heard == ["stop"]
+
+
 def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
