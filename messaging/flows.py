@@ -239,7 +239,7 @@ class FlowOrder:
         """Take a flow out."""
         if flow.is_new:
             self._new_count -= 1
-        self.flows.remove(flow)
+        self._take(flow)
 
     def served(self, flow: LedgerFlow) -> None:
         """Put a flow behind all others: it gets something now."""
@@ -247,8 +247,18 @@ class FlowOrder:
             flow.is_new = False
             self._new_count -= 1
         if self.flows[-1] is not flow:
-            self.flows.remove(flow)
+            self._take(flow)
             self.flows.append(flow)
+
+    def _take(self, flow: LedgerFlow) -> None:
+        """Take a flow from its place. Where few of a thousand take messages, they stand behind all others.
+
+        `list.remove` asks each of those whether it is equal, which takes three times as long.
+        """
+        place: i64 = 0
+        while self.flows[place] is not flow:
+            place += 1
+        del self.flows[place]
 
     def check(self, flows: dict[int, LedgerFlow]) -> None:
         """Assert the invariants; `flows` are the ledger's."""
