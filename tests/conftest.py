@@ -31,6 +31,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 # Folders whose tests share a session of Spark, or start one after the other: each is a JVM, with room for few.
 # The two lots take about as long as each other, and longer than any file.
 TOGETHER = {"tests/spark": "Spark", "tests/spark/programs": "Spark", "tests/spark/kills": "Spark is killed"}
+# Folders whose tests start processes, and those whose tests wait most of their time: for them, sockets and timers.
+STARTING = ("tests/crash/", "tests/interop/", "tests/stories/")
+WAITING = ("tests/broker/", *STARTING)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
@@ -80,11 +83,19 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put first, for several workers, what takes longest: none of them is to be alone with it at the end."""
+    """Put first, for several workers, what takes longest: none of them is to be alone with it at the end.
+
+    What waits is spread over what computes: at no time do all workers wait, or all want a processor.
+    """
     if hasattr(config, "workerinput"):
+        counts = Counter(kept_together(item.nodeid) for item in items)
         slow = Counter(kept_together(item.nodeid) for item in items if item.get_closest_marker("slow"))
-        slow.update(dict.fromkeys(TOGETHER.values(), len(items)))
-        items.sort(key=lambda item: -slow[kept_together(item.nodeid)])
+        lots = sorted(counts, key=lambda lot: (-slow[lot], not lot.startswith(STARTING), -counts[lot]))
+        waiting = [lot for lot in lots if lot.startswith(WAITING)]
+        computing = [lot for lot in lots if not lot.startswith(WAITING)]
+        place = {lot: (at + 0.5) / len(kind) for kind in (waiting, computing) for at, lot in enumerate(kind)}
+        place.update(dict.fromkeys(TOGETHER.values(), 0.0))
+        items.sort(key=lambda item: place[kept_together(item.nodeid)])
 
 
 @pytest.fixture(params=LOOPS)
