@@ -28,6 +28,7 @@ COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
     "storage/record*.py",  # the at-rest format: one call per message written or read back
     "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
+    "storage/unwritten.py",  # and waits here for its commit
     "actors/asking.py",
     "actors/browsing.py",  # an address, like inboxes: what inherits from a compiled class is compiled
     "actors/burying.py",  # so are errands, and those that derive from them

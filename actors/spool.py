@@ -1,7 +1,8 @@
 """The spool actor: decides when the store commits, and tells everybody what became of their work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
-time. The writing itself happens on the writer's thread; publishers are confirmed when it reports the data on disk.
+time. Messages that consumers have already are given an interval to need none (storage.unwritten). The writing itself
+happens on the writer's thread; publishers are confirmed when it reports the data on disk.
 """
 
 import logging
@@ -38,6 +39,7 @@ from messaging.tracing import Tracing
 from storage.interface import PageDamage, PageWrite, Table, TableWrite
 from storage.record_page import Run, encode_page
 from storage.spool_plan import PageRequest, SpoolPlanner, TableRequest
+from storage.unwritten import NEVER
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -69,6 +71,7 @@ class SpoolActor(LoopActor):
         self._writing = False
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
+        self._timer_ms = 0  # when it goes off
         self._flush_asked = False
         self._flush_call = FlushCall(self.flush, self.cell)
         self._paging_through = 0
@@ -106,34 +109,43 @@ class SpoolActor(LoopActor):
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time."""
         self._flush_asked = False
-        if self._writing or self._timer is not None:
+        self._confirm_all(self._planner.take_elided(), ELIDED)
+        if self._writing:
             return
-        wait_ms = self._last_commit_ms + self._commit_interval_ms - self.runtime.clock.now_ms()
-        if wait_ms > 0:
-            if self._planner.has_work() or self._idle_callbacks:
-                self._timer = self.cell.after(wait_ms, self._timer_ended)
+        patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
+        due_ms = self._planner.due_ms(patience_ms)
+        if due_ms == NEVER:
+            self._idle()
             return
-        self._commit()
+        now_ms = self.runtime.clock.now_ms()
+        due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
+        if due_ms > now_ms:
+            self._look_again(due_ms, now_ms)
+        else:
+            self._commit(now_ms, patience_ms)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back once everything taken so far is in the store; for a clean stop."""
         self._idle_callbacks.append(callback)
         self.on_drained()
 
+    def _look_again(self, at_ms: int, now_ms: int) -> None:
+        """See to it that there is a flush at that moment, or before."""
+        if self._timer is not None:
+            if self._timer_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        self._timer = self.cell.after(at_ms - now_ms, self._timer_ended)
+
     def _timer_ended(self) -> None:
         self._timer = None
-        self._commit()
+        self.on_drained()
 
-    def _commit(self) -> None:
-        if self._writing:
-            return
-        self._confirm_all(self._planner.take_elided(), ELIDED)
-        if not self._planner.has_work():
-            self._idle()
-            return
-        commit = self._planner.next_commit()
+    def _commit(self, now_ms: int, patience_ms: int) -> None:
+        commit = self._planner.next_commit(now_ms, patience_ms)
         self._writing = True
-        self._last_commit_ms = self.runtime.clock.now_ms()
+        self._last_commit_ms = now_ms
         self._commit_began_ns = self.runtime.clock.now_ns()
         self.commits_count += 1
         self._writer.write(commit.job, self.cell.inbox)
@@ -146,7 +158,7 @@ class SpoolActor(LoopActor):
     # --- what comes in ---
 
     def _store(self, message: Store) -> None:
-        self._planner.store(message.publication)
+        self._planner.store(message.publication, self.runtime.dispatcher.both_ms()[0])
 
     def _settled(self, message: Settled) -> None:
         planner = self._planner

@@ -218,9 +218,10 @@ class Ledger(LedgerState):
         flow.in_flight.add(first, end)
         if self.rules.ack_timeout_ms > 0:
             self._lock(flow, first, end, wall_ms)
-        delivery = Delivery(
-            flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, segment.publication
-        )
+        publication = segment.publication
+        if publication is not None and not redelivered:
+            publication.undelivered_count -= end - first
+        delivery = Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, publication)
         if self.remarks is not None:
             delivery.remark = self.remarks.by_sequence.get(first, b"")
         if self.groups is not None:

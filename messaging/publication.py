@@ -32,7 +32,8 @@ class Publication:
 
     `unsequenced_count` partitions have yet to number their rows; the last of them hands the publication to the spool.
     `open_count` is the number of (row, durable partition) pairs that are neither settled nor paged: at zero the
-    journal needs the publication no more, and one that was never written need not be.
+    journal needs the publication no more, and one that was never written need not be. Until it is, `undelivered_count`
+    is the number of pairs that no consumer was ever given.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Publication:
         "session_rows",
         "settlements",
         "token",
+        "undelivered_count",
         "unsequenced_count",
     )
 
@@ -57,6 +59,7 @@ class Publication:
         self.matches: list[PublicationMatch] = []
         self.unsequenced_count = partitions_count
         self.open_count: i64 = 0
+        self.undelivered_count: i64 = 0
         self.record_number: i64 = UNWRITTEN
         self.confirmed = False
         self.refused = False  # the store could not take it
@@ -70,9 +73,18 @@ class Publication:
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:
         """Note that a partition numbered its rows; return whether it was the last to do so."""
         self.note_match(partition_id, first_sequence, rows)
-        self.open_count += self.batch.count if rows is None else len(rows)
+        self.opened(self.batch.count if rows is None else len(rows))
         self.unsequenced_count -= 1
         return self.unsequenced_count == 0
+
+    def opened(self, count: i64) -> None:
+        """Note rows that need the publication from now on, and that no consumer has."""
+        self.open_count += count
+        self.undelivered_count += count
+
+    def may_be_spared(self) -> bool:
+        """Return whether consumers may settle all of it before it is written, so that it need not be."""
+        return self.undelivered_count == 0 and self.session_rows is None and self.settlements is None
 
     def not_sequenced(self) -> bool:
         """Note that a partition is gone before it numbered its rows; return whether it was the last awaited."""

@@ -68,7 +68,7 @@ class RetainedLog:
     def append(self, first: int, batch: MessageBatch, publication: Publication | None) -> None:
         """Take a batch that the ledger has just numbered."""
         assert publication is not None, "only durable queues have a log"
-        publication.open_count += batch.count
+        publication.opened(batch.count)
         self._add(journaled(first, batch, publication))
 
     def open(self) -> None:

@@ -1,6 +1,6 @@
 """What the next commit writes, and what the journal may forget. The pure core of the spool actor.
 
-Publications and settlements gather here until a commit takes them all. A publication whose messages were all settled
+Publications and settlements gather here until a commit takes them. A publication whose messages were all settled
 before that is never written: its publisher is confirmed at once. Journal records go oldest first, once all they held
 is settled or paged; what they said of settlements has then been put into the partitions' cursors.
 
@@ -8,7 +8,8 @@ A publication that moves messages, or is a transaction, brings the settlements o
 record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
 or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
 
-Deliberately elsewhere: when to commit (the spool actor), the bytes (storage.record*), LMDB (storage.store).
+Deliberately elsewhere: which publications are worth a commit and when (storage.unwritten), the time between two commits
+(the spool actor), the bytes (storage.record*), LMDB (storage.store).
 """
 
 from collections import deque
@@ -20,6 +21,7 @@ from messaging.ranges import RangeSet
 from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import Entry, Match, Settlement, encode_journal_record
+from storage.unwritten import Unwritten
 
 # Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
 # half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.
@@ -139,8 +141,9 @@ class SpoolPlanner:
         self.elided_count = 0  # messages that never had to be written
         self.written_count = 0  # messages
         self._slots_by_number: dict[int, JournalSlot] = {}
-        self._publications: list[Publication] = []
-        self._elided: list[Publication] = []  # their session rows are still to be written
+        self._unwritten = Unwritten()
+        self._consumed: list[Publication] = []  # they need not be written, and nobody has been told yet
+        self._elided: list[Publication] = []  # nor need these, but their session rows
         self._settled: dict[int, RangeSet] = {}
         self._settled_is_urgent = False
         self._changed_cursors: set[int] = set()
@@ -168,9 +171,12 @@ class SpoolPlanner:
             cursor.next_sequence_reserved = next_sequence + SEQUENCES_RESERVED
             self._urgent_cursors.add(partition_id)
 
-    def store(self, publication: Publication) -> None:
+    def store(self, publication: Publication, now_ms: int = 0) -> None:
         """Take a publication that all its partitions have numbered."""
-        self._publications.append(publication)
+        if publication.open_count > 0:
+            self._unwritten.add(publication, now_ms)
+        else:
+            self._elide(publication)
         for match in publication.matches:
             if match.partition_id in self.cursors:  # else its queue was deleted meanwhile
                 count = publication.batch.count if match.rows is None else len(match.rows)
@@ -189,6 +195,9 @@ class SpoolPlanner:
 
     def drained(self, publication: Publication) -> None:
         """Note that nothing of a publication is open any more."""
+        if self._unwritten.drop(publication):
+            self._elide(publication)
+            return
         slot = self._slots_by_number.get(publication.record_number)
         if slot is not None:
             assert slot.needed_count > 0, "a publication is drained once"
@@ -251,23 +260,13 @@ class SpoolPlanner:
 
         Those with session rows are confirmed when the rows are safe: a publisher that repeats itself is known by them.
         """
-        if not self._publications:
-            return []
-        elided = [publication for publication in self._publications if publication.open_count == 0]
-        if elided:
-            self._publications = [publication for publication in self._publications if publication.open_count > 0]
-            self.elided_count += _count(elided)
-            for settlement in _moved(elided):
-                self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
-            self._elided += [publication for publication in elided if publication.session_rows is not None]
-            elided = [publication for publication in elided if publication.session_rows is None]
-        return elided
+        consumed, self._consumed = self._consumed, []
+        return consumed
 
-    def has_work(self) -> bool:
-        """Return whether a commit has something to do that cannot wait for the next publication."""
-        return bool(
-            self._publications
-            or self._elided
+    def due_ms(self, patience_ms: int) -> int:
+        """Return the moment from which on a commit has work that cannot wait; see `Unwritten.due_ms`."""
+        at_once = (
+            self._elided
             or self._tables
             or self._pages
             or self._settled_is_urgent
@@ -276,11 +275,16 @@ class SpoolPlanner:
             or self._purged
             or self._urgent_cursors
         )
+        return 0 if at_once else self._unwritten.due_ms(patience_ms)
 
-    def next_commit(self) -> Commit:
-        """Gather everything into one commit. The caller has seen that there is work and that no commit is out."""
+    def next_commit(self, now_ms: int = 0, patience_ms: int = 0) -> Commit:
+        """Gather what is due into one commit. The caller has seen that there is work and that no commit is out.
+
+        Publications may wait for a later one, but not where rows are written: these may count on what came before.
+        """
         assert self._out is None, "one commit at a time"
-        publications, self._publications = self._publications, []
+        takes_publications = bool(self._tables) or self._unwritten.due_ms(patience_ms) <= now_ms
+        publications = self._unwritten.take() if takes_publications else []
         elided, self._elided = self._elided, []
         tables, self._tables = self._tables, []
         pages, self._pages = self._pages, []
@@ -345,13 +349,26 @@ class SpoolPlanner:
         commit.tables = [each for each in commit.tables if each not in again]
         self._tables = again + self._tables
         if not job.uses_reserve:
-            self._publications = [each for each in commit.publications if each.only_moves] + self._publications
+            self._put_back([each for each in commit.publications if each.only_moves])
             commit.publications = [each for each in commit.publications if not each.only_moves]
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._purged = job.partition_purges + self._purged
         self._urgent_cursors.update([put.partition_id for put in job.cursor_puts if put.partition_id in self.cursors])
         return commit
+
+    def _put_back(self, publications: list[Publication]) -> None:
+        self._unwritten.put_back([each for each in publications if each.open_count > 0])
+        for publication in publications:
+            if publication.open_count == 0:  # its consumers were done before the commit failed
+                self._elide(publication)
+
+    def _elide(self, publication: Publication) -> None:
+        """Spare a publication of which everything is settled."""
+        self.elided_count += publication.batch.count
+        for settlement in _moved([publication]):
+            self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
+        (self._consumed if publication.session_rows is None else self._elided).append(publication)
 
     def oldest_needed(self, records_max: int) -> JournalSlot | None:
         """Return the record at the journal's head when the journal has grown beyond `records_max`, else None."""

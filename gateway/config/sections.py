@@ -206,7 +206,10 @@ class Spool(Section):
     memory_bytes_max: Size = Field(default=256 * MIB, ge=MIB, le=TIB, description="message bytes kept in memory")
     usage_threshold: Pair = Field(default="80/60%", description="event for the usage; values are MB")
     commit_interval_ms: int = Field(
-        default=2, ge=0, le=1000, description="shortest time between two commits under load"
+        default=2,
+        ge=0,
+        le=1000,
+        description="shortest time between two commits under load, and what consumers are given to make one needless",
     )
     sync: bool = Field(
         default=True, description="fsync before a publisher is confirmed; false loses messages on power failure"

@@ -9,7 +9,7 @@ from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRule
 from messaging.headers import Headers
 from messaging.ledger import Ledger
 from messaging.moments import pass_time
-from messaging.publication import Publication
+from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
@@ -63,6 +63,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.publications: list[Publication] = []
         self.rows: dict[int, range] = {}  # publication's place in the list -> sequences
         self.drained: list[Publication] = []
+        self.given: set[int] = set()  # sequences that some flow was ever given
 
     # --- steps ---
 
@@ -193,6 +194,7 @@ class PartitionMachine(RuleBasedStateMachine):
             flow_id = delivery.flow.flow_id
             assert flow_id not in self.paused, "a paused flow gets nothing"
             assert delivery.epoch == flow_id
+            self.given.update(sequences_of(delivery))
             self.owed[flow_id] += len(sequences_of(delivery))
             self.told.setdefault(flow_id, set()).update(sequences_of(delivery))
         for flow_id, flow in self.flows.items():
@@ -309,6 +311,12 @@ class PartitionMachine(RuleBasedStateMachine):
             open_count = len([sequence for sequence in self.rows[place] if sequence in open_rows])
             assert publication.open_count == open_count
             assert self.drained.count(publication) == (1 if open_count == 0 else 0)
+
+    @invariant()
+    def a_publication_knows_how_many_of_its_messages_no_consumer_was_ever_given(self) -> None:
+        for place, publication in enumerate(self.publications):
+            if publication.record_number == UNWRITTEN:
+                assert publication.undelivered_count == len(set(self.rows[place]) - self.given)
 
     def open_rows(self) -> set[int]:
         """Return the sequences that the journal has to keep."""

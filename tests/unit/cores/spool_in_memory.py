@@ -221,11 +221,12 @@ class SpoolInMemory:
 
     # --- commits ---
 
-    def begin_commit(self) -> None:
+    def begin_commit(self, *, patience_ms: int = 0) -> None:
+        """Begin a commit if one is due, at the moment 0 at which everything comes; consumers are given some time."""
         if self.commit_out is None:
             self.confirmed += self.planner.take_elided()
-            if self.planner.has_work():
-                self.commit_out = self.planner.next_commit()
+            if self.planner.due_ms(patience_ms) <= 0:
+                self.commit_out = self.planner.next_commit(0, patience_ms)
 
     def end_commit(self, *, succeeds: bool) -> None:
         if self.commit_out is None:

@@ -269,6 +269,21 @@ def test_a_publication_is_not_drained_while_another_partition_has_yet_to_number_
     assert second.effects.drained == [publication]
 
 
+def test_a_message_that_is_delivered_again_is_not_given_to_a_consumer_for_the_first_time_again() -> None:
+    """Its publication would seem to have been given whole, with another message still waiting."""
+    ledger = ledger_with(flow_of(1, limit=1))
+    publication = published(numbered(2))
+    publication.sequenced(1, ledger.append(publication.batch, publication), None)
+    assert publication.undelivered_count == 2
+
+    for _ in range(2):
+        ledger.deliver(0)
+        assert publication.undelivered_count == 1
+        ledger.flows[1].flow.window.give(ledger.settle(1, 1, 2, RELEASED))
+
+    assert not publication.may_be_spared()
+
+
 def test_a_ledger_whose_queue_is_deleted_lets_go_of_its_publications() -> None:
     ledger = ledger_with(flow_of(1, limit=1))
     publication = published(numbered(3))

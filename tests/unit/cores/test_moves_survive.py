@@ -38,8 +38,8 @@ class SpoolWithMoves(SpoolInMemory):
                 publication.sequenced(target, sequence, None)
                 self.planner.store(publication)
 
-    def begin_commit(self) -> None:
-        super().begin_commit()
+    def begin_commit(self, *, patience_ms: int = 0) -> None:
+        super().begin_commit(patience_ms=patience_ms)
         self.tell_the_sources()
 
     def end_commit(self, *, succeeds: bool) -> None:

@@ -90,9 +90,9 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.begin_commit()
         self.spool.end_commit(succeeds=False)
 
-    @rule()
-    def begin_commit(self) -> None:
-        self.spool.begin_commit()
+    @rule(patience_ms=st.sampled_from([0, 1]))
+    def begin_commit(self, patience_ms: int) -> None:
+        self.spool.begin_commit(patience_ms=patience_ms)
 
     @precondition(lambda self: self.spool.commit_out is not None)
     @rule(succeeds=st.sampled_from([True, True, True, False]))

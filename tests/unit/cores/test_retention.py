@@ -140,6 +140,7 @@ def test_what_is_kept_is_written_although_its_consumers_were_fast() -> None:
     settle_all(partition)
 
     assert publication.open_count == 3
+    assert not publication.may_be_spared(), "nor is there anybody to be given time for it"
     partition.journal()
     assert partition.read(1, 4)[0] == {1: b"1", 2: b"2", 3: b"3"}
 

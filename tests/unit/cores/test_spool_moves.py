@@ -7,6 +7,7 @@ from messaging.publication import UNWRITTEN, Publication
 from storage.interface import Table, TableWrite
 from storage.record_journal import Settlement
 from storage.spool_plan import SEQUENCES_RESERVED, TableRequest
+from storage.unwritten import NEVER
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
@@ -78,6 +79,33 @@ def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not
     assert record_of(commit).settlements == [Settlement(P, 1, 3)]
 
 
+def test_what_came_while_a_commit_failed_is_behind_what_is_tried_again() -> None:
+    planner = planner_with(P, Q)
+    publish, move, later = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)]), publication_to({P: 7})
+    planner.store(publish)
+    planner.store(move)
+    planner.next_commit()
+    planner.store(later)
+    planner.failed()
+
+    assert committed(planner).publications == [move, later]
+
+
+def test_a_move_that_was_consumed_while_its_commit_failed_is_not_tried_again() -> None:
+    planner = planner_with(P, Q)
+    publish, move = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(publish)
+    planner.store(move)
+    planner.next_commit()
+    done_with(planner, move)
+    planner.failed()
+
+    assert planner.take_elided() == [move]
+    commit = committed(planner)
+    assert commit.publications == []
+    assert Settlement(P, 1, 3) in record_of(commit).settlements
+
+
 def test_a_move_that_the_reserve_has_no_room_for_is_given_up() -> None:
     planner = planner_with(P, Q)
     move = move_to({Q: 1}, [(P, 1, 3)])
@@ -85,7 +113,7 @@ def test_a_move_that_the_reserve_has_no_room_for_is_given_up() -> None:
     assert planner.next_commit().job.uses_reserve
 
     assert planner.failed().publications == [move]
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
 
 def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages_out() -> None:
@@ -93,11 +121,11 @@ def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages
     planner = planner_with(P, Q)
     move = move_to({Q: 1}, [(P, 1, 3)])
     planner.store(move)
-    move.open_count = 0
+    done_with(planner, move)
 
     assert planner.take_elided() == [move]
-    assert planner.has_work()
-    assert record_of(committed(planner)).settlements == [Settlement(P, 1, 3)]
+    assert planner.due_ms(0) == 0
+    assert Settlement(P, 1, 3) in record_of(committed(planner)).settlements
 
 
 def test_a_move_out_of_a_queue_that_was_deleted_meanwhile_is_only_a_publication() -> None:
@@ -157,7 +185,7 @@ def test_rows_of_a_session_are_written_though_their_publication_need_not_be() ->
     assert commit.publications == []
     assert commit.job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1")]
     assert commit.job.uses_reserve
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
 
 def test_rows_of_what_was_consumed_before_it_was_written_are_tried_until_they_are_safe() -> None:
@@ -219,7 +247,7 @@ def test_rows_that_the_reserve_has_no_room_for_are_refused() -> None:
         request.done("full")
 
     assert answers == ["full"]
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
 
 def test_a_transaction_that_brings_messages_leaves_the_reserve_alone() -> None:

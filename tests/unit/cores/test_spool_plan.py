@@ -5,6 +5,7 @@ from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from storage.record_cursor import CursorState
 from storage.record_journal import JournalRecord, Settlement, decode_journal_record
 from storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
+from storage.unwritten import NEVER
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
@@ -14,7 +15,7 @@ def test_a_publication_settled_before_the_commit_is_never_written() -> None:
     gone, needed = publication_to({P: 1}, count=2), publication_to({P: 3}, count=3)
     planner.store(gone)
     planner.store(needed)
-    gone.open_count = 0
+    done_with(planner, gone)
 
     assert planner.take_elided() == [gone]
     assert committed(planner).publications == [needed]
@@ -24,7 +25,7 @@ def test_a_publication_settled_before_the_commit_is_never_written() -> None:
 def test_settlements_of_what_was_never_written_wait_for_a_commit_that_has_a_reason() -> None:
     planner = planner_with(P)
     planner.settle(P, [(1, 3)], written=False)
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
     planner.store(publication_to({P: 3}))
 
@@ -35,9 +36,9 @@ def test_settlements_of_what_was_written_are_worth_a_commit() -> None:
     planner = planner_with(P)
     planner.settle(P, [(1, 3), (3, 5)], written=True)
 
-    assert planner.has_work()
+    assert planner.due_ms(0) == 0
     assert record_of(committed(planner)).settlements == [Settlement(P, 1, 5)]
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
 
 def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_another() -> None:
@@ -48,9 +49,9 @@ def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_an
     planner.settle(P, [(1, 2)], written=False)  # was said before the commit began, and is heard of now
     planner.committed()
 
-    assert planner.has_work()
+    assert planner.due_ms(0) == 0
     assert record_of(committed(planner)).settlements == [Settlement(P, 1, 2)]
-    assert not planner.has_work()
+    assert planner.due_ms(0) == NEVER
 
 
 def test_a_publication_to_two_partitions_is_one_entry_of_one_record() -> None:
@@ -194,7 +195,7 @@ def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
     planner = SpoolPlanner(next_record_number=1)
     planner.register(P, floor=1, next_sequence_reserved=500)
 
-    assert planner.has_work()
+    assert planner.due_ms(0) == 0
     (put,) = committed(planner).job.cursor_puts
     assert put.next_sequence == 500 + SEQUENCES_RESERVED
 

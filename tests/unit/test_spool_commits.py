@@ -1,0 +1,245 @@
+"""When the spool commits, and when publishers hear: the actor on virtual time, with a disk that takes everything."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.data_messages import Confirmed, Settled, Store
+from actors.messages import WriteTables
+from actors.runtime import Runtime
+from actors.spool import SpoolActor
+from actors.spool_io import CommitDone
+from actors.supervision import ONE_CONNECTION
+from messaging.address import Address
+from messaging.admission import SpoolGate
+from messaging.publication import UNWRITTEN, Publication
+from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
+from storage.interface import CommitJob, Table, TableWrite
+from unit.cores.messages import numbered
+from unit.cores.spool_steps import P, planner_with
+
+INTERVAL_MS = 4
+COMMIT_US = 1_000
+
+
+class Spool(Address):
+    """A spool actor, its disk, and the publisher of everything, who is the address. Times are in microseconds."""
+
+    def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
+        self.loop = virtual_loop(MONOTONIC_START_US)
+        clock = VirtualClock(self.loop, look_ns=0)
+        self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
+        self.planner = planner_with(P)
+        self.cell = self.runtime.spawn(
+            lambda cell: SpoolActor(
+                cell,
+                planner=self.planner,
+                writer=self,
+                gate=SpoolGate(usage_bytes_max=1 << 40),
+                commit_interval_ms=interval_ms,
+                partitions={},
+                tracing=None,
+            ),
+            kind="spool",
+            name="spool",
+            policy=ONE_CONNECTION,
+        )
+        self.published: dict[int, Publication] = {}  # by token; its messages have one sequence each
+        self.came_us: dict[int, int] = {}
+        self.confirmed_us: dict[int, int] = {}
+        self.began_us: list[int] = []  # of each commit
+
+    # --- the disk ---
+
+    def write(self, job: CommitJob, reply_to: Address) -> None:
+        self.began_us.append(self.now_us())
+        self.loop.call_later(COMMIT_US / 1_000_000, reply_to.post, CommitDone())
+
+    def reload(self, request: object, reply_to: Address) -> None:
+        raise AssertionError("no partition fails")
+
+    def has_room(self) -> bool:
+        return True
+
+    # --- the publisher, and the partition ---
+
+    def post(self, message: object) -> None:
+        assert isinstance(message, Confirmed)
+        assert message.token not in self.confirmed_us, "a publisher hears once"
+        self.confirmed_us[message.token] = self.now_us()
+
+    def publish(self, *, consumers: bool) -> int:
+        """Publish a message that is at once with a consumer, or waits for one; return its token."""
+        token = len(self.published) + 1
+        publication = Publication(numbered(1), publisher=self, token=token, partitions_count=1)
+        publication.sequenced(P, token, None)
+        if consumers:
+            publication.undelivered_count = 0
+        self.published[token] = publication
+        self.came_us[token] = self.now_us()
+        self.cell.inbox.post(Store(publication))
+        return token
+
+    def settle(self, token: int) -> None:
+        publication = self.published[token]
+        publication.open_count = 0
+        is_written = publication.record_number != UNWRITTEN
+        self.cell.inbox.post(Settled(P, [(token, token + 1)], [publication], [], is_written))
+
+    def write_a_row(self) -> None:
+        self.cell.inbox.post(WriteTables([TableWrite(Table.CATALOG, b"k", b"v")], None, 0))
+
+    # --- time ---
+
+    def now_us(self) -> int:
+        return self.loop.now_us - MONOTONIC_START_US
+
+    def passes(self, *, us: int = 0) -> None:
+        self.loop.advance(us)
+
+    def fail(self, error: BaseException) -> None:
+        raise error
+
+
+@pytest.fixture
+def spool() -> Iterator[Spool]:
+    made = Spool()
+    yield made
+    made.runtime.stop()
+
+
+def test_a_message_without_a_consumer_is_committed_at_once_after_a_pause(spool: Spool) -> None:
+    token = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+
+    assert spool.began_us == [0]
+    assert spool.confirmed_us == {token: COMMIT_US}
+
+
+def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(spool: Spool) -> None:
+    for _ in range(100):
+        token = spool.publish(consumers=True)
+        spool.passes(us=300)
+        spool.settle(token)
+        spool.passes()
+        assert spool.confirmed_us[token] == spool.came_us[token] + 300
+    spool.passes(us=1_000_000)
+
+    assert spool.began_us == []
+
+
+def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spool: Spool) -> None:
+    token = spool.publish(consumers=True)
+    spool.passes(us=INTERVAL_MS * 1000 + COMMIT_US)
+
+    assert spool.began_us == [INTERVAL_MS * 1000]
+    assert token in spool.confirmed_us
+
+
+def test_where_all_but_one_are_fast_there_is_a_commit_for_the_slow_one_and_one_for_its_settlement(
+    spool: Spool,
+) -> None:
+    """Not for those that come while these are made, and whose settlements would have to be written then."""
+    slow = spool.publish(consumers=True)
+    for step in range(200):
+        token = spool.publish(consumers=True)
+        spool.passes(us=100)
+        spool.settle(token)
+        if step == 100:
+            spool.settle(slow)
+        spool.passes(us=20)
+    spool.passes(us=1_000_000)
+
+    assert len(spool.began_us) <= 3  # the third: one fast one was written beside the slow one
+    assert sorted(spool.confirmed_us) == sorted(spool.published)
+
+
+def test_a_message_without_a_consumer_does_not_wait_for_others_that_have_one(spool: Spool) -> None:
+    spool.publish(consumers=True)
+    spool.passes(us=1500)
+    spool.publish(consumers=False)
+    spool.passes()
+
+    assert spool.began_us == [1500]
+
+
+def test_what_is_due_earlier_than_what_consumers_have_is_committed_earlier(spool: Spool) -> None:
+    spool.publish(consumers=False)
+    spool.passes(us=2000)
+    spool.publish(consumers=True)
+    spool.passes(us=1000)
+    spool.publish(consumers=False)
+    spool.passes(us=1000)
+
+    assert spool.began_us == [0, INTERVAL_MS * 1000]
+
+
+def test_rows_do_not_wait_for_consumers(spool: Spool) -> None:
+    token = spool.publish(consumers=True)
+    spool.write_a_row()
+    spool.passes(us=COMMIT_US)
+
+    assert spool.began_us == [0]
+    assert token in spool.confirmed_us, "what came before the rows is written with them"
+
+
+def test_a_clean_stop_does_not_wait_for_consumers(spool: Spool) -> None:
+    token = spool.publish(consumers=True)
+    idle_us: list[int] = []
+    spool.passes(us=100)
+    spool.cell.actor.when_idle(lambda: idle_us.append(spool.now_us()))
+    spool.passes(us=1_000_000)
+
+    assert token in spool.confirmed_us
+    assert idle_us == [100 + COMMIT_US]
+
+
+def test_commits_keep_their_interval(spool: Spool) -> None:
+    for _ in range(100):
+        spool.publish(consumers=False)
+        spool.passes(us=100)
+    spool.passes(us=10 * INTERVAL_MS * 1000)
+
+    assert spool.began_us == [0, 4000, 8000, 12000][: len(spool.began_us)]
+    assert len(spool.began_us) == 4
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.builds(lambda consumers: ("publish", int(consumers)), st.booleans()),
+        st.builds(lambda back: ("settle", back), st.integers(0, 5)),
+        st.builds(lambda us: ("pass", us), st.sampled_from([0, 1, 300, 1000, 2500, 9000])),
+        st.just(("write rows", 0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None)
+@given(steps=STEPS, interval_ms=st.sampled_from([0, 1, 4]))
+def test_publishers_hear_when_their_messages_are_written_or_settled_and_never_wait_longer_than_for_an_interval(
+    steps: list[tuple[str, int]], interval_ms: int
+) -> None:
+    """Beside the interval of consumers there is that between commits, one that may be under way, and clock's grain."""
+    spool = Spool(interval_ms)
+    waiting: list[int] = []  # for their consumers
+    for step, value in [*steps, ("pass", 50_000)]:
+        if step == "publish":
+            waiting.append(spool.publish(consumers=bool(value)))
+        elif step == "settle" and len(waiting) > value:
+            spool.settle(waiting.pop(value))
+        elif step == "write rows":
+            spool.write_a_row()
+        elif step == "pass":
+            spool.passes(us=value)
+        for token in spool.confirmed_us:
+            publication = spool.published[token]
+            assert publication.record_number != UNWRITTEN or publication.open_count == 0
+    for token, came_us in spool.came_us.items():
+        assert spool.confirmed_us[token] <= came_us + 2 * interval_ms * 1000 + 2 * COMMIT_US
+    for earlier, later in zip(spool.began_us, spool.began_us[1:], strict=False):
+        assert later - earlier >= max(COMMIT_US, (interval_ms - 1) * 1000)
+    spool.runtime.stop()
