@@ -65,8 +65,7 @@ class Stream(asyncio.Protocol):
         self._give_up_after(LINGER_S)
         transport.set_protocol(_Lingering(self))
         transport.resume_reading()
-        if transport.can_write_eof():  # not on TLS: there the peer is left to close by itself
-            transport.write_eof()
+        transport.write_eof()
 
     def abort(self) -> None:
         """Close at once."""
@@ -84,13 +83,9 @@ class Stream(asyncio.Protocol):
             self._transport.resume_reading()
 
     def read_into(self, place: Place) -> None:
-        """Have what comes next put where it belongs; in TLS, go on as before.
-
-        TLS transports fill one buffer in a turn and keep what they have beyond it. A peer's end that is read meanwhile
-        has them throw that away.
-        """
+        """Have what comes next put where it belongs."""
         transport = self._transport
-        if self._is_open and transport.get_protocol() is self and transport.can_write_eof():  # which TLS cannot
+        if self._is_open and transport.get_protocol() is self:
             transport.set_protocol(_Placing(self, transport, place))
 
     def buffered_bytes(self) -> int:

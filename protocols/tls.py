@@ -58,6 +58,7 @@ class TlsFiles:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION  # in which whoever writes would have to wait for the peer
         context.verify_mode = self.client_certificates.value
         if self.client_certificates is not ClientCertificates.IGNORED and self.client_authorities is None:
             raise TlsFilesRefused("client certificates cannot be verified: no file of client authorities is given")

@@ -55,8 +55,8 @@ class ByteTransport(Protocol):
         """Send what is buffered, then give the peer a moment to read it before the socket goes.
 
         Closing a socket with input unread makes TCP reset the connection, and a reset destroys data on its way to
-        the peer: the DISCONNECT that says why. So the sending side is shut down first where that is possible, and
-        input is read and discarded until the peer closes, or for about a second.
+        the peer: the DISCONNECT that says why. So the sending side is shut down first, and input is read and discarded
+        until the peer closes, or for about a second.
         """
 
     def abort(self) -> None:

@@ -18,6 +18,7 @@ class RecordedConnection:
         self.ends: list[Exception | None] = []
         self.fails_on: bytes | None = None
         self.closes_on: bytes | None = None
+        self.pauses_on: bytes | None = None  # at the end of the turn, as connections do with a request under way
         self._opened = opened
         self._changed = asyncio.Event()
 
@@ -35,6 +36,8 @@ class RecordedConnection:
         if data == self.closes_on:
             self.transport.write(b"goodbye")
             self.transport.close()
+        if data == self.pauses_on:
+            asyncio.get_running_loop().call_soon(self.transport.pause_reading)
         if data == self.fails_on:
             raise RuntimeError("as the test asked")
 

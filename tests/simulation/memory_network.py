@@ -97,9 +97,6 @@ class Wire(asyncio.Transport):
             self._protocol.pause_writing()
         self._move_out()
 
-    def can_write_eof(self) -> bool:
-        return True
-
     def write_eof(self) -> None:
         self._to_client.append(b"")
         self._move_out()

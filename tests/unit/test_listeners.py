@@ -1,22 +1,17 @@
 """Listeners and streams over real loopback sockets: TCP and TLS, on both kinds of event loop."""
 
 import asyncio
-import contextlib
-import datetime
 import secrets
 import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
+from dialled_listener import dials, leaves, listens, meets, trusts, writes_certificate
 from loops import RunOnLoop
 from protocols.errors import ListenerNotStarted, TlsFilesRefused
 from protocols.listeners import Listener
@@ -28,32 +23,6 @@ LARGE_BYTES = 1 << 20
 SENT_WHILE_LEAVING = b"x" * 100_000  # unread input at the moment of the close
 
 
-def listens(recorder: Recorder, **options: Any) -> Listener:
-    return Listener(name="test", host="127.0.0.1", port=0, connect=recorder.connect, **options)
-
-
-async def dials(listener: Listener, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", listener.port, **options)
-
-
-async def meets(
-    files: TlsFiles | None = None,
-) -> tuple[Listener, asyncio.StreamReader, asyncio.StreamWriter, RecordedConnection]:
-    """Start a listener, in TLS if it has files, and dial it; return it, both halves of the client, and the server's."""
-    recorder = Recorder()
-    listener = listens(recorder, tls=files)
-    await listener.start()
-    tls = {} if files is None else {"ssl": trusts(files), "server_hostname": "localhost"}
-    reader, writer = await dials(listener, **tls)
-    return listener, reader, writer, await recorder.next_opened()
-
-
-async def leaves(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-    with contextlib.suppress(OSError):  # the listener's side may have gone first
-        await writer.wait_closed()
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     """A self-signed certificate for localhost that signs itself as a client's as well."""
@@ -61,51 +30,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return writes_certificate(folder, "localhost")
 
 
-def writes_certificate(folder: Path, name: str) -> TlsFiles:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    written = TlsFiles(
-        certificate=folder / f"{name}.pem",
-        private_key=folder / f"{name}.key",
-        client_authorities=folder / f"{name}.pem",
-        client_certificates=ClientCertificates.OPTIONAL,
-        alpn=("mqtt",),
-    )
-    written.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    written.private_key.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return written
-
-
-def trusts(files: TlsFiles, *, alpn: list[str] | None = None, shows_certificate: bool = False) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=files.certificate)
-    if alpn:
-        context.set_alpn_protocols(alpn)
-    if shows_certificate:
-        context.load_cert_chain(files.certificate, files.private_key)
-    return context
-
-
-def test_bytes_go_both_ways_and_the_end_is_told_once(run: RunOnLoop) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_bytes_go_both_ways_and_the_end_is_told_once(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
-        listener, reader, writer, connection = await meets()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         assert connection.peer.host == "127.0.0.1"
         assert connection.peer.port == writer.get_extra_info("sockname")[1]
-        assert not connection.peer.is_encrypted
+        assert connection.peer.is_encrypted == is_tls
 
         writer.write(b"ping")
         await connection.has_received(b"ping")
@@ -160,11 +91,14 @@ def test_a_last_word_reaches_a_peer_that_is_still_sending(run: RunOnLoop, files:
     run(scenario())
 
 
-def test_a_peer_that_never_closes_is_closed_after_the_linger(run: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_peer_that_never_closes_is_closed_after_the_linger(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, files: TlsFiles, is_tls: bool
+) -> None:
     monkeypatch.setattr("protocols.streams.LINGER_S", 0.05)
 
     async def scenario() -> None:
-        listener, reader, writer, connection = await meets()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         connection.transport.write(b"goodbye")
         connection.transport.close_after_flush()
         assert await reader.read() == b"goodbye"  # the sending side is shut down, nothing was reset
@@ -217,9 +151,10 @@ def test_nothing_more_is_sent_to_a_peer_that_has_said_its_last(run: RunOnLoop) -
     run(scenario())
 
 
-def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_verbs_on_a_closed_stream_do_nothing(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
-        listener, _, writer, connection = await meets()
+        listener, _, writer, connection = await meets(files if is_tls else None)
         connection.transport.abort()
         await connection.has_closed()
         transport = connection.transport
@@ -297,11 +232,12 @@ class Large:
             self._connection.tell()
 
 
-def test_something_large_is_read_to_where_it_belongs(run: RunOnLoop) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_something_large_is_read_to_where_it_belongs(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     """Two of them behind each other, and something small behind each, which is received as ever."""
 
     async def scenario() -> None:
-        listener, reader, writer, connection = await meets()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         large = Large(connection)
         sent = [secrets.token_bytes(LARGE_BYTES) for _ in range(2)]
         heard = b""
@@ -324,27 +260,12 @@ def test_something_large_is_read_to_where_it_belongs(run: RunOnLoop) -> None:
     run(scenario())
 
 
-def test_something_large_over_tls_is_received_as_ever(run: RunOnLoop, files: TlsFiles) -> None:
-    """What TLS transports have decrypted beyond a buffer of ours, they throw away when the peer's end is read."""
-
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(
+    run: RunOnLoop, files: TlsFiles, is_tls: bool
+) -> None:
     async def scenario() -> None:
-        listener, _, writer, connection = await meets(files)
-        large = Large(connection)
-        large.begins()
-        sent = secrets.token_bytes(LARGE_BYTES)
-        writer.write(sent)
-        await connection.has_received(sent)
-        assert large.came == []
-        await leaves(writer)
-        await connection.has_closed()
-        await listener.stop()
-
-    run(scenario())
-
-
-def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(run: RunOnLoop) -> None:
-    async def scenario() -> None:
-        listener, _, writer, connection = await meets()
+        listener, _, writer, connection = await meets(files if is_tls else None)
         large = Large(connection)
         large.begins()
         writer.write(bytes(LARGE_BYTES // 2))
@@ -356,9 +277,12 @@ def test_a_peer_that_goes_in_the_middle_of_something_large_is_gone(run: RunOnLoo
     run(scenario())
 
 
-def test_a_stream_that_closes_in_the_middle_of_something_large_reads_on_for_nobody(run: RunOnLoop) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_stream_that_closes_in_the_middle_of_something_large_reads_on_for_nobody(
+    run: RunOnLoop, files: TlsFiles, is_tls: bool
+) -> None:
     async def scenario() -> None:
-        listener, reader, writer, connection = await meets()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         large = Large(connection)
         large.begins()
         large.on_half = lambda: says_goodbye(connection)
@@ -425,9 +349,10 @@ def test_buffers_that_are_written_together_arrive_in_order(run: RunOnLoop, files
     run(scenario())
 
 
-def test_a_slow_reader_pauses_writing_until_it_has_caught_up(run: RunOnLoop) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_slow_reader_pauses_writing_until_it_has_caught_up(run: RunOnLoop, files: TlsFiles, is_tls: bool) -> None:
     async def scenario() -> None:
-        listener, reader, writer, connection = await meets()
+        listener, reader, writer, connection = await meets(files if is_tls else None)
         connection.transport.write(bytes(16 << 20))
         assert connection.pauses == ["paused"]
         await reader.readexactly(16 << 20)
