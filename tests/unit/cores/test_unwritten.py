@@ -4,7 +4,7 @@ from messaging.publication import Publication
 from storage.interface import Table, TableWrite
 from storage.record_journal import Settlement
 from storage.spool_plan import SpoolPlanner, TableRequest
-from storage.unwritten import NEVER, Unwritten
+from storage.unwritten import GIVEN_TIME_MAX, NEVER, Unwritten
 from unit.cores.spool_steps import P, Q, planner_with, publication_to, record_of
 
 PATIENCE_MS = 10
@@ -36,6 +36,13 @@ def test_consumers_that_have_everything_are_given_time_from_the_coming_of_the_ol
     first, second = with_consumers(publication_to({P: 1})), with_consumers(publication_to({P: 3}))
     assert due_ms_of(first, second) == 110
     assert due_ms_of(second) == 110, "with the oldest gone the others have their own time"
+
+
+def test_many_at_once_are_given_no_time() -> None:
+    """Until consumers that are slow have settled they would be looked through again at the end of every turn."""
+    many = [with_consumers(publication_to({P: 1 + 2 * number})) for number in range(GIVEN_TIME_MAX + 1)]
+    assert due_ms_of(*many) == 0
+    assert due_ms_of(*many[1:]) == 110
 
 
 def test_one_queue_without_a_consumer_is_enough() -> None:
