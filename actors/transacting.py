@@ -116,7 +116,9 @@ class TransactionCommit(Address):
         publication = result.publication
         if publication is None:  # nobody subscribes, or only queues that are never written
             return await self._settle(settlements)
-        publication.settlements = settlements or None
+        if not settlements:
+            return await self._stored
+        publication.settlements = settlements
         publication.open_count += 1  # written even if its consumers are faster: the settlements must be, with it
         reason = await self._stored
         publication.open_count -= 1

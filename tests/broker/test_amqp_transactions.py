@@ -88,6 +88,22 @@ async def test_what_is_published_is_seen_with_the_commit_and_not_before(
     assert await bodies_in(broker) == [b"m0", b"m1", b"m2"], "what was accepted is on the disk"
 
 
+@pytest.mark.settings("spool.commit_interval_ms=1000")
+async def test_what_is_only_published_and_consumed_at_once_is_committed_without_the_disk(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """As a publish without a transaction is: there are no settlements that have to be written with it."""
+    await queue(broker)
+    peer = await client(amqp)
+    await peer.receiver("in", "orders", handle=IN, credit=1)
+    txn = await peer.declare(CONTROL)
+    peer.transfer(OUT, body("m"), state=in_transaction(txn, None))
+    discharge = peer.ask_discharge(CONTROL, txn)
+    peer.settle((await peer.delivery()).delivery_id)
+    assert (await peer.outcome(discharge)).code == ACCEPTED
+    assert (broker.node.planner.elided_count, broker.node.planner.written_count) == (1, 0)
+
+
 async def test_what_is_published_and_rolled_back_was_never_there(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 75: rolled back, none is visible."""
     orders = await queue(broker)
