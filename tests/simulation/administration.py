@@ -87,13 +87,16 @@ def _create(world: World, step: Step) -> None:
     asked = world.scenario.definition(name).to_dict()
 
     async def create() -> None:
+        is_new = True
         try:
             await world.view.create_queue(asked, durable=name != TEMPORARY)
-        except QueueAlreadyExists:  # its deletion was begun, and a power failure came first
-            pass
+        except QueueAlreadyExists:  # its deletion was begun, and a power failure came first; or a consumer asked for it
+            is_new = False
         except Refused:
             return
-        world.begins(name)
+        target = world.begins(name)
+        if not is_new:
+            target.unordered_until = target.since_tick  # some of what it holds has come, unseen, and may come again
 
     world.administer(create(), lambda: None)
 

@@ -115,7 +115,7 @@ class Target:
     flow_cuts: int = 0  # how often its flows were, or may have been, ended by an administrator or a failure
     forgot_tick: int = 0  # when it may last have forgotten how often its messages were tried
     touched_us: int = 0  # when it was last certain to exist, or had a consumer
-    unordered_until: int = 0  # what was sent before this tick has no order here: it had no partitions for a while
+    unordered_until: int = 0  # what was sent before this tick has no order here: without partitions, or come unseen
 
     def wants(self, topic: str) -> bool:
         """Return whether it is subscribed to the topic."""

@@ -9,7 +9,7 @@ from simulation.client import HOLD, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
 from simulation.run import drain, run
-from simulation.scenario import LOCK, PLAIN, queue_id
+from simulation.scenario import GATHER, LOCK, PLAIN, queue_id
 from simulation.steps import Step
 from simulation.world import World
 
@@ -125,3 +125,30 @@ def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_beh
 def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
     """It begins with the oldest message, whatever became of it: not behind those that came in the meantime."""
     assert run(834).violation == ""
+
+
+def test_what_came_of_a_queue_before_the_truth_knew_of_it_may_come_again_behind_later_ones() -> None:
+    """It was deleted, and made anew for a consumer by its definition: nobody saw what was delivered of it then."""
+    world = World(1, PLAIN._replace(forwards=True))
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    for each in (publisher, consumer):
+        each.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    place = list(world.truth.targets).index(GATHER)
+    play(world, Step("delete", who=0, what=place, amount=0, salt=0, then_us=A_WHILE_US))
+    consumer.mode = HOLD
+    consumer.consume(queue_id(GATHER), GATHER, 1)
+    world.advance(A_WHILE_US)
+    publisher.publish("work/w/x", "k", 1, 40)
+    world.advance(A_WHILE_US)
+    play(world, Step("create", who=0, what=1, amount=0, salt=0, then_us=A_WHILE_US))
+    publisher.publish("work/w/x", "k", 1, 40)
+    world.advance(A_WHILE_US)
+    assert len(consumer.held) == 2
+    assert list(world.truth.targets[GATHER].seen) == [2]
+
+    consumer.close()
+    drain(world)
+
+    assert list(world.truth.targets[GATHER].seen) == [2, 1]
+    world.close()
