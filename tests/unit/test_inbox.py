@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pykka
 import pytest
@@ -48,6 +49,13 @@ class ByType(LoopActor):
 
     def _hear(self, text: str) -> None:
         self._heard.append(text)
+
+
+class Doing(Recorder):
+    """Does what it is told as work that no message brings."""
+
+    def on_receive(self, message: Any) -> None:
+        self.cell.do(message)
 
 
 class Broken(Recorder):
@@ -275,6 +283,24 @@ def test_an_actor_that_fails_over_its_failure_costs_nobody_else_a_turn(runtime: 
     turn(runtime)
     assert heard == ["fail", "on", "drained"]
     assert failing.overview().state == "stopped"
+
+
+def test_what_stands_behind_a_message_over_which_an_actor_begins_anew_is_for_the_new_one(runtime: Runtime) -> None:
+    """Part of its work failed, as what waits for a request does, and the message itself did not."""
+    first: list[object] = []
+    second: list[object] = []
+    lives = iter((first, second))
+
+    def fail() -> None:
+        first.append("failed")
+        raise ValueError("not that")
+
+    cell = runtime.spawn(lambda cell: Doing(cell, next(lives)), kind="test", name="doing", policy=RESTARTED)
+    cell.inbox.post(fail)
+    cell.inbox.post(lambda: second.append("next"))
+    turn(runtime)
+    assert first == ["failed"]
+    assert second == ["next", "drained"]
 
 
 def test_an_actor_that_fails_to_begin_anew_has_failed_once_more(runtime: Runtime) -> None:
