@@ -39,6 +39,7 @@ COMPILED: Final = (
     "actors/picking.py",
     "actors/preparing.py",
     "actors/taking.py",
+    "actors/topic_router.py",  # each SUBSCRIBE asks it
     "actors/commit_watch.py",
     "actors/consumer_asks.py",  # who waits is looked at in every turn of a partition
     "actors/router_messages.py",  # each SUBSCRIBE makes some
@@ -74,9 +75,7 @@ COMPILED: Final = (
 
 INTERPRETED: Final = {
     "**/__init__.py": "holds a docstring and names, nothing that runs",
-    "protocols/*/connection_actor.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
-    "protocols/*/directory.py": "an actor as well",
-    "protocols/http/flow_actor.py": "an actor as well",
+    "protocols/flow/directory.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
     "protocols/flow/client/blocking*.py": "threads and asyncio; what is decided is decided in the cores beside it",
     "protocols/flow/client/browser.py": "asyncio as well",
     "protocols/flow/client/bulk.py": "asyncio as well",

@@ -69,6 +69,12 @@ class Behaviour:
         """Do what is done once after the messages of a turn."""
         raise AssertionError("an actor does something")
 
+    def fail(self) -> None:
+        """Do what is left to do when something here has failed, before the actor begins anew or is stopped."""
+
+    def stopped(self) -> None:
+        """Let others go on who wait for the actor: it has been stopped."""
+
 
 NOTHING: Final = Behaviour()  # what a stopped actor does
 

@@ -1,7 +1,7 @@
 """The base of every actor on the event loop.
 
-It stays interpreted, because what inherits from pykka's actor cannot be compiled. So an actor on the data path is a
-thin class that names a compiled object, its `behaviour`, which is called in its place.
+It stays interpreted, because what inherits from pykka's actor cannot be compiled. So an actor on the data path, or one
+that each client asks, is nothing but the shell of a compiled object, its `behaviour`, which is called in its place.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,16 +21,16 @@ class LoopActor(pykka.Actor):
 
     `on_receive` gets one message at a time, and has it handled by that of the `handlers` which is for its type.
     `on_drained` is called when the messages of a turn have been handled: the place for work that is done once for all
-    of them. An actor with a `behaviour` has both done by that.
+    of them. An actor with a `behaviour` has all done by that.
     """
 
-    behaviour: Behaviour | None = None
     handlers: Mapping[type, Callable[[Any], Any]] = MappingProxyType({})  # its cell lets go of them when it is stopped
 
-    def __init__(self, cell: ActorCell) -> None:
+    def __init__(self, cell: ActorCell, behaviour: Behaviour | None = None) -> None:
         # pykka's own constructor makes a UUID and a thread event for each actor: 5 us and 1 kB that we do without.
         self.cell = cell
         self.runtime = cell.runtime
+        self.behaviour = behaviour
 
     @cached_property
     def actor_ref(self) -> pykka.ActorRef[Self]:
@@ -57,6 +57,16 @@ class LoopActor(pykka.Actor):
 
     def on_drained(self) -> None:
         """Do what is done once after the messages of a turn."""
+
+    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
+        """Do what is left to do when something here has failed."""
+        if self.behaviour is not None:
+            self.behaviour.fail()
+
+    def on_stop(self) -> None:
+        """Let others go on who wait for the actor."""
+        if self.behaviour is not None:
+            self.behaviour.stopped()
 
     def on_failing_too_often(self) -> None:
         """Ask for a new state; whoever supplies it resumes the cell. For actors under the policy RELOAD."""

@@ -12,9 +12,8 @@ class PartitionActor(LoopActor):
     """A partition's place in the actor tree."""
 
     def __init__(self, cell: ActorCell, partition: Partition) -> None:
-        super().__init__(cell)
+        super().__init__(cell, partition)
         self._partition = partition
-        self.behaviour = partition
 
     def on_start(self) -> None:
         """Deliver what a recovery, or an instance that failed, left ready."""

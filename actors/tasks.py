@@ -33,7 +33,22 @@ def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
 
 def run_for(cell: ActorCell, request: Coroutine[Any, Any, T], ended: Callable[[LoopFuture[T]], None]) -> None:
     """Carry a coroutine out for an actor; what `ended` does with its outcome is supervised as the rest of its work."""
-    run(cell.runtime, request).then(lambda outcome: cell.do(lambda: ended(outcome)))
+    outcome = run(cell.runtime, request)
+    if outcome.done:  # as it mostly is: nothing has to be remembered of who is told
+        _tell(cell, ended, outcome)
+    else:
+        _tell_later(cell, ended, outcome)
+
+
+def _tell(cell: ActorCell, ended: Callable[[LoopFuture[T]], None], outcome: LoopFuture[T]) -> None:
+    try:
+        ended(outcome)
+    except Exception as error:
+        cell.failed(error)
+
+
+def _tell_later(cell: ActorCell, ended: Callable[[LoopFuture[T]], None], outcome: LoopFuture[T]) -> None:
+    outcome.then(lambda done: _tell(cell, ended, done))
 
 
 @final

@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
 from gateway.protocol_front import ProtocolFront
 from gateway.queue_kinds import subscription_queue
 from gateway.version import VERSION
 from protocols.amqp.connection import AmqpConnection
-from protocols.amqp.connection_actor import AmqpConnectionActor
 from protocols.amqp.limits import AmqpLimits
 from protocols.amqp.services import AmqpServices
 from protocols.amqp.transaction import TransactionAccounts
@@ -34,9 +34,9 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         """A frame need not be cut, so the longest frame."""
         return self._node.config.amqp.max_frame_size
 
-    def make_actor(self, cell: ActorCell) -> AmqpConnectionActor:
+    def make_actor(self, cell: ActorCell) -> LoopActor:
         """Return the actor of a connection that was just accepted."""
-        return AmqpConnectionActor(cell, vpns=self.vpns)
+        return LoopActor(cell, AmqpConnection(cell, self.vpns))
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and to what waits for clients that are away."""

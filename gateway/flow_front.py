@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
 from gateway.protocol_front import ProtocolFront
 from gateway.version import VERSION
 from protocols.flow.connection import FlowConnection
-from protocols.flow.connection_actor import FlowConnectionActor
 from protocols.flow.limits import FlowLimits
 from protocols.flow.services import FlowServices
 
@@ -27,9 +27,9 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
         """A frame need not be cut, so the longest frame."""
         return self._node.config.flow.max_frame_size
 
-    def make_actor(self, cell: ActorCell) -> FlowConnectionActor:
+    def make_actor(self, cell: ActorCell) -> LoopActor:
         """Return the actor of a connection that was just accepted."""
-        return FlowConnectionActor(cell, vpns=self.vpns)
+        return LoopActor(cell, FlowConnection(cell, self.vpns))
 
     def make_services(self, vpn: "MessageVpn") -> FlowServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""

@@ -6,10 +6,10 @@ The port of operators is `gateway.admin`.
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.cell import ActorCell
+from actors.loop_actor import LoopActor
 from gateway.config.listeners import HTTP_ALPN
 from gateway.protocol_front import ProtocolFront
 from protocols.http.connection import HttpConnection
-from protocols.http.connection_actor import HttpConnectionActor
 from protocols.http.limits import HttpLimits
 from protocols.http.responses import ResponseHeads
 from protocols.http.services import HttpServices
@@ -36,9 +36,9 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         """There is no WebSocket."""
         return 0
 
-    def make_actor(self, cell: ActorCell) -> HttpConnectionActor:
+    def make_actor(self, cell: ActorCell) -> LoopActor:
         """Return the actor of a connection that was just accepted."""
-        return HttpConnectionActor(cell, vpns=self.vpns)
+        return LoopActor(cell, HttpConnection(cell, self.vpns))
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""

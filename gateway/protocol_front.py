@@ -80,7 +80,7 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     @abstractmethod
     def make_actor(self, cell: ActorCell) -> LoopActor:
-        """Return the actor of a connection that was just accepted. It holds it as `connection`."""
+        """Return the actor of a connection that was just accepted. Its behaviour is the connection."""
 
     @abstractmethod
     def make_services(self, vpn: "MessageVpn") -> S:
@@ -134,7 +134,7 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     def open_connections(self) -> list[C]:
         """Return the connections there are now."""
-        return [cell.actor.connection for cell in (self.connections.children or {}).values()]
+        return [cell.actor.behaviour for cell in (self.connections.children or {}).values()]
 
     def send_away(self, vpn: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
@@ -159,7 +159,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         for cell in list((self.connections.children or {}).values()):
             if cell.stopped.is_set():
                 continue  # by what one before it was told
-            connection: C = cell.actor.connection
+            connection: C = cell.actor.behaviour
             try:
                 connection.gate.tick(now_ms)
                 connection.tick(now_ms)
@@ -183,5 +183,5 @@ class ProtocolFront(ABC, Generic[C, S]):
             policy=ONE_CONNECTION,
             parent=self.connections,
         )
-        connection: C = cell.actor.connection
+        connection: C = cell.actor.behaviour
         return connection

@@ -19,11 +19,11 @@ from actors.queue_assembly import QueueServices
 from actors.queue_directory import QueueDirectory
 from actors.queue_selectors import DurableSelectors
 from actors.quota_watch import watch_vpn
-from actors.router import RouterActor
 from actors.runtime import TimerHandle
 from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
 from actors.supervision import VITAL
+from actors.topic_router import TopicRouter
 from gateway.accounts import Accounts, configure_roster, make_roster
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.declared_queues import declare_queues
@@ -48,8 +48,8 @@ from protocols.amqp.remembering import RememberedLinks
 from protocols.flow.directory import PublisherDirectory
 from protocols.flow.messages import RestorePublishers
 from protocols.http.flows import HttpFlows
-from protocols.mqtt.directory import SessionDirectory
 from protocols.mqtt.messages import RestoreSessions
+from protocols.mqtt.sessions import Sessions
 from storage.queue_catalog import staging_partition_id, staging_row
 from storage.staging_rows import find_staging
 from storage.stored_state import StoredVpn, read_cursor_book
@@ -186,9 +186,9 @@ class MessageVpn:
     @property
     def sessions_count(self) -> int:
         """How many MQTT sessions there are."""
-        sessions = self.sessions.actor
-        assert isinstance(sessions, SessionDirectory)
-        return sessions.sessions_count
+        sessions = self.sessions.actor.behaviour
+        assert isinstance(sessions, Sessions)
+        return sessions.count
 
     @property
     def queues_count(self) -> int:
@@ -216,12 +216,15 @@ class MessageVpn:
         )
         return self._spawn(
             "router",
-            lambda cell: RouterActor(
+            lambda cell: LoopActor(
                 cell,
-                space=self.space,
-                selectors=self.selectors,
-                durable_selectors=durable_selectors,
-                group_queue=group_queue,
+                TopicRouter(
+                    cell,
+                    space=self.space,
+                    selectors=self.selectors,
+                    durable_selectors=durable_selectors,
+                    group_queue=group_queue,
+                ),
             ),
         )
 
@@ -256,8 +259,8 @@ class MessageVpn:
                 was_clean=node.recovered.was_clean,
             ),
         )
-        router = self.router.actor
-        assert isinstance(router, RouterActor)
+        router = self.router.actor.behaviour
+        assert isinstance(router, TopicRouter)
         router.directory = cell
         return cell
 
@@ -312,14 +315,17 @@ class MessageVpn:
         node = self._node
         return self._spawn(
             "sessions",
-            lambda cell: SessionDirectory(
+            lambda cell: LoopActor(
                 cell,
-                space=self.space,
-                router=self.router,
-                queues=self.queues,
-                spool=node.spool.inbox,
-                clients=self.clients,
-                selectors=self.selectors,
+                Sessions(
+                    cell,
+                    space=self.space,
+                    router=self.router,
+                    queues=self.queues,
+                    spool=node.spool.inbox,
+                    clients=self.clients,
+                    selectors=self.selectors,
+                ),
             ),
             name="mqtt-sessions",
         )

@@ -1,7 +1,7 @@
 """One AMQP connection: a client's transport and engine, and both directions of its messages, brought together.
 
 It holds no rule of AMQP: the engine speaks the protocol, `sasl` lets clients in, `attaching` carries out what needs
-other actors, `sides` has the directions of the data path. Its actor is in `connection_actor`.
+other actors, `sides` has the directions of the data path.
 """
 
 import logging
@@ -60,7 +60,7 @@ log = logging.getLogger("sluicegate.amqp")
 class AmqpConnection(Behaviour, Flushed):
     """One AMQP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[AmqpServices]) -> None:
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[AmqpServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
         services = vpns.default

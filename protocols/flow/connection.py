@@ -1,8 +1,7 @@
 """One flow connection: a client's transport and engine, and both directions of its messages, brought together.
 
 It holds no rule of messaging: the engine speaks the protocol, `greeting` lets clients in, `client_requests` sees to
-what they ask for, `publishing` and `consuming` are the two directions of the data path. Its actor is in
-`connection_actor`.
+what they ask for, `publishing` and `consuming` are the two directions of the data path.
 """
 
 import logging
@@ -61,7 +60,7 @@ DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit i
 class FlowConnection(Behaviour):
     """One flow client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[FlowServices]) -> None:
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[FlowServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
         services = vpns.default

@@ -46,7 +46,7 @@ class HttpConnection(Behaviour):
     high mark is held back by not beginning its next request, and by not reading what comes behind that.
     """
 
-    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[HttpServices]) -> None:
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[HttpServices]) -> None:
         self.runtime = cell.runtime
         services = vpns.default
         self.vpns = vpns

@@ -2,7 +2,7 @@
 
 A flow belongs to no connection: requests come over whichever its worker's HTTP library has open. So it ends when no
 request concerned it for as long as its locks last; that is how a worker that has vanished is noticed. Requests are
-read and answered in `consuming`; the flows of a node are in `flows`; the actor is in `flow_actor`.
+read and answered in `consuming`; the flows of a node are in `flows`.
 """
 
 from typing import Any, Final, final
@@ -273,6 +273,10 @@ class HttpFlow(Behaviour):
             self._reader.state_changed()
 
     # --- the end ---
+
+    def fail(self) -> None:
+        """End the flow after a mistake of our own; its worker binds another."""
+        self.end("a fault of this broker; its log says more")
 
     def end(self, reason: str) -> None:
         """Let go of the queue, which has everything back that is held, and stop."""

@@ -4,6 +4,7 @@ from typing import Final, final
 
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
+from actors.loop_actor import LoopActor
 from actors.messages import BindFlow, BindRefused
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
@@ -12,7 +13,6 @@ from messaging.client_rights import ClientRights
 from messaging.credit import CreditPool, CreditWindow
 from messaging.selectors import Selector
 from protocols.http.flow import FlowTerms, HttpFlow
-from protocols.http.flow_actor import HttpFlowActor
 from protocols.http.limits import HttpLimits
 from protocols.http.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
 
@@ -107,13 +107,13 @@ class HttpFlows:
     def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
         window: CreditWindow[Address] = CreditWindow(0, self._credit)
         cell = self._runtime.spawn(
-            lambda cell: HttpFlowActor(cell, terms=terms, queue=queue, window=window),
+            lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=queue, window=window)),
             kind="flow",
             name=terms.flow_id[:8],
             policy=ONE_CONNECTION,
             parent=self._parent,
         )
-        flow: HttpFlow = cell.actor.flow
+        flow: HttpFlow = cell.actor.behaviour
         self._flows[terms.flow_id] = flow
         return flow
 

@@ -2,7 +2,7 @@
 
 It holds no rule of MQTT: the engine speaks the protocol, `connecting` and `subscribing` carry out requests to other
 actors, `publishing` and `delivering` are the two directions of the data path. While a request waits, the packets behind
-it wait here, and the socket is not read. Its actor is in `connection_actor`.
+it wait here, and the socket is not read.
 """
 
 import logging
@@ -64,7 +64,7 @@ log = logging.getLogger("sluicegate.mqtt")
 class MqttConnection(Behaviour, Flushed):
     """One MQTT client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
-    def __init__(self, cell: ActorCell, *, vpns: MessageVpns[MqttServices]) -> None:
+    def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
         self.cell = cell
         self.runtime = cell.runtime
         services = vpns.default
@@ -144,16 +144,14 @@ class MqttConnection(Behaviour, Flushed):
             self.watch = begin_watching(self, self.attached, self._transport)
         if self.watch is not None:
             self.watch.writing_paused()
-        delivering = self.delivering()
-        if delivering is not None:
+        if (delivering := self.delivering()) is not None:
             delivering.hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         if self.watch is not None:
             self.watch.writing_resumed()
-        delivering = self.delivering()
-        if delivering is not None:
+        if (delivering := self.delivering()) is not None:
             delivering.hold_back(False)
             self.drained()
 
@@ -278,8 +276,7 @@ class MqttConnection(Behaviour, Flushed):
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; what the client sends meanwhile waits behind it."""
         self._held, self._held_from = [], 0
-        delivering = self.delivering()
-        if delivering is not None:
+        if (delivering := self.delivering()) is not None:
             delivering.hold()
         self.ask_flush()
         run_for(self.cell, request, self._carried_out)
@@ -299,8 +296,7 @@ class MqttConnection(Behaviour, Flushed):
             self._close_abnormally()
         if error is not None or self._closing or self.cell.stopped.is_set():
             return
-        delivering = self.delivering()
-        if delivering is not None:
+        if (delivering := self.delivering()) is not None:
             delivering.go_on()
         self.gate.busy(False)
         self._handle_all(held, self._held_from)
@@ -418,6 +414,11 @@ class MqttConnection(Behaviour, Flushed):
         self._release(with_will=True)
         if self._transport is not None:
             self._transport.abort()
+
+    def stopped(self) -> None:
+        """Let publishers go on that wait for this connection."""
+        if self.watch is not None:
+            self.watch.close()
 
     def peer_name(self) -> str:
         """Return the client's address, for logs."""

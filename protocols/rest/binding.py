@@ -13,6 +13,7 @@ import pykka
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.futures import LoopFuture
+from actors.loop_actor import LoopActor
 from actors.messages import BindFlow, BindRefused
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
@@ -20,7 +21,6 @@ from messaging.credit import CreditWindow
 from messaging.events import VPN_QUEUE_BINDING_DOWN, VPN_QUEUE_BINDING_UP
 from messaging.settlement import FAILED, RELEASED
 from protocols.http.flow import FlowTerms, HttpFlow
-from protocols.http.flow_actor import HttpFlowActor
 from protocols.http.held import HeldMessage
 from protocols.http.readers import FlowReader
 from protocols.rest.lanes import Lanes
@@ -86,11 +86,11 @@ class QueueBinding(FlowReader):
             "", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=self._window
         )
 
-        def make(cell: ActorCell) -> Any:
-            return HttpFlowActor(cell, terms=terms, queue=handle.cell, window=window)
+        def make(cell: ActorCell) -> LoopActor:
+            return LoopActor(cell, HttpFlow(cell, terms=terms, queue=handle.cell, window=window))
 
         cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
-        flow: HttpFlow = cell.actor.flow
+        flow: HttpFlow = cell.actor.behaviour
         keeps_order = handle.definition.config.partition_count > 1 or self._point.connections_count == 1
         self._lanes = Lanes(keeps_order=keeps_order)
         self._flow = flow

@@ -133,7 +133,7 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     failing = await broker.connect("failing", 5)
     silent = await broker.connect("silent", 5, keep_alive_s=1)
     cell = next(iter((broker.node.mqtt.connections.children or {}).values()))
-    cell.actor.connection = BringsNoTime(cell.actor.connection)
+    cell.actor.behaviour = BringsNoTime(cell.actor.behaviour)
 
     broker.clock.forward(60)
     broker.node.mqtt.look_at_the_clock()
@@ -178,7 +178,7 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     cell = broker.node.runtime.spawn(
         front.make_actor, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
     )
-    connection = cell.actor.connection
+    connection = cell.actor.behaviour
     connection.opened(broken, PeerInfo(listener=protocol, host="here", port=1))
 
     connection.received(first_bytes)
@@ -198,7 +198,7 @@ async def test_a_connection_that_has_failed_lets_nobody_in_any_more(
     coming = await broker.open(5)
     await held.round_trip()  # it is there
     cell = list((broker.node.mqtt.connections.children or {}).values())[-1]
-    connection = cell.actor.connection
+    connection = cell.actor.behaviour
     counts = broker.node.runtime.events.record.counts
     connected_before = counts["CLIENT_CLIENT_CONNECT"]
     is_open: list[bool] = []
@@ -228,7 +228,7 @@ async def test_a_client_that_goes_while_subscriptions_are_taken_from_it_may_come
     await broker.node.reload(load(None, settings=(*broker.settings, nothing)))
     other, coming = await broker.connect(), await broker.open(5)
     await other.round_trip()  # the one that is coming is there
-    connection = list((broker.node.mqtt.connections.children or {}).values())[-1].actor.connection
+    connection = list((broker.node.mqtt.connections.children or {}).values())[-1].actor.behaviour
 
     def comes_and_goes() -> None:
         connection.received(mqtt.connect("device", level=5, clean_start=False, properties=mqtt.session_expiry(60)))

@@ -150,7 +150,7 @@ async def test_a_session_that_a_takeover_ends_leaves_no_packet_ids_to_the_next(b
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
     cells = list((broker.node.mqtt.connections.children or {}).values())
-    held, coming = cells[0].actor.connection, cells[-1].actor.connection
+    held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
 
     def both_in_one_turn() -> None:
         held.received(mqtt.pubrec(sent.packet_id))
@@ -176,7 +176,7 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
     next_client = await broker.open(5)
     await publisher.round_trip()  # it is there
     cells = list((broker.node.mqtt.connections.children or {}).values())
-    held, coming = cells[0].actor.connection, cells[-1].actor.connection
+    held, coming = cells[0].actor.behaviour, cells[-1].actor.behaviour
 
     def all_in_one_turn() -> None:
         for number in range(1, 12 * MESSAGES_PER_DRAIN_MAX):

@@ -5,12 +5,12 @@ import logging
 import pytest
 
 from actors.data_messages import Deliveries
+from actors.loop_actor import LoopActor
 from actors.messages import FlowGone
 from lone_actors import Idle, lone_runtime, spawned, turn
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
-from protocols.http.flow import FlowTerms
-from protocols.http.flow_actor import HttpFlowActor
+from protocols.http.flow import FlowTerms, HttpFlow
 from unit.cores.messages import batch_of, flow_of, published, window_of
 
 
@@ -20,7 +20,7 @@ def test_what_is_delivered_behind_the_end_of_a_flow_is_the_queues(caplog: pytest
     window = window_of(10)
     with lone_runtime() as runtime:
         queue = spawned(runtime, Idle)
-        flow = spawned(runtime, lambda cell: HttpFlowActor(cell, terms=terms, queue=queue, window=window))
+        flow = spawned(runtime, lambda cell: LoopActor(cell, HttpFlow(cell, terms=terms, queue=queue, window=window)))
         ledger, bound = Ledger(durable=False, rules=DeliveryRules()), flow_of(1, window=window)
         ledger.attach(bound, 1)
         batch = batch_of([b"late"])

@@ -1,15 +1,15 @@
-"""The router actor: changes the topic space.
+"""The router: changes the topic space.
 
 It is not on the way of a message. Publishers read the space's routes themselves; whoever subscribes asks the router,
 and from its answer on the subscription is in force for everybody.
 """
 
 from collections.abc import Callable
+from typing import Any, final
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, Behaviour
 from actors.directory_messages import CreateQueue, DeleteQueue, QueueHandle, TellConsumers
 from actors.futures import LoopFuture
-from actors.loop_actor import LoopActor
 from actors.queue_assembly import SHARED
 from actors.queue_selectors import DurableSelectors
 from actors.router_messages import (
@@ -37,7 +37,8 @@ from messaging.virtual_routes import VirtualRoutes
 GroupKey = tuple[str, TopicFilter]  # share name and filter, in whichever syntax: together they are the group
 
 
-class RouterActor(LoopActor):
+@final
+class TopicRouter(Behaviour):
     """Owner of the topic space of one message VPN."""
 
     def __init__(
@@ -49,7 +50,7 @@ class RouterActor(LoopActor):
         durable_selectors: DurableSelectors,
         group_queue: Callable[[str, bool, int], QueueDefinition],
     ) -> None:
-        super().__init__(cell)
+        self._cell = cell
         self._space = space
         self._selectors = selectors
         self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
@@ -59,21 +60,33 @@ class RouterActor(LoopActor):
         self._groups: dict[GroupKey, ShareGroup] = {}
         self._members: dict[GroupKey, dict[str, bool]] = {}  # client -> asks for guaranteed messages
         self.directory: ActorCell | None = None  # of queues; set when the node is put together
-        self.handlers = {
-            AddSubscription: self._subscribe,
-            RemoveSubscription: self._unsubscribe,
-            SetQueueTopics: self._set_queue_topics,
-            JoinGroup: self._join,
-            LeaveGroup: self._leave,
-            DefineVirtualDestinations: self._define,
-            ConsumersChanged: self._consumers_changed,
-            ListSelectors: self._list_selectors,
-            PutSelector: self._put_selector,
-        }
 
-    def on_drained(self) -> None:
+    def receive(self, message: Any) -> Any:
+        """Change the topic space."""
+        if isinstance(message, AddSubscription):
+            return self._subscribe(message)
+        if isinstance(message, RemoveSubscription):
+            return self._unsubscribe(message)
+        if isinstance(message, JoinGroup):
+            return self._join(message)
+        if isinstance(message, LeaveGroup):
+            return self._leave(message)
+        if isinstance(message, PutSelector):
+            return self._put_selector(message)
+        if isinstance(message, ListSelectors):
+            return self._list_selectors()
+        if isinstance(message, SetQueueTopics):
+            self._set_queue_topics(message)
+        elif isinstance(message, ConsumersChanged):
+            self._consumers_changed(message)
+        else:
+            assert isinstance(message, DefineVirtualDestinations)
+            self._define(message)
+        return None
+
+    def drained(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
-        self.cell.inbox.takes_at_once = True
+        self._cell.inbox.takes_at_once = True
 
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
@@ -120,7 +133,7 @@ class RouterActor(LoopActor):
         if not self._virtual.is_selector_aware(target):
             target.watcher = None
             return
-        target.watcher = self.cell.inbox
+        target.watcher = self._cell.inbox
         if is_watched:
             self._select(target)
             return
@@ -135,12 +148,12 @@ class RouterActor(LoopActor):
         target = message.target
         if target.watcher is None:
             return  # the definitions have changed meanwhile
-        if self._durable_selectors.of(target.name).consumers(message.consumers, self.runtime.clock.wall_ms()):
+        if self._durable_selectors.of(target.name).consumers(message.consumers, self._cell.runtime.clock.wall_ms()):
             self._durable_selectors.store(target)
         self._select(target)
         self._space.expand_with(self._virtual)
 
-    def _list_selectors(self, _: ListSelectors) -> list[SelectorOverview]:
+    def _list_selectors(self) -> list[SelectorOverview]:
         watched = [target for target in self._virtual.queues() if target.watcher is not None]
         return [
             SelectorOverview(target.name, subscriber, list(each.selectors), each.seen_ms)
@@ -153,7 +166,7 @@ class RouterActor(LoopActor):
             if target.name == message.queue and target.watcher is not None:
                 known = self._durable_selectors.of(target.name)
                 if message.selectors is not None:
-                    known.put(message.subscriber, message.selectors, self.runtime.clock.wall_ms())
+                    known.put(message.subscriber, message.selectors, self._cell.runtime.clock.wall_ms())
                 elif not known.remove(message.subscriber):
                     return False
                 self._durable_selectors.store(target)

@@ -1,19 +1,17 @@
-"""The session directory: which client has which session, on which connection, and what becomes of it without one.
+"""All sessions: which client has which, on which connection, and what becomes of it without one.
 
-It settles who is a client now (takeover), keeps the sessions of clients that are away, and their timers: the will that
-is delayed, the session that expires.
+This settles who is a client now (takeover), keeps the sessions of clients that are away, and their timers: the will
+that is delayed, the session that expires.
 """
 
 from typing import Any, final
 
-import pykka
-
-from actors.cell import ActorCell
+from actors.asking import ask_unless_gone
+from actors.cell import ActorCell, Behaviour
 from actors.data_messages import Confirmed
-from actors.directory_messages import DeleteQueue, FindQueue, QueueHandle
+from actors.directory_messages import DeleteQueue, ListQueues, QueueHandle
 from actors.futures import LoopFuture
 from actors.gathering import gather
-from actors.loop_actor import LoopActor
 from actors.messages import SessionRows, UnbindFlow
 from actors.parking_messages import FoundSequences, LookUpSequences, RestoreParkedFlow
 from actors.publishing import Publisher
@@ -54,8 +52,6 @@ TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer o
 class Entry:
     """One client's place in the directory."""
 
-    __slots__ = ("connection", "expiry_timer", "released", "session", "will", "will_timer")
-
     def __init__(self, session: Session) -> None:
         self.session = session
         self.connection: ActorCell | None = None
@@ -73,7 +69,8 @@ class Entry:
         self.expiry_timer = None
 
 
-class SessionDirectory(LoopActor):
+@final
+class Sessions(Behaviour):
     """All MQTT sessions of a message VPN."""
 
     def __init__(
@@ -87,7 +84,8 @@ class SessionDirectory(LoopActor):
         clients: ClientRoster,
         selectors: Selectors,
     ) -> None:
-        super().__init__(cell)
+        self._cell = cell
+        self._runtime = cell.runtime
         self._router = router
         self._queues = queues
         self._spool = spool
@@ -99,27 +97,28 @@ class SessionDirectory(LoopActor):
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
         self._next_token = 1
-        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self.runtime.rng)
-        self.handlers = {
-            ClaimSession: self._claim,
-            SessionReleased: self._released,
-            RestoreSessions: lambda message: run(self.runtime, self._restore(message)),
-            Confirmed: self._rows_deleted,
-        }
+        self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
     @property
-    def sessions_count(self) -> int:
+    def count(self) -> int:
         """How many sessions there are, with a connection or without."""
         return len(self._entries)
 
-    def on_receive(self, message: Any) -> Any:
-        """Handle a claim, or a session that comes back; confirmations of wills, under token 0, need no answer."""
-        handler = self.handlers.get(type(message))
-        return handler(message) if handler is not None else None
+    def receive(self, message: Any) -> Any:
+        """Handle a claim, or a session that comes back."""
+        if isinstance(message, ClaimSession):
+            return self._claim(message)
+        if isinstance(message, RestoreSessions):
+            return run(self._runtime, self._restore(message))
+        if isinstance(message, SessionReleased):
+            self._released(message)
+        elif isinstance(message, Confirmed):
+            self._confirmed(message)
+        return None  # what the spool says of a will nobody waits for
 
-    def on_drained(self) -> None:
+    def drained(self) -> None:
         """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
-        self.cell.inbox.takes_at_once = True
+        self._cell.inbox.takes_at_once = True
 
     # --- claims ---
 
@@ -129,7 +128,7 @@ class SessionDirectory(LoopActor):
         entry = self._entries.get(client_id)
         is_held = entry is not None and (entry.connection is not None or message.clean_start)
         if is_held or client_id in self._ended or client_id in self._claims:
-            return run(self.runtime, self._claim_in_turn(message))
+            return run(self._runtime, self._claim_in_turn(message))
         self._check_user(entry, message)
         return self._bring(entry, message)
 
@@ -185,10 +184,7 @@ class SessionDirectory(LoopActor):
         """Take a session from the connection that has it, which ends."""
         connection = entry.connection
         assert connection is not None
-        try:
-            released: SessionReleased | None = await connection.ask(TakeOver())
-        except pykka.ActorDeadError:
-            released = None
+        released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
         if released is None:  # it was ending by itself: its word is on the way
             if entry.connection is connection:
                 entry.released = LoopFuture()
@@ -222,14 +218,14 @@ class SessionDirectory(LoopActor):
         else:
             entry.will = will
             self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
-            self._store(session, will, closed_wall_ms=self.runtime.clock.wall_ms())
+            self._store(session, will, closed_wall_ms=self._runtime.clock.wall_ms())
         if entry.released is not None:
             entry.released.set(None)
             entry.released = None
 
     def _set_timers(self, entry: Entry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
-            entry.will_timer = self.cell.after(will_ms, lambda: self._will_is_due(entry))
+            entry.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
         if entry.session.expiry_s != NEVER_EXPIRES:
             self._set_expiry_timer(entry, expiry_ms)
 
@@ -242,17 +238,17 @@ class SessionDirectory(LoopActor):
             else:
                 self._end(entry)
 
-        entry.expiry_timer = self.cell.after(step_ms, step)
+        entry.expiry_timer = self._cell.after(step_ms, step)
 
     def _will_is_due(self, entry: Entry) -> None:
         will, entry.will = entry.will, None
         entry.will_timer = None
         if will is not None:
             self._publish_will(entry.session.client_id, will)
-            self._store(entry.session, None, closed_wall_ms=self.runtime.clock.wall_ms())
+            self._store(entry.session, None, closed_wall_ms=self._runtime.clock.wall_ms())
 
     def _publish_will(self, client_id: str, will: Will) -> None:
-        self._publisher.publish(will_batch(will, client_id, self.runtime.clock.wall_ms()), 0)
+        self._publisher.publish(will_batch(will, client_id, self._runtime.clock.wall_ms()), 0)
         self._publisher.pressures.clear()
 
     def _end(self, entry: Entry) -> None:
@@ -295,11 +291,11 @@ class SessionDirectory(LoopActor):
         token = self._next_token
         self._next_token += 1
         deleted = self._deleting[token] = LoopFuture()
-        self._spool.post(SessionRows(rows, self.cell.inbox, token, until_done=True))
+        self._spool.post(SessionRows(rows, self._cell.inbox, token, until_done=True))
         return deleted
 
-    def _rows_deleted(self, message: Confirmed) -> None:
-        if message.token > 0:
+    def _confirmed(self, message: Confirmed) -> None:
+        if message.token > 0:  # wills have no token
             self._deleting.pop(message.token).set(None)
 
     def _forgotten(self, client_id: str) -> None:
@@ -323,7 +319,9 @@ class SessionDirectory(LoopActor):
         left_behind = rows_left_behind(message.rows)
         if left_behind:  # else the next start would give them to the session that its client begins now
             self._delete([(self._row_prefix + key, None) for key in left_behind])
-        wall_ms = self.runtime.clock.wall_ms()
+        wall_ms = self._runtime.clock.wall_ms()
+        handles: list[QueueHandle] = await self._queues.ask(ListQueues())
+        queues = {handle.name: handle for handle in handles}
         received = received_by_client(message.rows)
         subscriptions = subscriptions_by_client(message.rows)
         for key, state in message.rows.items():
@@ -340,16 +338,16 @@ class SessionDirectory(LoopActor):
                 self._selectors,
                 row_prefix=self._row_prefix,
             )
-            await self._bring_back(stored, wall_ms)
+            await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
         return len(self._entries)
 
-    async def _bring_back(self, stored: StoredSession, wall_ms: int) -> None:
+    async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
         session = stored.session
         entry = self._entries[session.client_id] = Entry(session)
-        session.queue = await self._queues.ask(FindQueue(session.queue_name()))
-        if session.queue is not None:
-            session.subscriber.queue = session.queue.target
-            await self._match_queue(session.queue, stored)
+        if queue is not None:
+            session.queue = queue
+            session.subscriber.queue = queue.target
+            await self._match_queue(queue, stored)
         router = self._router
         for granted in session.table.by_filter.values():
             added = AddSubscription(
@@ -398,12 +396,12 @@ class SessionDirectory(LoopActor):
         found: FoundSequences = await queue.cell.ask(LookUpSequences(ranges))
         if not found.unsettled:
             return
-        flow_id = self.runtime.next_urn()
+        flow_id = self._runtime.next_urn()
         flow = Flow(
             flow_id=flow_id,
             queue_name=queue.name,
             client=session.client_id,
-            address=self.cell.inbox,
+            address=self._cell.inbox,
             window=CreditWindow(0),
             bound_order=flow_id,
         )
