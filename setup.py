@@ -69,6 +69,8 @@ COMPILED: Final = (
     "protocols/message_vpns.py",  # each connection is in one
     "protocols/reading_gate.py",  # every publish passes it
     "protocols/shown_ahead.py",  # compiled browsers hold it
+    "protocols/streams.py",  # one for each connection
+    "protocols/transports.py",  # who is at its other end
     "protocols/writing_watch.py",  # every direct message to a client passes it
     "protocols/*/**/*.py",  # wire engines and codecs, a folder per protocol
 )

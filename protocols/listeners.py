@@ -27,6 +27,7 @@ BACKLOG: Final = 4096  # streams the kernel holds for us; a fleet that reconnect
 # 17 KB more in TLS; what the connection holds comes on top.
 CONNECTIONS_MAX: Final = 100_000
 TLS_HANDSHAKE_S: Final = 10.0  # a client that has not finished by then is gone or hostile; asyncio waits 60 s
+_GONE: Final = ("", 0)  # the address of a peer that has left
 
 
 class BaseListener(ABC):
@@ -188,9 +189,24 @@ class Listener(BaseListener):
             _report(error, "a connection could not be made", transport)
             return
         try:
-            stream.begin(_peer(self.name, transport, self.certificate_user))
+            stream.begin(self._peer(transport))
         except Exception as error:
             _report(error, "a connection failed as it opened", transport)
+
+    def _peer(self, transport: asyncio.Transport) -> PeerInfo:
+        # No address when the peer is gone already: its `closed` follows at once.
+        host, port = (transport.get_extra_info("peername") or _GONE)[:2]
+        secured: ssl.SSLObject | None = None if self._tls is None else transport.get_extra_info("ssl_object")
+        if secured is None:
+            return PeerInfo(self.name, host, port)
+        return PeerInfo(
+            self.name,
+            host,
+            port,
+            is_encrypted=True,
+            alpn=secured.selected_alpn_protocol(),
+            certificate_name=user_of(secured.getpeercert(), self.certificate_user),
+        )
 
 
 class _Acceptor(asyncio.Protocol):
@@ -223,22 +239,6 @@ async def _bind(host: str | None, port: int) -> list[socket.socket]:
             listening.close()
         raise
     return bound
-
-
-def _peer(listener: str, transport: asyncio.Transport, certificate_user: CertificateUser) -> PeerInfo:
-    # None when the peer is gone already: its `closed` follows at once.
-    address = transport.get_extra_info("peername") or ("", 0)
-    secured: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-    if secured is None:
-        return PeerInfo(listener=listener, host=address[0], port=address[1])
-    return PeerInfo(
-        listener=listener,
-        host=address[0],
-        port=address[1],
-        is_encrypted=True,
-        alpn=secured.selected_alpn_protocol(),
-        certificate_name=user_of(secured.getpeercert(), certificate_user),
-    )
 
 
 def _report(error: Exception, what: str, transport: asyncio.Transport) -> None:

@@ -1,46 +1,46 @@
 """One open byte stream over an asyncio transport, TCP or TLS: the `ByteTransport` that connections write to.
 
-Accepting streams is in `protocols.listeners`. A read goes from asyncio's transport to the connection's own `received`
-with nothing of ours in between, and a write from the connection to the transport's own `write`: `data_received` and
-`write` are not methods here but slots that hold them.
+Accepting streams is in `protocols.listeners`, what takes a stream's place for a while in `protocols.stand_ins`. A read
+goes from asyncio's transport to the connection's own `received` with nothing of ours in between, and a write from the
+connection to the transport's own `write`: `data_received` and `write` are not methods here but fields that hold them.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast, final
 
+from protocols.stand_ins import Lingering, Placing
 from protocols.transports import Connection, PeerInfo, Place
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
 LINGER_S: Final = 1.0  # how long a peer may take to read our last word and close
-_NEXT: Final = memoryview(bytearray(16 * 1024))  # where what comes behind something large is read to, and copied from
 FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `close`
 
 
-class Stream(asyncio.Protocol):
-    """One peer's stream. Slotted, and without a dict: a gateway holds a hundred thousand idle ones."""
-
-    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received", "write")
+@final
+class Stream:
+    """One peer's stream. Compiled, and so of no class of asyncio's: event loops ask for a protocol's methods only."""
 
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
-        self.data_received = connection.received  # type: ignore[method-assign]  # see the module
+        self.data_received: Callable[[bytes], None] = connection.received
         self.write: Callable[[bytes], None] = transport.write
         self._transport = transport
-        self._connection = connection
+        self._connection: Connection | None = connection  # until it knows that the transport is gone
         self._on_closed = on_closed
         self._is_open = True  # verbs have an effect
         self._deadline: asyncio.TimerHandle | None = None
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES, low=WRITE_LOW_BYTES)
-        transport.set_protocol(self)
+        transport.set_protocol(cast(asyncio.Protocol, self))
 
     def __repr__(self) -> str:
         return f"Stream({'open' if self._is_open else 'closing'}, {self._transport!r})"
 
     def begin(self, peer: PeerInfo) -> None:
         """Tell the connection that it has a stream."""
-        self._connection.opened(self, peer)
+        if self._connection is not None:
+            self._connection.opened(self, peer)
 
     # What the connection asks for: ByteTransport.
 
@@ -63,7 +63,7 @@ class Stream(asyncio.Protocol):
             return
         self._end()
         self._give_up_after(LINGER_S)
-        transport.set_protocol(_Lingering(self))
+        transport.set_protocol(Lingering(self))
         transport.resume_reading()
         transport.write_eof()
 
@@ -85,8 +85,8 @@ class Stream(asyncio.Protocol):
     def read_into(self, place: Place) -> None:
         """Have what comes next put where it belongs."""
         transport = self._transport
-        if self._is_open and transport.get_protocol() is self:
-            transport.set_protocol(_Placing(self, transport, place))
+        if self._is_open and transport.get_protocol() is cast(asyncio.Protocol, self):
+            transport.set_protocol(Placing(self, transport, place))
 
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
@@ -96,11 +96,13 @@ class Stream(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """More than `WRITE_HIGH_BYTES` are buffered."""
-        self._connection.writing_paused()
+        if self._connection is not None:
+            self._connection.writing_paused()
 
     def resume_writing(self) -> None:
         """Less than `WRITE_LOW_BYTES` are buffered."""
-        self._connection.writing_resumed()
+        if self._connection is not None:
+            self._connection.writing_resumed()
 
     def eof_received(self) -> None:
         """The peer sends no more: the transport closes by itself, once it has sent what is buffered."""
@@ -113,9 +115,11 @@ class Stream(asyncio.Protocol):
             self._deadline.cancel()
         connection = self._connection
         # The connection holds us, and we it; without this cut each closed stream would wait for the cycle collector.
-        del self._connection, self.data_received
+        self._connection = None
+        self.data_received = _discard
         self._on_closed()
-        connection.closed(exc)
+        if connection is not None:
+            connection.closed(exc)
 
     def _end(self) -> None:
         self._is_open = False
@@ -132,50 +136,4 @@ class Stream(asyncio.Protocol):
 
 
 def _discard(_: bytes) -> None:
-    """Take the place of a transport's `write` once it is closing: nothing is sent any more."""
-
-
-class _Placing(asyncio.BufferedProtocol):
-    """Takes a stream's place while the peer sends something large: what comes is read to where it belongs.
-
-    Behind it little is read at first: mostly that is the beginning of the next one.
-    """
-
-    __slots__ = ("_is_next", "_place", "_stream", "_transport", "eof_received", "pause_writing", "resume_writing")
-
-    def __init__(self, stream: Stream, transport: asyncio.Transport, place: Place) -> None:
-        self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see the module
-        self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
-        self.eof_received = stream.eof_received  # type: ignore[method-assign]
-        self._stream = stream
-        self._transport = transport
-        self._place = place
-        self._is_next = False  # what is read is behind it
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        room = self._place.room()
-        self._is_next = room is None
-        return _NEXT if room is None else room
-
-    def buffer_updated(self, nbytes: int) -> None:
-        if not self._is_next:
-            self._place.placed(nbytes)
-            return
-        self._stream.data_received(bytes(_NEXT[:nbytes]))
-        if self._place.room() is None and self._transport.get_protocol() is self:
-            self._transport.set_protocol(self._stream)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stream.connection_lost(exc)
-
-
-class _Lingering(asyncio.Protocol):
-    """Takes a stream's place once its last word is written: reads nothing, waits for the end."""
-
-    __slots__ = ("_stream",)
-
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stream.connection_lost(exc)
+    """Take the place of a transport's `write` once it is closing, and of a connection's `received` once it is gone."""

@@ -98,8 +98,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         """Have what comes given to a protocol; one with buffers has it decrypted to these."""
         self._protocol = protocol
         self._placing = protocol if isinstance(protocol, asyncio.BufferedProtocol) else None
-        if isinstance(protocol, asyncio.Protocol):
-            self._hand_on = protocol.data_received
+        if self._placing is None:
+            self._hand_on = cast(asyncio.Protocol, protocol).data_received
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """Return the protocol."""

@@ -9,7 +9,7 @@ more memory than everything else about an idle connection.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from http import HTTPStatus
 from typing import Final
@@ -188,7 +188,8 @@ class WebSocketConnection:
             self._deadline = None
         self._phase = _Phase.OPEN
         self._inside = self._connect()
-        self._inside.opened(self, replace(self._peer, subprotocol=self._frames.subprotocol))
+        self._peer.subprotocol = self._frames.subprotocol
+        self._inside.opened(self, self._peer)
 
     def _flush(self) -> None:
         """Send what the library has to say. An empty chunk is its word for the end of our side."""

@@ -10,7 +10,7 @@ SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="sluicegate_setup")
 # What a sans-IO core or engine cannot need: they are handed bytes, times and random numbers.
 IMPURE = {"asyncio", "lmdb", "os", "pykka", "random", "secrets", "select", "socket", "threading", "time", "uvloop"}
 
-# Compiled for speed, though they are no cores: the actor runtime itself, and what its actors hand everything to.
+# Compiled for speed, though they are no cores: the actor runtime, what its actors hand everything to, and streams.
 SHELLS = {
     "actors/asking.py",
     "actors/cell.py",
@@ -25,6 +25,7 @@ SHELLS = {
     "protocols/flow/range_reading.py",
     "protocols/flow/session_requests.py",
     "protocols/mqtt/binding.py",
+    "protocols/streams.py",
 }
 
 

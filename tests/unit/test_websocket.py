@@ -19,7 +19,7 @@ from protocols.transports import PeerInfo, Place
 from protocols.websocket import SENT_BYTES_MAX, WebSocketConnection, WebSocketSettings, over_websocket
 from recorded_connection import RecordedConnection, Recorder
 
-PEER = PeerInfo(listener="test", host="192.0.2.1", port=4711)
+HOST = "192.0.2.1"
 
 
 class PretendStream:
@@ -66,7 +66,7 @@ class Dialogue:
         self.stream = PretendStream()
         settings = WebSocketSettings(message_bytes_max=message_bytes_max)
         self.ours = WebSocketConnection(connect=lambda: self.inside, settings=settings)
-        self.ours.opened(self.stream, PEER)
+        self.ours.opened(self.stream, PeerInfo(listener="test", host=HOST, port=4711))
 
     def dial(self, *, offers: list[str] | None = None, path: str = "/mqtt") -> None:
         offered = [Subprotocol(name) for name in (["mqtt"] if offers is None else offers)]
@@ -124,7 +124,7 @@ def test_an_upgrade_selects_a_subprotocol(dialogue: Dialogue, offers: list[str],
     dialogue.dial(offers=offers)
     assert dialogue.client.subprotocol == selected
     assert dialogue.inside.peer.subprotocol == selected
-    assert dialogue.inside.peer.host == PEER.host
+    assert dialogue.inside.peer.host == HOST
 
 
 @pytest.mark.parametrize("offers", [[], ["chat"]])
