@@ -114,7 +114,9 @@ class ClientRoster:
             self._refuse(USERNAME_SHUT_DOWN, client, f"403 Client Username Is Shutdown: {user!r}")
         if not acl.connect.allows(host):
             self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
-        ends = 1 if takes_over and (user, client) in self._client_counts else 0
+        connection_key = (user, client)
+        its_count = self._client_counts.get(connection_key, 0)
+        ends = 1 if takes_over and its_count > 0 else 0
         count_max = profile.max_connection_count_per_client_username
         if self.connected_count(user) - ends >= count_max:
             text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
@@ -136,7 +138,7 @@ class ClientRoster:
             quota=self.quota,
         )
         self._connected.setdefault(user, {})[rights] = None
-        self._client_counts[user, client] = self._client_counts.get((user, client), 0) + 1
+        self._client_counts[connection_key] = its_count + 1
         self._count(profile.name, 1)
         return rights
 
@@ -146,11 +148,12 @@ class ClientRoster:
         del connected[rights]
         if not connected:
             del self._connected[rights.user]
-        left = self._client_counts[rights.user, rights.client] - 1
+        connection_key = (rights.user, rights.client)
+        left = self._client_counts[connection_key] - 1
         if left:
-            self._client_counts[rights.user, rights.client] = left
+            self._client_counts[connection_key] = left
         else:
-            del self._client_counts[rights.user, rights.client]
+            del self._client_counts[connection_key]
         self._count(rights.profile.name, -1)
 
     def let_in(self) -> frozenset[str]:
@@ -204,9 +207,11 @@ class ClientRoster:
 
     def _count(self, profile: str, change: int) -> None:
         self.count += change
-        count = self._profile_counts.pop(profile, 0) + change
+        count = self._profile_counts.get(profile, 0) + change
         if count:
             self._profile_counts[profile] = count
+        else:
+            self._profile_counts.pop(profile, None)
 
     def _username(self, user: str) -> ClientUsername:
         return self._usernames.get(user) or _NO_ACCOUNT

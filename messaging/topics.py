@@ -35,6 +35,8 @@ LevelKind = int  # one of the five above
 
 _MQTT_SHARE: Final = "$share/"
 _SMF_SHARE: Final = "#share/"
+FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when there are more
+_REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
 SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
 _QUEUE: Final = "$queue/"
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
@@ -66,6 +68,16 @@ class Level(NamedTuple):
 
     kind: LevelKind
     text: str  # of LITERAL and PREFIX; empty for the others
+
+
+_ANY: Final = Level(ANY_LEVEL, "")
+_REST: Final = Level(REST, "")
+_REST_OR_NONE: Final = Level(REST_OR_NONE, "")
+
+
+def _level(kind: LevelKind, text: str) -> Level:
+    # What a named tuple has for a constructor is interpreted: 2,300 instructions, of a filter's 4,500.
+    return tuple.__new__(Level, (kind, text))
 
 
 @final
@@ -102,6 +114,10 @@ class TopicFilter:
         return f"TopicFilter({self.text!r}, {self.syntax.value})"
 
 
+_mqtt_filters: Final[dict[str, TopicFilter]] = {}
+_smf_filters: Final[dict[str, TopicFilter]] = {}
+
+
 def queue_topic(name: str) -> str:
     """Return the topic that leads to one queue: what is published on it goes there, and its consumers see it."""
     return _QUEUE + name
@@ -125,7 +141,7 @@ def shown_destination(topic: str) -> str:
 def queue_topic_filter(name: str) -> TopicFilter:
     """Return the filter for a queue's own topic. The name is taken as it is: it may hold what would be a wildcard."""
     text = queue_topic(name)
-    return TopicFilter(text, Syntax.MQTT, tuple([Level(LITERAL, level) for level in text.split("/")]))
+    return TopicFilter(text, Syntax.MQTT, tuple([_level(LITERAL, level) for level in text.split("/")]))
 
 
 class SharedFilter(NamedTuple):
@@ -157,14 +173,26 @@ def check_smf_topic_name(topic: str, *, bytes_max: int = SMF_TOPIC_BYTES_MAX) ->
 def parse_filter(text: str, syntax: Syntax) -> TopicFilter:
     """Return the filter that this text is in this syntax. Raises TopicError.
 
+    Many clients subscribe to the same, so it is the object that was returned for this text of late, if there is one.
+
     The text is taken as the filter itself: a leading `!`, `$queue/` or `$share/` is literal here. The forms that these
     begin have parsers of their own below, to be asked first where the form is permitted.
     """
+    remembered = _mqtt_filters if syntax is Syntax.MQTT else _smf_filters
+    found = remembered.get(text)
+    if found is not None:
+        return found
     if syntax is Syntax.MQTT:
         _check_text(text, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
-        return TopicFilter(text, syntax, _mqtt_levels(text))
-    _check_text(text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
-    return TopicFilter(text, syntax, _smf_levels(text))
+        parsed = TopicFilter(text, syntax, _mqtt_levels(text))
+    else:
+        _check_text(text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
+        parsed = TopicFilter(text, syntax, _smf_levels(text))
+    if len(text) <= _REMEMBERED_CHARACTERS_MAX:
+        if len(remembered) >= FILTERS_REMEMBERED_MAX:
+            remembered.clear()
+        remembered[text] = parsed
+    return parsed
 
 
 def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None:
@@ -263,17 +291,17 @@ def _mqtt_levels(text: str) -> tuple[Level, ...]:
     levels: list[Level] = []
     for index, word in enumerate(words):
         if word == "+":
-            levels.append(Level(ANY_LEVEL, ""))
+            levels.append(_ANY)
         elif word == "#":
             if index != len(words) - 1:
                 raise TopicError("levels follow '#'", text=text, level=index + 1, allowed="'#' as the last level")
-            levels.append(Level(REST_OR_NONE, ""))
+            levels.append(_REST_OR_NONE)
         elif "#" in word:
             raise TopicError("'#' beside other text", text=text, level=index + 1, allowed="'#' as the whole last level")
         elif "+" in word:
             raise TopicError("'+' beside other text", text=text, level=index + 1, allowed="'+' as a whole level")
         else:
-            levels.append(Level(LITERAL, word))
+            levels.append(_level(LITERAL, word))
     return tuple(levels)
 
 
@@ -288,13 +316,13 @@ def _smf_levels(text: str) -> tuple[Level, ...]:
         if not word:
             raise TopicError("the level is empty", text=text, level=index + 1, allowed="empty levels in topics only")
         if word == "*":
-            levels.append(Level(ANY_LEVEL, ""))
+            levels.append(_ANY)
         elif word.endswith("*"):
-            levels.append(Level(PREFIX, word[:-1]))
+            levels.append(_level(PREFIX, word[:-1]))
         elif word == ">" and index == len(words) - 1:
-            levels.append(Level(REST, ""))
+            levels.append(_REST)
         else:
-            levels.append(Level(LITERAL, word))
+            levels.append(_level(LITERAL, word))
     return tuple(levels)
 
 

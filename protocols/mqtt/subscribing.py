@@ -113,9 +113,9 @@ async def subscribe(connection: "MqttConnection", event: SubscribeReceived) -> N
     if connection.attached is None:
         return
     connection.engine.suback(event.packet_id, codes, "; ".join(reasons))
-    wall_ms = connection.runtime.clock.wall_ms()
     for granted, scan in retained:
         if not scan.is_done or connection.attached.delivering is not None:
+            wall_ms = connection.runtime.clock.wall_ms()
             delivering_of(connection, connection.attached).retained.add(scan, granted, wall_ms)
     connection.ask_flush()
 

@@ -154,4 +154,7 @@ def fits_string(text: str) -> bool:
 
 def packet(first_byte: int, body: bytes) -> bytes:
     """Put the fixed header before the body of a packet."""
-    return bytes((first_byte,)) + varint(len(body)) + body
+    size = len(body)
+    if size < 0x80:  # nearly always
+        return bytes([first_byte, size]) + body
+    return bytes([first_byte]) + varint(size) + body

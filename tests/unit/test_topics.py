@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from messaging.topics import (
     ANY_LEVEL,
+    FILTERS_REMEMBERED_MAX,
     LITERAL,
     MQTT_TOPIC_BYTES_MAX,
     MQTT_TOPIC_LEVELS_MAX,
@@ -335,3 +336,32 @@ def test_bad_smf_topic_names_are_refused(topic: str) -> None:
     """SMF topics: at most 250 bytes and 128 levels."""
     with pytest.raises(TopicError):
         check_smf_topic_name(topic)
+
+
+# --- what is remembered -----------------------------------------------------------------------------------------
+
+
+def test_those_who_subscribe_to_the_same_share_one_filter_in_memory() -> None:
+    """A filter is a fifth of a kilobyte, and a fleet of clients has the same few."""
+    assert parse_filter("fleet/+/orders", MQTT) is parse_filter("fleet/+/orders", MQTT)
+
+
+def test_a_text_that_is_remembered_in_one_syntax_is_cut_by_the_rules_of_the_other() -> None:
+    assert parse_filter("a/*", MQTT) != parse_filter("a/*", SMF)
+
+
+def test_only_so_many_filters_are_remembered() -> None:
+    """What clients ask for cannot fill the memory."""
+    first = parse_filter("first/of/many", MQTT)
+    for number in range(FILTERS_REMEMBERED_MAX):
+        parse_filter(f"many/{number}", MQTT)
+
+    again = parse_filter("first/of/many", MQTT)
+
+    assert again == first
+    assert again is not first
+
+
+def test_a_very_long_filter_is_not_remembered() -> None:
+    long = "level/" * 100
+    assert parse_filter(long, MQTT) is not parse_filter(long, MQTT)

@@ -39,6 +39,7 @@ from protocols.mqtt.wire import (
 
 SESSION_NEVER_EXPIRES: Final = 0xFFFF_FFFF
 
+_NO_PROPERTIES: Final = Properties()  # of all 3.x clients: nobody adds to what was read
 _CLEAN_START: Final = 0x02
 _WILL: Final = 0x04
 _WILL_RETAIN: Final = 0x20
@@ -83,7 +84,7 @@ def decode_connect(data: bytes, protocol: Protocol, end: int, limits: MqttLimits
     _check_flags(flags, level)
     keep_alive_s = read_u16(data, pos + 1, end)
     pos += 3
-    properties = Properties()
+    properties = _NO_PROPERTIES
     if level == 5:
         properties, pos = read_properties(data, pos, end, IN_CONNECT)
         if AUTHENTICATION_DATA in properties.binaries and AUTHENTICATION_METHOD not in properties.texts:
