@@ -3,6 +3,7 @@
 Together they need most of the gateway and most of what it depends on: a second of work, of which one needs a tenth.
 """
 
+import gc
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
@@ -70,7 +71,11 @@ class LateCommands(ReportingGroup):
 
 
 def _imported(name: str, place: Place) -> Any:
-    found = getattr(import_module(f"gateway.cli.{place.module}"), place.member)
+    gc.disable()  # what is imported stays, and the collector would go through it again and again
+    try:
+        found = getattr(import_module(f"gateway.cli.{place.module}"), place.member)
+    finally:
+        gc.enable()
     holder = typer.Typer()
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)

@@ -1,13 +1,16 @@
 """Commands are imported when they are called: each is found, and one brings nothing along that only others need."""
 
+import gc
 import subprocess
 import sys
+from importlib import import_module
 from typing import Any, Final
 
+import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from gateway.cli import app
+from gateway.cli import app, late_commands
 from gateway.cli.late_commands import COMMANDS
 from unit.storage.spool_file import same_imports
 
@@ -55,3 +58,16 @@ def test_a_command_for_the_admin_port_imports_nothing_of_the_broker() -> None:
     imported = subprocess.run(command, capture_output=True, text=True, env=same_imports(), timeout=60).stdout.split()
     assert "gateway.cli.queues" in imported
     assert not OF_THE_BROKER.intersection(imported)
+
+
+def test_a_command_is_imported_without_the_garbage_collector_and_runs_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    collecting: list[bool] = []
+
+    def import_noted(name: str) -> Any:
+        collecting.append(gc.isenabled())
+        return import_module(name)
+
+    monkeypatch.setattr(late_commands, "import_module", import_noted)
+    assert CliRunner().invoke(app, ["version"]).exit_code == 0
+    assert collecting == [False]
+    assert gc.isenabled()
