@@ -52,6 +52,18 @@ def test_a_rejection_by_who_has_lost_the_partition_counts_for_nothing(world: Wor
     drain(world)
 
 
+def test_a_message_that_is_sent_again_may_be_refused_though_what_came_first_was_delivered(world: World) -> None:
+    """Its connection was cut before the answer; QoS 1 has no way to tell that it is the same message."""
+    truth = world.truth
+    target = truth.targets["keyed"]
+    message = truth.sent("p0", "k0", "work/c/x", 1)
+    holder = next(seen.holder for seen in target.seen.values() if seen.holder is not None)
+    truth.delivered(target, message.number, holder, held_us=truth.now_us(), flagged=False, count=0, again=False)
+    message.sent_count += 1
+
+    truth.promised(message, 0x97)
+
+
 def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> None:
     """The lock of the first ran out; what its consumer said of that was the word on the message, which it had again."""
     queues = PLAIN.queues | {"first": PLAIN.queues["first"]._replace(attributes=LOCK)}

@@ -89,7 +89,7 @@ class Truth:
         tick = self.next_tick()
         if reason_code >= 0x80:
             message.refused = True
-            if message.promised_tick == 0 and self.store_faults == 0:
+            if message.promised_tick == 0 and self.store_faults == 0 and message.sent_count == 1:
                 for target in [*self.targets.values(), *self.ended]:
                     if target.name and message.number in target.seen:
                         raise Violation(f"{message} was refused, and {target.name} has delivered it")
