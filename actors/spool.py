@@ -109,16 +109,21 @@ class SpoolActor(LoopActor):
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time."""
         self._flush_asked = False
-        self._confirm_all(self._planner.take_elided(), ELIDED)
+        elided = self._planner.take_elided()
+        if elided:
+            self._confirm_all(elided, ELIDED)
         if self._writing:
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
         if due_ms == NEVER:
-            self._idle()
+            if self._idle_callbacks:
+                self._idle()
             return
-        now_ms = self.runtime.clock.now_ms()
         due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
+        if self._timer is not None and self._timer_ms <= due_ms:
+            return  # then there will be another flush
+        now_ms = self.runtime.clock.now_ms()
         if due_ms > now_ms:
             self._look_again(due_ms, now_ms)
         else:
@@ -130,10 +135,8 @@ class SpoolActor(LoopActor):
         self.on_drained()
 
     def _look_again(self, at_ms: int, now_ms: int) -> None:
-        """See to it that there is a flush at that moment, or before."""
+        """Have a flush at that moment."""
         if self._timer is not None:
-            if self._timer_ms <= at_ms:
-                return
             self._timer.cancel()
         self._timer_ms = at_ms
         self._timer = self.cell.after(at_ms - now_ms, self._timer_ended)
