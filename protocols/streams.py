@@ -22,6 +22,8 @@ FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `
 class Stream:
     """One peer's stream. Compiled, and so of no class of asyncio's: event loops ask for a protocol's methods only."""
 
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received", "write")
+
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
         self.data_received: Callable[[bytes], None] = connection.received
