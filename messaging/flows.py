@@ -251,13 +251,11 @@ class FlowOrder:
             self.flows.append(flow)
 
     def _take(self, flow: LedgerFlow) -> None:
-        """Take a flow from its place. Where few of a thousand take messages, they stand behind all others.
-
-        `list.remove` asks each of those whether it is equal, which takes three times as long.
-        """
-        place: i64 = 0
+        """Take a flow from its place. Where all take messages, it is the first; where few do, these stand behind all
+        others, so it is looked for from the end."""
+        place: i64 = 0 if self.flows[0] is flow else len(self.flows) - 1
         while self.flows[place] is not flow:
-            place += 1
+            place -= 1
         del self.flows[place]
 
     def check(self, flows: dict[int, LedgerFlow]) -> None:

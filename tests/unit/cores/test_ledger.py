@@ -93,6 +93,27 @@ def test_single_messages_go_round_flows_that_settle_at_once() -> None:
     assert served == [1, 2, 3, 1, 2, 3]
 
 
+@pytest.mark.parametrize("takers", [[3, 4], [1, 3], [2, 4], [1, 2, 3, 4]])
+def test_those_that_take_take_turns_wherever_the_others_stand(takers: list[int]) -> None:
+    """Who has no credit keeps its place, before or behind them."""
+    windows = {number: window_of(1) for number in (1, 2, 3, 4)}
+    ledger = ledger_with(*[flow_of(number, window=window) for number, window in windows.items()])
+    append(ledger, numbered(4))
+    for flow_id, sequence in delivered(ledger):
+        ledger.settle(flow_id, sequence, sequence + 1, ACCEPTED)
+        if flow_id in takers:
+            windows[flow_id].give(1)
+    served: list[int] = []
+    for _ in range(2 * len(takers)):
+        append(ledger, numbered(1))
+        ((flow_id, sequence),) = delivered(ledger)
+        ledger.settle(flow_id, sequence, sequence + 1, ACCEPTED)
+        windows[flow_id].give(1)
+        served.append(flow_id)
+
+    assert served == takers * 2
+
+
 def test_who_comes_anew_is_served_before_whoever_had_something() -> None:
     """Else what one consumer failed with, or let its lock run out over, comes to it again before anybody else tries."""
     ledger = ledger_with(flow_of(1), flow_of(2))
