@@ -67,7 +67,10 @@ class Stream:
         self._give_up_after(LINGER_S)
         transport.set_protocol(Lingering(self))
         transport.resume_reading()
-        transport.write_eof()
+        try:
+            transport.write_eof()
+        except OSError:  # the peer has reset the connection, which asyncio's loop has yet to see
+            transport.abort()
 
     def abort(self) -> None:
         """Close at once."""

@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import socket
 import ssl
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_a_peer_that_never_closes_is_closed_after_the_linger(
         assert await reader.read() == b"goodbye"  # the sending side is shut down, nothing was reset
         assert await connection.has_closed() is None
         await leaves(writer)
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_last_word_to_a_peer_that_has_reset_its_connection_fails_for_nobody(run: RunOnLoop) -> None:
+    """There is nothing to shut down then, which the loop may not have seen yet."""
+
+    async def scenario() -> None:
+        recorder = Recorder()
+        listener = listens(recorder)
+        await listener.start()
+        client = socket.create_connection(("127.0.0.1", listener.port))
+        connection = await recorder.next_opened()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()  # so that is a reset
+
+        connection.transport.close_after_flush()
+
+        await connection.has_closed()
+        assert listener.connection_count == 0
         await listener.stop()
 
     run(scenario())
