@@ -1,13 +1,15 @@
 """When the spool commits, and when publishers hear: the actor on virtual time, with a disk that takes everything."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.cell import ActorCell
 from actors.data_messages import Confirmed, Settled, Store
+from actors.loop_actor import LoopActor
 from actors.messages import WriteTables
 from actors.runtime import Runtime
 from actors.spool import SpoolActor
@@ -25,8 +27,16 @@ INTERVAL_MS = 4
 COMMIT_US = 1_000
 
 
-class Spool(Address):
-    """A spool actor, its disk, and the publisher of everything, who is the address. Times are in microseconds."""
+class Publisher(LoopActor):
+    """Hears what becomes of what was published."""
+
+    def __init__(self, cell: ActorCell, confirmed: Callable[[Confirmed], None]) -> None:
+        super().__init__(cell)
+        self.handlers = {Confirmed: confirmed}
+
+
+class Spool:
+    """A spool actor, its disk, and the publisher of everything. Times are in microseconds."""
 
     def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
         self.loop = virtual_loop(MONOTONIC_START_US)
@@ -47,6 +57,9 @@ class Spool(Address):
             name="spool",
             policy=ONE_CONNECTION,
         )
+        self._publisher = self.runtime.spawn(
+            lambda cell: Publisher(cell, self._confirmed), kind="publisher", name="publisher", policy=ONE_CONNECTION
+        )
         self.published: dict[int, Publication] = {}  # by token; its messages have one sequence each
         self.came_us: dict[int, int] = {}
         self.confirmed_us: dict[int, int] = {}
@@ -66,15 +79,14 @@ class Spool(Address):
 
     # --- the publisher, and the partition ---
 
-    def post(self, message: object) -> None:
-        assert isinstance(message, Confirmed)
+    def _confirmed(self, message: Confirmed) -> None:
         assert message.token not in self.confirmed_us, "a publisher hears once"
         self.confirmed_us[message.token] = self.now_us()
 
     def publish(self, *, consumers: bool) -> int:
         """Publish a message that is at once with a consumer, or waits for one; return its token."""
         token = len(self.published) + 1
-        publication = Publication(numbered(1), publisher=self, token=token, partitions_count=1)
+        publication = Publication(numbered(1), publisher=self._publisher.inbox, token=token, partitions_count=1)
         publication.sequenced(P, token, None)
         if consumers:
             publication.undelivered_count = 0
