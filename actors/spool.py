@@ -107,11 +107,14 @@ class SpoolActor(LoopActor):
             self.runtime.dispatcher.at_turn_end(self._flush_call)
 
     def flush(self) -> None:
-        """Confirm what need not be written, and commit the rest if it is time."""
+        """Confirm what need not be written, and commit the rest if it is time.
+
+        While consumers have something yet, publishers of what they have settled wait for the others, or for the timer:
+        they hear together, and so publish together again, and many cost little more than one.
+        """
         self._flush_asked = False
-        elided = self._planner.take_elided()
-        if elided:
-            self._confirm_all(elided, ELIDED)
+        if self._planner.unwritten.is_empty():
+            self._confirm_elided()
         if self._writing:
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
@@ -143,9 +146,11 @@ class SpoolActor(LoopActor):
 
     def _timer_ended(self) -> None:
         self._timer = None
+        self._confirm_elided()
         self.on_drained()
 
     def _commit(self, now_ms: int, patience_ms: int) -> None:
+        self._confirm_elided()
         commit = self._planner.next_commit(now_ms, patience_ms)
         self._writing = True
         self._last_commit_ms = now_ms
@@ -259,6 +264,11 @@ class SpoolActor(LoopActor):
         for watcher in self._watchers:
             watcher.post(CommitSeen())
         self._page_out_the_oldest()
+
+    def _confirm_elided(self) -> None:
+        elided = self._planner.take_elided()
+        if elided:
+            self._confirm_all(elided, ELIDED)
 
     def _confirm_all(self, publications: list[Publication], outcome: str) -> None:
         """Tell publishers that what they published is safe."""

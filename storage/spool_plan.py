@@ -141,7 +141,7 @@ class SpoolPlanner:
         self.elided_count = 0  # messages that never had to be written
         self.written_count = 0  # messages
         self._slots_by_number: dict[int, JournalSlot] = {}
-        self._unwritten = Unwritten()
+        self.unwritten = Unwritten()  # what a commit may have to write
         self._consumed: list[Publication] = []  # they need not be written, and nobody has been told yet
         self._elided: list[Publication] = []  # nor need these, but their session rows
         self._settled: dict[int, RangeSet] = {}
@@ -174,7 +174,7 @@ class SpoolPlanner:
     def store(self, publication: Publication, now_ms: int = 0) -> None:
         """Take a publication that all its partitions have numbered."""
         if publication.open_count > 0:
-            self._unwritten.add(publication, now_ms)
+            self.unwritten.add(publication, now_ms)
         else:
             self._elide(publication)
         for match in publication.matches:
@@ -195,7 +195,7 @@ class SpoolPlanner:
 
     def drained(self, publication: Publication) -> None:
         """Note that nothing of a publication is open any more."""
-        if self._unwritten.drop(publication):
+        if self.unwritten.drop(publication):
             self._elide(publication)
             return
         slot = self._slots_by_number.get(publication.record_number)
@@ -275,7 +275,7 @@ class SpoolPlanner:
             or self._purged
             or self._urgent_cursors
         )
-        return 0 if at_once else self._unwritten.due_ms(patience_ms)
+        return 0 if at_once else self.unwritten.due_ms(patience_ms)
 
     def next_commit(self, now_ms: int = 0, patience_ms: int = 0) -> Commit:
         """Gather what is due into one commit. The caller has seen that there is work and that no commit is out.
@@ -283,8 +283,8 @@ class SpoolPlanner:
         Publications may wait for a later one, but not where rows are written: these may count on what came before.
         """
         assert self._out is None, "one commit at a time"
-        takes_publications = bool(self._tables) or self._unwritten.due_ms(patience_ms) <= now_ms
-        publications = self._unwritten.take() if takes_publications else []
+        takes_publications = bool(self._tables) or self.unwritten.due_ms(patience_ms) <= now_ms
+        publications = self.unwritten.take() if takes_publications else []
         elided, self._elided = self._elided, []
         tables, self._tables = self._tables, []
         pages, self._pages = self._pages, []
@@ -358,7 +358,7 @@ class SpoolPlanner:
         return commit
 
     def _put_back(self, publications: list[Publication]) -> None:
-        self._unwritten.put_back([each for each in publications if each.open_count > 0])
+        self.unwritten.put_back([each for each in publications if each.open_count > 0])
         for publication in publications:
             if publication.open_count == 0:  # its consumers were done before the commit failed
                 self._elide(publication)

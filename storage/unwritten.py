@@ -25,6 +25,10 @@ class Unwritten:
     def __init__(self) -> None:
         self._came_ms: dict[Publication, int] = {}
 
+    def is_empty(self) -> bool:
+        """Return whether there are none."""
+        return not self._came_ms
+
     def add(self, publication: Publication, now_ms: int) -> None:
         """Take a publication."""
         self._came_ms[publication] = now_ms

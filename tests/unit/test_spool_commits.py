@@ -143,6 +143,32 @@ def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(
     assert spool.began_us == []
 
 
+def test_publishers_of_what_consumers_have_together_hear_together(spool: Spool) -> None:
+    """Else those that publish again when they hear come back one by one."""
+    first, second = spool.publish(consumers=True), spool.publish(consumers=True)
+    spool.passes(us=100)
+    spool.settle(first)
+    spool.passes(us=100)
+    assert spool.confirmed_us == {}
+
+    spool.settle(second)
+    spool.passes()
+    assert spool.confirmed_us == {first: 200, second: 200}
+
+
+def test_where_consumers_always_have_something_publishers_wait_for_an_interval_and_no_more(spool: Spool) -> None:
+    tokens = [spool.publish(consumers=True)]
+    for _ in range(200):
+        tokens.append(spool.publish(consumers=True))
+        spool.passes(us=100)
+        spool.settle(tokens[-2])
+        spool.passes()
+
+    assert spool.began_us == []
+    waited_us = [spool.confirmed_us[token] - spool.came_us[token] for token in tokens[: -INTERVAL_MS * 10 - 2]]
+    assert max(waited_us) <= INTERVAL_MS * 1000
+
+
 def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spool: Spool) -> None:
     token = spool.publish(consumers=True)
     spool.passes(us=INTERVAL_MS * 1000 + COMMIT_US)
