@@ -7,6 +7,7 @@ with the actors: asyncio's tasks begin and go on in a callback of the event loop
 import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar, final
 
 from actors.cell import ActorCell
@@ -35,20 +36,13 @@ def run_for(cell: ActorCell, request: Coroutine[Any, Any, T], ended: Callable[[L
     """Carry a coroutine out for an actor; what `ended` does with its outcome is supervised as the rest of its work."""
     outcome = run(cell.runtime, request)
     if outcome.done:  # as it mostly is: nothing has to be remembered of who is told
-        _tell(cell, ended, outcome)
+        cell.do(partial(ended, outcome))
     else:
         _tell_later(cell, ended, outcome)
 
 
-def _tell(cell: ActorCell, ended: Callable[[LoopFuture[T]], None], outcome: LoopFuture[T]) -> None:
-    try:
-        ended(outcome)
-    except Exception as error:
-        cell.failed(error)
-
-
 def _tell_later(cell: ActorCell, ended: Callable[[LoopFuture[T]], None], outcome: LoopFuture[T]) -> None:
-    outcome.then(lambda done: _tell(cell, ended, done))
+    outcome.then(lambda done: cell.do(partial(ended, done)))
 
 
 @final
