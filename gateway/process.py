@@ -28,7 +28,8 @@ GC_THRESHOLDS = (10_000, 4, 20_000)
 def run(config: Config, *, reload: Callable[[], Config]) -> int:
     """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
 
-    The garbage collector is off until the node is ready. Raises CannotStart.
+    Called with the garbage collector off, as importing this should be; it goes on when the node is ready. Raises
+    CannotStart.
     """
     try:
         set_up_logging(config.log)
@@ -36,7 +37,6 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
         text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
         raise CannotStart(text) from None
     keep_freed_memory()
-    gc.disable()
     gc.freeze()  # what modules have made as they were imported, nearly all there is, is never looked through
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, reload))
