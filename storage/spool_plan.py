@@ -171,7 +171,7 @@ class SpoolPlanner:
             cursor.next_sequence_reserved = next_sequence + SEQUENCES_RESERVED
             self._urgent_cursors.add(partition_id)
 
-    def store(self, publication: Publication, now_ms: int = 0) -> None:
+    def store(self, publication: Publication, now_ms: int) -> None:
         """Take a publication that all its partitions have numbered."""
         if publication.open_count > 0:
             self.unwritten.add(publication, now_ms)
@@ -277,7 +277,7 @@ class SpoolPlanner:
         )
         return 0 if at_once else self.unwritten.due_ms(patience_ms)
 
-    def next_commit(self, now_ms: int = 0, patience_ms: int = 0) -> Commit:
+    def next_commit(self, now_ms: int, patience_ms: int) -> Commit:
         """Gather what is due into one commit. The caller has seen that there is work and that no commit is out.
 
         Publications may wait for a later one, but not where rows are written: these may count on what came before.

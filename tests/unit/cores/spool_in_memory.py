@@ -163,7 +163,7 @@ class SpoolInMemory:
             assert not places & self.given_out, "no sequence is used twice, in no life"
             self.given_out |= places
             if publication.sequenced(partition_id, first, rows):
-                self.planner.store(publication)
+                self.planner.store(publication, now_ms=0)
         return publication
 
     def open_partition(self, partition_id: int) -> None:

@@ -26,14 +26,14 @@ def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Pub
 
 
 def committed(planner: SpoolPlanner) -> Commit:
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
     return planner.committed()
 
 
 def stored(planner: SpoolPlanner, first_by_partition: dict[int, int]) -> Publication:
     """Return a publication that was written."""
     publication = publication_to(first_by_partition)
-    planner.store(publication)
+    planner.store(publication, now_ms=0)
     committed(planner)
     return publication
 

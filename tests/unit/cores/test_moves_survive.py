@@ -36,7 +36,7 @@ class SpoolWithMoves(SpoolInMemory):
                 sequence = self.ledgers[target].append(publication.batch, publication)
                 self.given_out |= {Place(target, each) for each in range(sequence, sequence + len(rows))}
                 publication.sequenced(target, sequence, None)
-                self.planner.store(publication)
+                self.planner.store(publication, now_ms=0)
 
     def begin_commit(self, *, patience_ms: int = 0) -> None:
         super().begin_commit(patience_ms=patience_ms)

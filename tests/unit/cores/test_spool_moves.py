@@ -23,7 +23,7 @@ def test_a_move_and_the_settlement_of_its_source_are_in_one_record() -> None:
     """After a crash the message is in exactly one of the two."""
     planner = planner_with(P, Q)
     stored(planner, {P: 1})
-    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
     planner.settle(P, [(9, 10)], written=False)
 
     record = record_of(committed(planner))
@@ -36,7 +36,7 @@ def test_what_a_move_took_out_is_in_the_cursor_before_its_record_goes() -> None:
     planner = planner_with(P, Q)
     source = stored(planner, {P: 1})
     move = move_to({Q: 1}, [(P, 1, 3)])
-    planner.store(move)
+    planner.store(move, now_ms=0)
     committed(planner)
     source.open_count = 0
     planner.drained(source)
@@ -53,8 +53,8 @@ def test_a_move_whose_commit_failed_has_taken_nothing_out() -> None:
     """Not even in a cursor that is written later for another reason."""
     planner = planner_with(P, Q)
     stored(planner, {P: 1})
-    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
-    planner.next_commit()
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.failed()
     planner.reserve(P, SEQUENCES_RESERVED)
 
@@ -66,9 +66,9 @@ def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not
     """It makes no more of the spool than there was, and emptying a full store must go on."""
     planner = planner_with(P, Q)
     publish, move = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)])
-    planner.store(publish)
-    planner.store(move)
-    assert not planner.next_commit().job.uses_reserve
+    planner.store(publish, now_ms=0)
+    planner.store(move, now_ms=0)
+    assert not planner.next_commit(now_ms=0, patience_ms=0).job.uses_reserve
 
     assert planner.failed().publications == [publish], "only who publishes hears of it"
     assert move.record_number == UNWRITTEN
@@ -82,10 +82,10 @@ def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not
 def test_what_came_while_a_commit_failed_is_behind_what_is_tried_again() -> None:
     planner = planner_with(P, Q)
     publish, move, later = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)]), publication_to({P: 7})
-    planner.store(publish)
-    planner.store(move)
-    planner.next_commit()
-    planner.store(later)
+    planner.store(publish, now_ms=0)
+    planner.store(move, now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    planner.store(later, now_ms=0)
     planner.failed()
 
     assert committed(planner).publications == [move, later]
@@ -94,9 +94,9 @@ def test_what_came_while_a_commit_failed_is_behind_what_is_tried_again() -> None
 def test_a_move_that_was_consumed_while_its_commit_failed_is_not_tried_again() -> None:
     planner = planner_with(P, Q)
     publish, move = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)])
-    planner.store(publish)
-    planner.store(move)
-    planner.next_commit()
+    planner.store(publish, now_ms=0)
+    planner.store(move, now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
     done_with(planner, move)
     planner.failed()
 
@@ -109,8 +109,8 @@ def test_a_move_that_was_consumed_while_its_commit_failed_is_not_tried_again() -
 def test_a_move_that_the_reserve_has_no_room_for_is_given_up() -> None:
     planner = planner_with(P, Q)
     move = move_to({Q: 1}, [(P, 1, 3)])
-    planner.store(move)
-    assert planner.next_commit().job.uses_reserve
+    planner.store(move, now_ms=0)
+    assert planner.next_commit(now_ms=0, patience_ms=0).job.uses_reserve
 
     assert planner.failed().publications == [move]
     assert planner.due_ms(0) == NEVER
@@ -120,7 +120,7 @@ def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages
     """Accepted before the flush it needs no disk, but its source has to know."""
     planner = planner_with(P, Q)
     move = move_to({Q: 1}, [(P, 1, 3)])
-    planner.store(move)
+    planner.store(move, now_ms=0)
     done_with(planner, move)
 
     assert planner.take_elided() == [move]
@@ -130,7 +130,7 @@ def test_a_move_that_was_consumed_before_it_was_written_still_takes_its_messages
 
 def test_a_move_out_of_a_queue_that_was_deleted_meanwhile_is_only_a_publication() -> None:
     planner = planner_with(P, Q)
-    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
     planner.forget(P)
 
     assert record_of(committed(planner)).settlements == []
@@ -138,8 +138,8 @@ def test_a_move_out_of_a_queue_that_was_deleted_meanwhile_is_only_a_publication(
 
 def test_a_queue_deleted_while_the_commit_of_a_move_is_out_is_left_alone() -> None:
     planner = planner_with(P, Q)
-    planner.store(move_to({Q: 1}, [(P, 1, 3)]))
-    planner.next_commit()
+    planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.forget(P)
     planner.committed()
 
@@ -151,7 +151,7 @@ def test_rows_of_a_session_are_written_by_the_very_commit_that_writes_the_public
     planner = planner_with(P)
     publication = publication_to({P: 1})
     publication.session_rows = [(b"received/1", b"\1")]
-    planner.store(publication)
+    planner.store(publication, now_ms=0)
 
     job = committed(planner).job
 
@@ -166,7 +166,7 @@ def test_later_rows_of_a_session_come_behind_those_of_publications() -> None:
     planner.write_tables(TableRequest([deletion], lambda _: None, uses_reserve=True))
     publication = publication_to({P: 1})
     publication.session_rows = [(b"received/1", b"\1")]
-    planner.store(publication)
+    planner.store(publication, now_ms=0)
 
     assert committed(planner).job.table_writes == [TableWrite(Table.SESSIONS, b"received/1", b"\1"), deletion]
 
@@ -177,7 +177,7 @@ def test_rows_of_a_session_are_written_though_their_publication_need_not_be() ->
     publication = publication_to({P: 1})
     publication.session_rows = [(b"received/1", b"\1")]
     publication.open_count = 0
-    planner.store(publication)
+    planner.store(publication, now_ms=0)
 
     assert planner.take_elided() == []
     commit = committed(planner)
@@ -193,10 +193,10 @@ def test_rows_of_what_was_consumed_before_it_was_written_are_tried_until_they_ar
     consumed, waiting = publication_to({P: 1}), publication_to({P: 3})
     consumed.session_rows = [(b"received/1", b"\1")]
     consumed.open_count = 0
-    planner.store(consumed)
-    planner.store(waiting)
+    planner.store(consumed, now_ms=0)
+    planner.store(waiting, now_ms=0)
     planner.take_elided()
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
 
     assert planner.failed().publications == [waiting]
     assert committed(planner).elided == [consumed]
@@ -206,8 +206,8 @@ def test_rows_of_a_session_go_with_a_publication_that_is_refused() -> None:
     planner = planner_with(P)
     publication = publication_to({P: 1})
     publication.session_rows = [(b"received/1", b"\1")]
-    planner.store(publication)
-    planner.next_commit()
+    planner.store(publication, now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.failed()
     planner.settle(P, [(1, 3)], written=True)
 
@@ -217,13 +217,13 @@ def test_rows_of_a_session_go_with_a_publication_that_is_refused() -> None:
 def test_rows_that_consumers_need_are_tried_again_from_the_reserve() -> None:
     """What a full store could not take together with a publish, it takes alone."""
     planner = planner_with(P)
-    planner.store(publication_to({P: 1}))
+    planner.store(publication_to({P: 1}), now_ms=0)
     answers: list[str] = []
     row = TableWrite(Table.SESSIONS, b"sent/1", b"\1")
     planner.write_tables(TableRequest([row], lambda reason: answers.append(f"row {reason}"), uses_reserve=True))
     other = TableWrite(Table.CATALOG, b"queue/q", b"{}")
     planner.write_tables(TableRequest([other], lambda reason: answers.append(f"queue {reason}"), uses_reserve=False))
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
 
     for request in planner.failed().tables:
         request.done("full")
@@ -241,7 +241,7 @@ def test_rows_that_the_reserve_has_no_room_for_are_refused() -> None:
     answers: list[str] = []
     row = TableWrite(Table.SESSIONS, b"sent/1", b"\1")
     planner.write_tables(TableRequest([row], answers.append, uses_reserve=True))
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
 
     for request in planner.failed().tables:
         request.done("full")
@@ -255,6 +255,6 @@ def test_a_transaction_that_brings_messages_leaves_the_reserve_alone() -> None:
     planner = planner_with(P, Q)
     transaction = move_to({Q: 1}, [(P, 1, 3)])
     transaction.only_moves = False
-    planner.store(transaction)
-    assert not planner.next_commit().job.uses_reserve
+    planner.store(transaction, now_ms=0)
+    assert not planner.next_commit(now_ms=0, patience_ms=0).job.uses_reserve
     assert planner.failed().publications == [transaction], "it is refused, and not tried again"

@@ -13,8 +13,8 @@ def test_a_publication_settled_before_the_commit_is_never_written() -> None:
     """Accepted by all its consumers before the flush, it needs no disk."""
     planner = planner_with(P)
     gone, needed = publication_to({P: 1}, count=2), publication_to({P: 3}, count=3)
-    planner.store(gone)
-    planner.store(needed)
+    planner.store(gone, now_ms=0)
+    planner.store(needed, now_ms=0)
     done_with(planner, gone)
 
     assert planner.take_elided() == [gone]
@@ -27,7 +27,7 @@ def test_settlements_of_what_was_never_written_wait_for_a_commit_that_has_a_reas
     planner.settle(P, [(1, 3)], written=False)
     assert planner.due_ms(0) == NEVER
 
-    planner.store(publication_to({P: 3}))
+    planner.store(publication_to({P: 3}), now_ms=0)
 
     assert record_of(committed(planner)).settlements == [Settlement(P, 1, 3)]
 
@@ -44,8 +44,8 @@ def test_settlements_of_what_was_written_are_worth_a_commit() -> None:
 def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_another() -> None:
     """Else what a consumer has accepted would come again after the next start, however long it takes until then."""
     planner = planner_with(P)
-    planner.store(publication_to({P: 1}))
-    planner.next_commit()
+    planner.store(publication_to({P: 1}), now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.settle(P, [(1, 2)], written=False)  # was said before the commit began, and is heard of now
     planner.committed()
 
@@ -57,7 +57,7 @@ def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_an
 def test_a_publication_to_two_partitions_is_one_entry_of_one_record() -> None:
     """A publish to several queues is all or nothing."""
     planner = planner_with(P, Q)
-    planner.store(publication_to({P: 1, Q: 7}))
+    planner.store(publication_to({P: 1, Q: 7}), now_ms=0)
 
     (entry,) = record_of(committed(planner)).entries
 
@@ -108,14 +108,14 @@ def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -
     old = [stored(planner, {P: sequence}) for sequence in (1, 3)]
     done_with(planner, old[0])
     refused = publication_to({Q: 1})
-    planner.store(refused)
+    planner.store(refused, now_ms=0)
     planner.settle(Q, [(90, 95)], written=False)
     planner.drop_pages(P, [11])
     planner.quarantine_page(PageDamage(P, 12, "torn"))
     planner.forget(99)
     answers: list[str] = []
     planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"k", b"v")], answers.append, uses_reserve=False))
-    failed_job = planner.next_commit().job
+    failed_job = planner.next_commit(now_ms=0, patience_ms=0).job
     commit = planner.failed()
 
     assert commit.publications == [refused]
@@ -145,12 +145,12 @@ def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_
     planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"queue/q", None)], answers.append, until_done=True))
 
     for _ in range(3):
-        job = planner.next_commit().job
+        job = planner.next_commit(now_ms=0, patience_ms=0).job
         assert (job.partition_purges, [row.key for row in job.table_writes]) == ([P], [b"queue/q"])
         assert job.uses_reserve, "it makes room, so a full store has to take it"
         assert planner.failed().tables == [], "nobody is refused"
 
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
     for table in planner.committed().tables:
         table.done("")
     assert answers == [""]
@@ -160,7 +160,7 @@ def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim(
     planner = planner_with(P)
     first, second = stored(planner, {P: 1}), stored(planner, {P: 3})
     done_with(planner, first)
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.failed()
 
     done_with(planner, second)
@@ -171,7 +171,7 @@ def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim(
 def test_what_was_settled_twice_because_a_commit_failed_counts_once() -> None:
     planner = planner_with(P)
     planner.settle(P, [(3, 5), (7, 9)], written=True)
-    planner.next_commit()
+    planner.next_commit(now_ms=0, patience_ms=0)
     planner.failed()
     planner.settle(P, [(1, 8)], written=True)
     committed(planner)
@@ -183,7 +183,7 @@ def test_what_was_settled_twice_because_a_commit_failed_counts_once() -> None:
 def test_sequences_are_reserved_before_half_of_the_last_reservation_is_used_up() -> None:
     """Never reused. What consumers saw may never have been written, so the bound has to be well ahead."""
     planner = planner_with(P)
-    planner.store(publication_to({P: SEQUENCES_RESERVED // 2}, count=2))
+    planner.store(publication_to({P: SEQUENCES_RESERVED // 2}, count=2), now_ms=0)
 
     (put,) = committed(planner).job.cursor_puts
 
@@ -216,7 +216,7 @@ def test_what_comes_late_from_a_deleted_partition_is_ignored() -> None:
     planner = planner_with(P)
     planner.forget(P)
     planner.settle(P, [(1, 2)], written=True)
-    planner.store(publication_to({P: 1}))
+    planner.store(publication_to({P: 1}), now_ms=0)
 
     assert record_of(committed(planner)).settlements == []
 
