@@ -15,6 +15,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.cli.flags import Group, show_flags
 from pipeline.batch_job import BatchJob
 from pipeline.configuration import ConfigError, load
 from pipeline.failures import JobFailed
@@ -40,8 +41,10 @@ CheckpointOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where
 
 app = typer.Typer(
     name="sluicegate pipeline",
+    cls=Group,
     help="Jobs of Spark over queues.",
     no_args_is_help=True,
+    add_completion=False,  # a shell completes the commands of a program, and this is one of its commands
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -105,6 +108,9 @@ def ack(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
         found = load(config, StreamPlace, checkpoint=checkpoint)
         told_count = sweep(SourceOptions.of(found.source_options).connect, found.checkpoint)
         typer.echo("acknowledged" if told_count else "nothing is left to acknowledge")
+
+
+show_flags(app)
 
 
 def _job(name: str) -> Job:
