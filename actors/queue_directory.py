@@ -223,7 +223,9 @@ class QueueDirectory(LoopActor):
     def _update(self, message: UpdateQueue) -> LoopFuture[None]:
         answer: LoopFuture[None] = LoopFuture()
         config = message.definition.config
-        handle = self._queues.by_name[config.name]
+        handle = self._queues.by_name.get(config.name)
+        if handle is None:
+            raise UpdateRefused(f"the queue {config.name!r} was deleted meanwhile")
         before = handle.definition.config
         if message.user is not None:
             others_change = replace(message.definition, subscriptions=handle.definition.subscriptions)

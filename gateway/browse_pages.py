@@ -4,6 +4,7 @@ from typing import Final
 
 from actors.directory_messages import QueueHandle
 from actors.messages import BrowsedMessage, BrowseQueue
+from gateway.queue_questions import ask_queue
 from messaging.selectors import Selector
 
 LOOKED_AT_ONCE: Final = 500  # messages of one ask: a millisecond or two in which the node does nothing else
@@ -17,14 +18,14 @@ async def browse_page(
     With a selector everything is looked at until so many are found, a part at a time.
     """
     if selector is None:
-        found: list[BrowsedMessage] = await handle.cell.ask(BrowseQueue(partition, after, limit))
+        found: list[BrowsedMessage] = await ask_queue(handle, BrowseQueue(partition, after, limit))
         return found
     numbers = range(len(handle.target.partitions)) if partition is None else (partition,)
     selected: list[BrowsedMessage] = []
     for number in numbers:
         looked_to = after
         while len(selected) < limit:
-            part: list[BrowsedMessage] = await handle.cell.ask(BrowseQueue(number, looked_to, LOOKED_AT_ONCE))
+            part: list[BrowsedMessage] = await ask_queue(handle, BrowseQueue(number, looked_to, LOOKED_AT_ONCE))
             if not part:
                 break
             selected += [each for each in part if selector.matches(each.batch, each.row)]

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.explain_messages import ExplainKey
-from actors.messages import DescribeQueue, QueueOverview
 from gateway.explain_publish import explain_publish
 from gateway.explanations import KeyExplanation, PublishExplanation
 from gateway.ports import QueueNotFound
+from gateway.queue_questions import ask_queue, overview_of
 from gateway.specimen import Specimen
 from gateway.views import PartitionStatus
 from messaging.partitioning import key_hash
@@ -36,8 +36,8 @@ async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanati
     handle = await _find(vpn, queue)
     hashed = key_hash(key)
     number = handle.target.partition_of(hashed)
-    standing: KeyStanding = await handle.cell.ask(ExplainKey(key, number))
-    overview: QueueOverview = await handle.cell.ask(DescribeQueue())
+    standing: KeyStanding = await ask_queue(handle, ExplainKey(key, number))
+    overview = await overview_of(handle)
     status, flow_id, epoch = overview.partition_statuses[number]
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     first = standing.first_waiting

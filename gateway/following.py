@@ -11,6 +11,8 @@ from actors.loop_actor import LoopActor
 from actors.messages import BrowsedMessage, FlowGone, UnbindFlow
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
+from gateway.ports import QueueNotFound
+from gateway.queue_questions import ask_queue
 from messaging.selectors import Selector
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly
@@ -55,7 +57,10 @@ class Following:
         self._cells.add(cell)
         try:
             bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after, selector)
-            bound: BrowserBound = await handle.cell.ask(bind)
+            try:
+                bound: BrowserBound = await ask_queue(handle, bind)
+            except QueueNotFound:
+                return
             while (messages := await follower.shown.get()) is not None:
                 for message in messages:
                     yield message

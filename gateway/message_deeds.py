@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from actors.cell import ActorCell
 from actors.directory_messages import FindQueue, QueueHandle
-from actors.messages import DescribeQueue, PartitionOverview, QueueOverview
+from actors.messages import PartitionOverview
 from actors.redriving import RUNNING, CancelRedrive, DescribeRedrive, RedriveActor, RedriveOrder, RedriveProgress
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import MessagesTaken, QueueGone, TakeMessages
 from gateway.ports import QueueInvalid, QueueNotFound, Refused
+from gateway.queue_questions import ask_queue, overview_of
 from gateway.selections import MessageSelection
 from gateway.views import RedriveView, TakenView
 from messaging.message_selection import SEQUENCE_MAX, MessageId
@@ -55,7 +56,7 @@ class MessageDeeds:
                 order = TakeMessages(
                     deed, partition.number, None, first, partition.next_sequence, message_filter, limit, target
                 )
-                taken: MessagesTaken = await handle.cell.ask(order)
+                taken: MessagesTaken = await ask_queue(handle, order)
                 tally.add(partition.number, taken)
                 first = taken.next_sequence
         return tally.view()
@@ -145,7 +146,7 @@ class MessageDeeds:
                 tally.not_found += [MessageId(number, each).text() for each in sequences]
                 continue
             order = TakeMessages(deed, number, sequences, 0, 0, message_filter, len(sequences), target)
-            tally.add(number, await handle.cell.ask(order))
+            tally.add(number, await ask_queue(handle, order))
 
 
 class _Tally:
@@ -167,8 +168,7 @@ class _Tally:
 
 
 async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
-    overview: QueueOverview = await handle.cell.ask(DescribeQueue())
-    return overview.partitions
+    return (await overview_of(handle)).partitions
 
 
 def _redrive_view(name: str, selection: MessageSelection, progress: RedriveProgress) -> RedriveView:

@@ -21,7 +21,7 @@ from actors.directory_messages import (
     UpdateQueue,
     UpdateRefused,
 )
-from actors.messages import DescribeQueue, PurgeQueue, QueueOverview
+from actors.messages import PurgeQueue, QueueOverview
 from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
@@ -49,6 +49,7 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.queue_questions import ask_queue, overview_of, overviews_of
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from gateway.replay_start import ReplayStart
@@ -103,7 +104,7 @@ class NodeView(AccountsView, NodePort):
             raise QueueAlreadyExists(str(exists)) from None
         except (StoreRefused, QueuesExhausted) as refusal:
             raise Refused(str(refusal)) from None
-        return await self._view(handle)
+        return self._view(handle, await overview_of(handle))
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
@@ -144,7 +145,8 @@ class NodeView(AccountsView, NodePort):
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        return [await self._view(each) for each in handles if of_client is None or of_client in each.core.clients()]
+        wanted = [each for each in handles if of_client is None or of_client in each.core.clients()]
+        return [self._view(handle, overview) for handle, overview in await overviews_of(wanted)]
 
     async def queue_names(self) -> Sequence[str]:
         """Return the name of every queue."""
@@ -153,12 +155,13 @@ class NodeView(AccountsView, NodePort):
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows."""
-        return await self._view(await self._find(name))
+        handle = await self._find(name)
+        return self._view(handle, await overview_of(handle))
 
     async def purge_queue(self, name: str) -> int:
         """Remove what waits; return how many."""
         handle = await self._find(name)
-        count: int = await handle.cell.ask(PurgeQueue())
+        count: int = await ask_queue(handle, PurgeQueue())
         return count
 
     async def browse_queue(
@@ -229,7 +232,7 @@ class NodeView(AccountsView, NodePort):
         handle = await self._find(name)
         _check_partition(handle, partition)
         try:
-            count: int = await handle.cell.ask(ReplayQueue(partition, start.first, start.since_ms, end))
+            count: int = await ask_queue(handle, ReplayQueue(partition, start.first, start.since_ms, end))
         except ReplayRefused as refusal:
             raise Refused(str(refusal)) from None
         return count
@@ -285,7 +288,7 @@ class NodeView(AccountsView, NodePort):
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         found = wanted_queues(handles, question)
         page = found[question.after : question.after + question.limit]
-        figures = tuple([queue_figures(each, await self._describe(each)) for each in page])
+        figures = tuple([queue_figures(handle, overview) for handle, overview in await overviews_of(page)])
         return QueuesFigures(at_ms=self._node.clock.now_ms(), total_count=len(found), queues=figures)
 
     async def show_spool(self) -> SpoolView:
@@ -311,8 +314,8 @@ class NodeView(AccountsView, NodePort):
         page = found[question.after : question.after + question.limit]
         names = {each.rights.client for each in page}
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
-        queues = [await self._describe(handle) for handle in handles if names & handle.core.clients()]
-        views = client_views(page, queues, now_ms=self._node.clock.now_ms())
+        theirs = await overviews_of([each for each in handles if names & each.core.clients()])
+        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.clock.now_ms())
         return ClientsView(total_count=len(found), clients=views)
 
     async def client_names(self) -> Sequence[str]:
@@ -372,11 +375,10 @@ class NodeView(AccountsView, NodePort):
 
     async def _figures(self, vpn: "MessageVpn") -> VpnFigures:
         handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())
-        overviews = [(handle, await self._describe(handle)) for handle in handles]
         cursors: list[CursorOverview] = await vpn.cursors.ask(ListCursors(None))
         vpn.reader_batches.keep_only(cursors)
         staging: StagingOverview = await vpn.staging.ask(DescribeStaging())
-        return VpnFigures(vpn, overviews, cursors, staging)
+        return VpnFigures(vpn, await overviews_of(handles), cursors, staging)
 
     async def health(self) -> Health:
         """Tell whether the node works and whether it takes traffic."""
@@ -393,12 +395,8 @@ class NodeView(AccountsView, NodePort):
             raise QueueNotFound(name)
         return handle
 
-    async def _describe(self, handle: QueueHandle) -> QueueOverview:
-        overview: QueueOverview = await handle.cell.ask(DescribeQueue())
-        return overview
-
-    async def _view(self, handle: QueueHandle) -> QueueView:
-        overview, node = await self._describe(handle), self._node
+    def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
+        node = self._node
         rate = self._vpn.rates.rate(handle.name, overview.accepted_count, node.clock.now_ms())
         return queue_view(handle, overview, incarnation_text(node.recovered.incarnation), rate)
 
