@@ -35,7 +35,7 @@ _POLICIES: Final[dict[str, int]] = {
 }
 LIFETIME_POLICY: Final = "lifetime-policy"
 
-TOPIC_PREFIX: Final = "$temporary/"  # `$`: wildcards at the beginning of a filter do not match it
+TOPIC_PREFIX: Final = "$temporary-"  # of its only level: no filter with a wildcard matches one that begins with `$`
 TOPIC_ADDRESS: Final = "temp-topic://"  # so that an address alone says what it is
 NODES_PER_CONNECTION_MAX: Final = 1_000
 

@@ -77,6 +77,23 @@ async def test_nobody_else_receives_from_a_temporary_queue(broker: RunningBroker
     await first.close()
 
 
+@pytest.mark.parametrize("spied", ["$temporary/#", "$temporary-+", "$temporary-*", "+", "#", ">"])
+async def test_no_wildcard_finds_what_is_sent_to_a_temporary_topic(broker: RunningBroker, spied: str) -> None:
+    """JMS 6.2.2: what cannot be received from by its name is not received from without it."""
+    first = await AmqpClient.open(broker.amqp_port, "c")
+    target = Target(None, dynamic=True, capabilities=["temporary-topic"])
+    made = await first.sender("maker", target)
+    assert isinstance(made.target, Target)
+    spy = await AmqpClient.open(broker.amqp_port, "other")
+    answer = await spy.receiver("l", f"topic://{spied}", credit=10)
+    if answer.source is not None:
+        first.transfer(9, message(b"m"))
+        await first.confirmed()
+        await spy.is_quiet()
+    await spy.close()
+    await first.close()
+
+
 async def test_a_dynamic_target_makes_a_topic_for_the_links_of_its_connection(broker: RunningBroker) -> None:
     """Test case 64, as JMS makes a TemporaryTopic: by a link to send on."""
     client = await AmqpClient.open(broker.amqp_port)
