@@ -12,8 +12,8 @@ from typing import Final, cast
 from amqp_heard import Ended, Heard, Kind, Received, understood
 from closing_stream import open_closing
 from protocols.amqp.dispositions import Disposition, disposition_bytes
-from protocols.amqp.encoding import encode
-from protocols.amqp.frames import frame
+from protocols.amqp.encoding import encode, encode_composite
+from protocols.amqp.frames import frame, sasl_frame
 from protocols.amqp.outcomes import ACCEPTED_STATE, TRANSACTIONAL, DeliveryState
 from protocols.amqp.performatives import (
     CLOSE,
@@ -28,12 +28,14 @@ from protocols.amqp.performatives import (
     Open,
     encode_ending,
 )
+from protocols.amqp.sasl_frames import INIT
 from protocols.amqp.termini import Coordinator, Source, Target
-from protocols.amqp.values import AmqpMap, AmqpValue, Described, uint, ulong
+from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
 from running_broker import RunningBroker
 
 DEADLINE_S: Final = 20.0
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 INCOMING_WINDOW: Final = 100_000
 
 
@@ -60,15 +62,33 @@ class AmqpClient:
 
     @classmethod
     async def open(
-        cls, port: int, container: str = "c", *, desired: list[str] | None = None, window: int = INCOMING_WINDOW
+        cls,
+        port: int,
+        container: str = "c",
+        *,
+        desired: list[str] | None = None,
+        window: int = INCOMING_WINDOW,
+        account: tuple[str, str] | None = None,
     ) -> "AmqpClient":
-        """Connect, and open a session."""
+        """Connect, as the user of an account if there is one, and open a session."""
         client = cls(*await open_closing(port))
+        if account is not None:
+            await client._sign_in(*account)
         client._writer.write(AMQP_HEADER)
         client.send(Open(container, desired=desired).encode())
         client.send(Begin(next_outgoing_id=0, incoming_window=window, outgoing_window=1000).encode())
         assert await asyncio.wait_for(client._reader.readexactly(8), DEADLINE_S) == AMQP_HEADER
         return client
+
+    async def _sign_in(self, user: str, password: str) -> None:
+        fields: list[AmqpValue] = [Symbol("PLAIN"), f"\0{user}\0{password}".encode()]
+        self._writer.write(SASL_HEADER + sasl_frame(encode_composite(INIT, fields)))
+        async with asyncio.timeout(DEADLINE_S):
+            assert await self._reader.readexactly(8) == SASL_HEADER
+            for _ in ("mechanisms", "outcome"):
+                size = int.from_bytes(await self._reader.readexactly(4), "big")
+                last = await self._reader.readexactly(size - 4)
+        assert last.endswith(b"\x50\x00"), "the account is known"
 
     @property
     def transport(self) -> asyncio.Transport:

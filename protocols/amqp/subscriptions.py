@@ -12,7 +12,8 @@ from urllib.parse import quote
 from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle, QueuesExhausted, UpdateQueue
 from actors.queue_directory import StoreRefused
 from messaging.deliver_to_one import PriorityInvalid, priorities_of
-from messaging.queue_attributes import PARTITION_COUNT_MAX
+from messaging.permissions import denial, permits
+from messaging.queue_attributes import CONSUME, PARTITION_COUNT_MAX
 from messaging.queue_config import QueueInvalid
 from messaging.topics import TopicError, parse_queue_subscription, syntax_of
 from protocols.amqp import conditions
@@ -199,6 +200,7 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
         )
     except (TopicError, QueueInvalid) as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
+    _check_owner(connection, found)
     present = found.definition
     is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
     collects_the_same = present.subscriptions == definition.subscriptions and present.selector == definition.selector
@@ -219,6 +221,13 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
     return found
 
 
+def _check_owner(connection: "AmqpConnection", queue: QueueHandle) -> None:
+    """Raise AddressRefused for a subscription that another user has made by the same container id and name."""
+    config, user = queue.definition.config, connection.identity.user
+    if not permits(config, user, CONSUME):
+        raise AddressRefused(conditions.UNAUTHORIZED_ACCESS, denial(config, user, CONSUME))
+
+
 def leave_subscription(connection: "AmqpConnection", link: OutgoingLink, name: str, *, is_over: bool) -> None:
     """Let a link go; the subscription ends with the last one where `is_over` says so."""
     if connection.services.registry.subscriptions.leave(name, link) and is_over:
@@ -234,6 +243,7 @@ async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
     found: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r}")
+    _check_owner(connection, found)
     subscriptions = connection.services.registry.subscriptions
     if subscriptions.is_active(name):
         raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} has consumers")

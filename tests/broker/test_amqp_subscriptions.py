@@ -256,3 +256,27 @@ async def test_partitions_that_a_subscription_cannot_have_are_refused(broker: Ru
         else:
             assert answer.source is not None
     await client.close()
+
+
+@pytest.mark.accounts(ann="a", ben="b")
+async def test_the_subscription_of_another_user_is_neither_ended_nor_changed(broker: RunningBroker) -> None:
+    """Decision 0140: it belongs to the user who made it, whoever else comes under its container id and name."""
+    ann = await AmqpClient.open(broker.amqp_port, "reader", account=("ann", "a"))
+    await ann.receiver("mine", durable())
+    await ann.detached(0, closed=False)
+    ben = await AmqpClient.open(broker.amqp_port, "reader", account=("ben", "b"))
+    wanted = (
+        None,  # to be looked up, and ended
+        durable(),
+        durable("topic://news/us"),  # it would begin anew
+        Source(TOPIC, durable=2, expiry_policy="session-end", timeout_s=1),
+    )
+    for handle, source in enumerate(wanted):
+        answer = await ben.receiver("mine", source, handle=handle)
+        assert await refused_with(ben, answer) == "amqp:unauthorized-access"
+        ben.detach(handle)
+    await ben.close()
+    [queue] = await subscriptions(broker)
+    assert (queue.definition.config.owner, queue.definition.config.expires_unbound_s) == ("ann", 0)
+    assert queue.definition.subscriptions == ("news/eu",)
+    await ann.close()
