@@ -118,6 +118,8 @@ class ConsumingSide:
         """Forget a link; what it holds is its queue's again, who is told elsewhere."""
         self._let_go(consuming)
         consuming.window.close()
+        if consuming.resumable is not None:
+            consuming.resumable.is_bound = False
 
     def suspend(self, consuming: ConsumingLink, flow: ResumableFlow, now_ms: int) -> None:
         """Forget a link whose flow waits for the client, with what it holds."""

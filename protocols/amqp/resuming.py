@@ -118,7 +118,12 @@ class ResumableFlow(Address):
             self.turn_back(message)
 
     def turn_back(self, message: Deliveries) -> None:
-        """Give messages back that found no link. What is kept stays kept, though it was to be delivered again."""
+        """Give messages back that found no link. What is kept stays kept, though it was to be delivered again.
+
+        A flow that is over has given everything back at its end.
+        """
+        if not self.is_bound:
+            return
         for delivery in message.deliveries:
             first = delivery.first_sequence
             end = first + delivery.stop_row - delivery.start_row
@@ -189,7 +194,7 @@ class ResumableFlow(Address):
         self._tags.clear()
 
     def end(self) -> None:
-        """Let go of everything: the client does not come back in time, or wants something else."""
+        """Let go of everything: the client does not come back, not in time, or wants something else."""
         self.kept.clear()
         self.window.close()
         if self.is_bound:

@@ -334,6 +334,22 @@ async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: Runnin
     assert (await peer.discharge(9, txn)).error is not None
 
 
+async def test_a_link_may_be_closed_while_messages_are_on_their_way_to_it(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """2.6.13: a link that is closed does not come back; what crosses its detach is the queue's."""
+    orders = await queue(broker)
+    peer = await amqp.connect()
+    for number in range(5):
+        await attach(peer, credit=100)
+        await peer.round_trip()
+        peer.detach(IN, closed=True)
+        await orders.publish(b"%d" % number)
+        await peer.awaited(Detach)
+    await until(lambda: broker.node.credit.used == 0, "nobody who holds a message")
+    assert await count_in(orders) == 5
+
+
 async def test_a_partitioned_queue_keeps_the_order_of_each_key(broker: RunningBroker, amqp: AmqpClients) -> None:
     """What is resumed comes before what follows it."""
     orders = await queue(broker, partition_count=3, partition_rebalance_delay_s=0)
