@@ -296,7 +296,7 @@ async def _bind(
         flow.attached(connection.cell.inbox)
     consuming_side = connection.sides.consuming
     consuming_side.add(consuming)
-    consuming_side.credit(consuming)
+    consuming.set_limit()
     request = BindFlow(
         consuming.flow_id,
         connection.client,
@@ -311,8 +311,11 @@ async def _bind(
     except BindRefused as refusal:
         _refuse_bind(connection, session, link, refusal)
         return
-    if flow is not None and link in consuming_side.by_link:
+    if link not in consuming_side.by_link:
+        return  # the client went meanwhile
+    if flow is not None:
         flow.is_bound = True
+    connection.credit(link)  # a drain that came before the queue knew the flow was heard by nobody
 
 
 def _refuse_bind(connection: "AmqpConnection", session: Session, link: OutgoingLink, refusal: BindRefused) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from amqp_client import AmqpClient
 from inside_client import InsideClient, until
-from protocols.amqp.performatives import Flow
+from protocols.amqp.performatives import Attach, Flow
+from protocols.amqp.termini import Source, Target
 from running_broker import RunningBroker
 
 KEYS = [f"k{number}" for number in range(40)]
@@ -42,6 +43,19 @@ async def test_what_waits_comes_before_the_rest_of_the_credit_goes_back(broker: 
     await client.is_quiet()
     client.flow(0, 1, delivery_count=10)
     assert [each.payload for each in await client.deliveries(1)] == [b"4"]
+    await client.close()
+
+
+async def test_a_drain_may_follow_the_attach_at_once(broker: RunningBroker) -> None:
+    """AMQP 2.4.1, 2.6.7: nobody has to wait for our attach, and what is there still comes first."""
+    inside = await queue(broker, access_type="non-exclusive")
+    await inside.publish(b"1", b"2")
+    client = await AmqpClient.open(broker.amqp_port)
+    client.send(Attach("l", handle=0, is_receiver=True, source=Source("q"), target=Target("here")).encode())
+    client.flow(0, 10, drain=True)
+    before, flow = await client.until_flow(0)
+    assert [each.payload for each in before] == [b"1", b"2"]
+    assert (flow.delivery_count, flow.link_credit) == (10, 0)
     await client.close()
 
 
