@@ -28,6 +28,7 @@ from protocols.amqp.events import (
     AttachReceived,
     CloseReceived,
     CreditReceived,
+    CreditSpent,
     DeliveriesReceived,
     DispositionReceived,
     LinkDetached,
@@ -187,6 +188,8 @@ class AmqpConnection(Behaviour, Flushed):
                 self.carry_out(attach_publisher(self, event.session, link))
             else:
                 self.carry_out(attach_consumer(self, event.session, link))
+        elif isinstance(event, CreditSpent):
+            self.sides.top_up(event.link)
         elif isinstance(event, LinkDetached):
             self._detached(event.link, closed=event.closed)
         elif isinstance(event, SessionEnded):

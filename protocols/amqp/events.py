@@ -83,6 +83,14 @@ class CreditReceived:
 
 
 @final
+class CreditSpent:
+    """The peer used up credit of ours without a delivery: by one that it aborted, or by saying so."""
+
+    def __init__(self, link: IncomingLink) -> None:
+        self.link = link
+
+
+@final
 class DispositionReceived:
     """The peer spoke of deliveries: with the role of a receiver, of those that we sent."""
 
@@ -137,6 +145,7 @@ AmqpEvent: TypeAlias = (
     | AttachReceived
     | DeliveriesReceived
     | CreditReceived
+    | CreditSpent
     | DispositionReceived
     | LinkDetached
     | SessionEnded

@@ -318,6 +318,12 @@ class PublishingSide:
         for delivery_id in ids:
             self._sessions.settle(publishing.session, delivery_id, delivery_id, state, is_receiver=True)
 
+    def top_up(self, link: IncomingLink) -> None:
+        """Grant credit again to a link whose client has used some without a message."""
+        publishing = self.links.get(link)
+        if publishing is not None:
+            self._top_up(publishing)
+
     def _top_up(self, publishing: PublishingLink) -> None:
         """Grant credit again when half of it is used and answered."""
         wanted = self._credit - publishing.unanswered_count

@@ -13,7 +13,7 @@ from protocols.amqp.conditions import (
     TRANSFER_LIMIT_EXCEEDED,
 )
 from protocols.amqp.errors import CONNECTION, LINK, SESSION, PeerViolation
-from protocols.amqp.events import AmqpEvent, DeliveriesReceived
+from protocols.amqp.events import AmqpEvent, CreditSpent, DeliveriesReceived
 from protocols.amqp.limits import DELIVERY_TAG_BYTES_MAX, AmqpLimits
 from protocols.amqp.link import SERIAL_MASK, IncomingLink
 from protocols.amqp.outcomes import TRANSACTIONAL
@@ -47,6 +47,7 @@ class Receiving:
         if transfer.aborted:
             self._use_credit(link)
             self.forget(link)
+            events.append(CreditSpent(link))
             return
         size = end - transfer.payload_at
         self._check_size(link, size)

@@ -14,6 +14,7 @@ from protocols.amqp.events import (
     AmqpEvent,
     AttachReceived,
     CreditReceived,
+    CreditSpent,
     DispositionReceived,
     LinkDetached,
     SessionEnded,
@@ -216,8 +217,8 @@ class Sessions:
         if isinstance(link, OutgoingLink):
             self._take_credit(link, flow)
             events.append(CreditReceived(session, link))
-        else:
-            self._take_delivery_count(link, flow)
+        elif self._take_delivery_count(link, flow):
+            events.append(CreditSpent(link))
         if flow.echo and link.state == ATTACHED and not (isinstance(link, OutgoingLink) and link.drain):
             self._out.append(frame(session.channel, session.flow(link)))
 
@@ -236,13 +237,13 @@ class Sessions:
         link.drain = flow.drain
         link.is_drained = False
 
-    def _take_delivery_count(self, link: IncomingLink, flow: Flow) -> None:
-        """Follow a sender that used its credit up without sending."""
-        if flow.delivery_count != ABSENT:
-            ahead = serial_difference(flow.delivery_count, link.delivery_count)
-            if ahead > 0:
-                link.delivery_count = flow.delivery_count & SERIAL_MASK
-                link.credit = max(0, link.credit - ahead)
+    def _take_delivery_count(self, link: IncomingLink, flow: Flow) -> bool:
+        """Follow a sender that used credit up without sending; return whether this one did."""
+        ahead = 0 if flow.delivery_count == ABSENT else serial_difference(flow.delivery_count, link.delivery_count)
+        if ahead > 0:
+            link.delivery_count = flow.delivery_count & SERIAL_MASK
+            link.credit = max(0, link.credit - ahead)
+        return ahead > 0
 
     def _disposition(self, session: Session, data: bytes, body_at: int, end: int, events: list[AmqpEvent]) -> None:
         disposition = read_disposition(data, body_at, end)

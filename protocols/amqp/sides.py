@@ -96,6 +96,13 @@ class Sides:
             0 if self._consuming is None else sum([each.is_subscription for each in self._consuming.by_link.values()])
         )
 
+    def top_up(self, link: IncomingLink) -> None:
+        """Grant credit again to a link whose client has used some without a message."""
+        if self._transacting is not None and self.is_coordinator(link):
+            self._transacting.top_up(link)
+        elif self._publishing is not None:
+            self._publishing.top_up(link)
+
     def is_coordinator(self, link: IncomingLink) -> bool:
         """Return whether transactions are declared and discharged on a link."""
         return self._transacting is not None and link in self._transacting.coordinators

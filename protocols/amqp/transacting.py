@@ -187,12 +187,17 @@ class TransactingSide:
         if state.error is not None and not coordinator.takes_rejected:
             self._end(coordinator, state.error, REFUSED)
             return
-        sessions = self._connection.engine.sessions
         if not settled:
+            sessions = self._connection.engine.sessions
             sessions.settle(coordinator.session, delivery_id, delivery_id, state, is_receiver=True)
+        self.top_up(coordinator.link)
+
+    def top_up(self, link: IncomingLink) -> None:
+        """Grant credit again to a coordinator when half of it is used and answered."""
+        coordinator = self.coordinators[link]
         wanted = CONTROL_CREDIT - coordinator.unanswered_count
-        if (wanted - coordinator.link.credit) * 2 >= CONTROL_CREDIT:
-            sessions.grant(coordinator.session, coordinator.link, wanted)
+        if (wanted - link.credit) * 2 >= CONTROL_CREDIT:
+            self._connection.engine.sessions.grant(coordinator.session, link, wanted)
 
     # --- what is done in transactions ---
 
