@@ -28,7 +28,8 @@ from protocols.amqp.values import (
 )
 
 DEPTH_MAX: Final = 32  # of lists in maps in lists; more than any message has, and far from Python's own limit
-EMPTY_ITEMS_MAX: Final = 4_096  # of an array whose items take no bytes, such as nulls
+# Items of an array that take no bytes, such as nulls. With it ten bytes make no more of memory than ten empty lists do.
+EMPTY_ITEMS_MAX: Final = 64
 
 _F32: Final = struct.Struct(">f")
 _F64: Final = struct.Struct(">d")

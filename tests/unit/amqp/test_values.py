@@ -134,6 +134,7 @@ def test_deep_nesting_is_refused_and_does_not_end_the_interpreter() -> None:
         ("c0 02 05 43", "5 values"),
         ("e0 05 ff 43 00 00 00", "255 items|behind the last item"),
         ("f0 00 00 00 05 7f ff ff ff 40", "items in an array"),
+        ("e0 02 41 40", "65 items in an array"),  # else a message of a megabyte were gigabytes of memory
         ("56 02", "boolean"),
         ("73 00 11 00 00", "no Unicode character"),
         ("a1 02 ff fe", "UTF-8"),
