@@ -67,9 +67,9 @@ def resolve(address: str, capabilities: list[str]) -> Node:
     asked = _asked_kind(capabilities)
     kind, name = _by_form(address)
     if asked and kind and asked != kind:
-        raise AddressRefused(NOT_ALLOWED, f"{address!r} is a {kind}, and the terminus asks for a {asked}")
+        raise AddressRefused(NOT_ALLOWED, f"{address!r:.80} is a {kind}, and the terminus asks for a {asked}")
     if not name:
-        raise AddressRefused(INVALID_FIELD, f"the address {address!r} names nothing")
+        raise AddressRefused(INVALID_FIELD, f"the address {address!r:.80} names nothing")
     return Node(kind or asked or QUEUE, name)
 
 
@@ -83,7 +83,7 @@ def check_topic(name: str) -> None:
     try:
         check_topic_name(name)
     except TopicError as error:
-        raise AddressRefused(INVALID_FIELD, f"topic {name!r}: {error}") from None
+        raise AddressRefused(INVALID_FIELD, f"topic {error}") from None
 
 
 def _asked_kind(capabilities: list[str]) -> str:
@@ -109,7 +109,7 @@ def _by_form(address: str) -> tuple[str, str]:
     if address.startswith(_RABBIT_TOPIC):
         return TOPIC, unquote(address[len(_RABBIT_TOPIC) :]).replace(".", "/")
     if address.startswith(_RABBIT_EXCHANGE):
-        raise AddressRefused(NOT_IMPLEMENTED, f"{address!r}: there are no exchanges but amq.topic")
+        raise AddressRefused(NOT_IMPLEMENTED, f"{address!r:.80}: there are no exchanges but amq.topic")
     if address.startswith(SHARE_FORMS):
         return TOPIC, address
     if _QUEUE_OF in address:

@@ -40,7 +40,9 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
             await _attach_to_a_new_node(connection, session, link, target)
             return
         if target.address is not None and is_durable_form(target.address):
-            raise AddressRefused(conditions.NOT_ALLOWED, f"{target.address!r} is a subscription, to receive from only")
+            raise AddressRefused(
+                conditions.NOT_ALLOWED, f"{target.address!r:.80} is a subscription, to receive from only"
+            )
         node = None if target.address is None else resolve(target.address, target.capabilities)
         destination = None if node is None else await find_destination(connection, node)
         rights = connection.identity.rights
@@ -73,7 +75,7 @@ async def _attach_to_a_new_node(
 ) -> None:
     """Make the temporary node that the target asks for, as JMS does for temporary destinations."""
     if target.address is not None:
-        raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic target with the address {target.address!r}")
+        raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic target with the address {target.address!r:.80}")
     policy = read_policy(target.dynamic_properties)
     nodes = connection.services.registry.temporary_nodes
     made = await nodes.make(connection, session, link, target.capabilities, policy)

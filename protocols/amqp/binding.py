@@ -76,7 +76,7 @@ async def attach_consumer(connection: "AmqpConnection", session: Session, link: 
         if source.address is None:
             node = await _new_node(connection, session, link, source)
         elif source.dynamic:
-            raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic source with the address {source.address!r}")
+            raise AddressRefused(conditions.INVALID_FIELD, f"a dynamic source with the address {source.address!r:.80}")
         else:
             node = resolve(source.address, source.capabilities)
             nodes.check_consumer(connection, node)

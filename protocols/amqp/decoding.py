@@ -245,7 +245,7 @@ def _decode_map(wide: bool, data: bytes, pos: int, end: int, depth: int) -> tupl
             raise DecodeError("a map's key is a compound value")
         name = (type(key).__name__, key)  # 1 and True are one key in Python, and two in AMQP
         if name in simple:
-            raise DecodeError(f"a map has the key {key!r} twice")
+            raise DecodeError(f"a map has the key {key!r:.80} twice")
         simple.add(name)
         pairs.append((key, items[index + 1]))
     return AmqpMap(pairs), stop

@@ -7,7 +7,7 @@ CONNECTION: Final = "connection"
 SESSION: Final = "session"
 LINK: Final = "link"
 
-DESCRIPTION_CHARS_MAX: Final = 256
+DESCRIPTION_CHARS_MAX: Final = 256  # of an error, either side's
 
 
 @final
@@ -23,7 +23,7 @@ class PeerViolation(Exception):
         super().__init__(text)
         self.scope = scope  # CONNECTION, SESSION or LINK
         self.condition = condition
-        self.text = text[:DESCRIPTION_CHARS_MAX]
+        self.text = text
 
 
 @final

@@ -3,7 +3,7 @@
 from typing import Final, final
 
 from protocols.amqp.encoding import encode, encode_composite
-from protocols.amqp.errors import DecodeError
+from protocols.amqp.errors import DESCRIPTION_CHARS_MAX, DecodeError
 from protocols.amqp.fields import Fields
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol
 
@@ -33,13 +33,16 @@ _CODE_BY_SYMBOL["amqp:error:list"] = ERROR
 
 @final
 class AmqpError:
-    """An error as it travels in close, end, detach and rejected (2.8.14)."""
+    """An error as it travels in close, end, detach and rejected (2.8.14).
+
+    Descriptions have a bound: they repeat what clients sent, are kept with links, and go out in frames that have one.
+    """
 
     __slots__ = ("condition", "description", "info")
 
     def __init__(self, condition: str, description: str = "", info: AmqpMap | None = None) -> None:
         self.condition = condition
-        self.description = description
+        self.description = description[:DESCRIPTION_CHARS_MAX]
         self.info = info
 
     def encoded(self) -> AmqpValue:

@@ -30,7 +30,7 @@ def shared_filter(node: Node) -> SharedFilter | None:
     try:
         return parse_shared(node.name)
     except TopicError as error:
-        raise AddressRefused(conditions.INVALID_FIELD, f"topic {node.name!r}: {error}") from None
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
 
 
 async def join_group(

@@ -164,7 +164,7 @@ def check_rights(connection: "AmqpConnection", link: OutgoingLink, wanted: Subsc
     try:
         _, topic_filter = parse_queue_subscription(wanted.topic, syntax_of(wanted.topic))
     except TopicError as error:
-        raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {error}") from None
     rights.check_subscription(topic_filter, connection.sides.subscription_count())
     if wanted.is_shared:
         rights.check_share(_share_name(link))
@@ -180,7 +180,7 @@ async def subscription_queue(
     subscriptions = connection.services.registry.subscriptions
     others = subscriptions.others(wanted.name, link)
     if not wanted.is_shared and any(other.identity.user != connection.identity.user for other in others):
-        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} is another user's")
+        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} is another user's")
     subscriptions.enter(wanted.name, link, connection)
     try:
         return await _queue(connection, wanted, is_in_use=bool(others))
@@ -199,7 +199,7 @@ async def _queue(connection: "AmqpConnection", wanted: SubscriptionQueue, *, is_
             CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False)
         )
     except (TopicError, QueueInvalid) as error:
-        raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r}: {error}") from None
+        raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r:.80}: {error}") from None
     _check_owner(connection, found)
     present = found.definition
     is_same = present.config.access_type == definition.config.access_type and found.durable == wanted.durable
@@ -242,11 +242,11 @@ async def look_up(connection: "AmqpConnection", link: OutgoingLink) -> Source:
     name = _name_of(connection, link, link.attach.desired)
     found: QueueHandle | None = await connection.services.queues.ask(FindQueue(name))
     if found is None:
-        raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r}")
+        raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
     _check_owner(connection, found)
     subscriptions = connection.services.registry.subscriptions
     if subscriptions.is_active(name):
-        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r} has consumers")
+        raise AddressRefused(conditions.RESOURCE_LOCKED, f"the subscription {link.name!r:.80} has consumers")
     subscriptions.looked_up[link] = name
     expires_s = found.definition.config.expires_unbound_s
     return Source(

@@ -3,6 +3,9 @@
 import pytest
 
 from protocols.amqp.addresses import QUEUE, TOPIC, AddressRefused, Node, resolve
+from protocols.amqp.attaching import destination_of_message
+from protocols.amqp.limits import MIN_MAX_FRAME_SIZE
+from protocols.amqp.outcomes import DeliveryState
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,13 @@ def test_an_address_that_means_nothing_is_refused(address: str, capabilities: li
     with pytest.raises(AddressRefused) as refused:
         resolve(address, capabilities)
     assert refused.value.condition == condition
+
+
+@pytest.mark.parametrize("to", ["topic://" + "+" * 100_000, "/exchanges/" + "x" * 100_000])
+def test_a_refusal_of_a_long_address_fits_into_any_frame(to: str) -> None:
+    """2.7.1: the smallest that a peer may take has 512 bytes; the reason is still there."""
+    refusal = destination_of_message(to)
+    assert isinstance(refusal, DeliveryState)
+    assert refusal.error is not None
+    assert len(refusal.encode()) < MIN_MAX_FRAME_SIZE - 50
+    assert refusal.error.description.endswith(("allowed: at most 65535 bytes of UTF-8", "no exchanges but amq.topic"))

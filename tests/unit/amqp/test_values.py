@@ -148,6 +148,14 @@ def test_what_is_malformed_is_named(data: str, what: str) -> None:
         decode(raw, 0, len(raw))
 
 
+def test_a_key_that_is_there_twice_is_shown_by_its_beginning() -> None:
+    pair = encode("k" * 100_000) + b"\x40"
+    data = b"\xd1" + (2 * len(pair) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x04" + pair + pair
+    with pytest.raises(DecodeError) as refused:
+        decode(data, 0, len(data))
+    assert len(str(refused.value)) < 120
+
+
 def test_one_and_true_are_two_keys() -> None:
     """1.6.23: keys are equal when type and value are."""
     data = encode(AmqpMap([(1, "a"), (True, "b")]))
