@@ -13,7 +13,7 @@ from gateway.specimen import Specimen
 from gateway.views import PartitionStatus
 from messaging.partitioning import key_hash
 from messaging.standing import KeyStanding
-from messaging.topics import queue_topic
+from messaging.topics import TopicError, check_published_topic, queue_topic
 from messaging.wait_reason import WaitReason
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ async def publish_explained(
         await _find(vpn, queue)
         message = replace(message, topic=queue_topic(queue))
     rights = vpn.clients.rights_of(message.client_username, message.client_id)
-    return explain_publish(vpn.space, message, rights, wall_ms=wall_ms)
+    problem = "" if queue is not None else _topic_problem(message.topic)
+    return explain_publish(vpn.space, message, rights, topic_problem=problem, wall_ms=wall_ms)
 
 
 async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanation:
@@ -59,6 +60,15 @@ async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanati
         reason=reason,
         unseen_count=standing.unseen_count,
     )
+
+
+def _topic_problem(topic: str) -> str:
+    """Return why no client may publish to a topic; empty: clients may."""
+    try:
+        check_published_topic(topic)
+    except TopicError as error:
+        return f"400 Invalid Topic: {error}"
+    return ""
 
 
 async def _find(vpn: "MessageVpn", name: str) -> QueueHandle:

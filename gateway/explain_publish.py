@@ -26,12 +26,15 @@ _Turns = tuple[list[Subscriber], Subscriber | None]
 
 
 def explain_publish(
-    space: TopicSpace, message: Specimen, rights: ClientRights | None, *, wall_ms: int
+    space: TopicSpace, message: Specimen, rights: ClientRights | None, *, topic_problem: str, wall_ms: int
 ) -> PublishExplanation:
-    """Explain a publish to a topic, or to a queue by its own topic; `rights` are its publisher's, None: not known."""
+    """Explain a publish to a topic, or to a queue by its own topic.
+
+    `rights` are its publisher's, None: not known. `topic_problem` says why nobody may publish to the topic.
+    """
     explaining = _Explaining(space, message, wall_ms)
     destinations = _each_queue_once(list(explaining.destinations(message.topic, spares=False)))
-    refusal = _refusal_of(rights, explaining)
+    refusal = topic_problem or _refusal_of(rights, explaining)
     unmatched = space.route_of_row(explaining.batch, 0).is_empty
     verdict, reason = _verdict(space, message, destinations, refusal, is_unmatched=unmatched)
     return PublishExplanation(

@@ -39,6 +39,7 @@ FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; all are forgotten when t
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are cut each time
 SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # what a shared subscription begins with
 _QUEUE: Final = "$queue/"
+GATEWAY_TOPICS: Final = ("$SYS/", _QUEUE)  # what topics begin with on which no client publishes
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
@@ -163,6 +164,14 @@ def check_topic_name(topic: str, *, bytes_max: int = MQTT_TOPIC_BYTES_MAX) -> No
             raise _error_at(topic.index(wildcard), reason, topic, "'+' and '#' in filters only")
     if topic.startswith(_MQTT_SHARE):
         raise TopicError("'$share/' begins a filter, not a topic", text=topic, level=1, allowed="subscribing to it")
+
+
+def check_published_topic(topic: str) -> None:
+    """Raise TopicError unless clients may publish to this topic: MQTT's rules, and none of the gateway's own."""
+    if topic.startswith(GATEWAY_TOPICS):
+        reason = f"topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
+        raise TopicError(reason, text=topic, level=1, allowed="another beginning")
+    check_topic_name(topic)
 
 
 def check_smf_topic_name(topic: str, *, bytes_max: int = SMF_TOPIC_BYTES_MAX) -> None:

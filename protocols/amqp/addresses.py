@@ -9,7 +9,7 @@ so.
 from typing import Final, final
 from urllib.parse import unquote
 
-from messaging.topics import SHARE_FORMS, TopicError, check_topic_name
+from messaging.topics import SHARE_FORMS, TopicError, check_published_topic
 from protocols.amqp.conditions import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 
 QUEUE: Final = "queue"
@@ -81,7 +81,7 @@ def is_durable_form(address: str) -> bool:
 def check_topic(name: str) -> None:
     """Raise AddressRefused unless messages can be published on the topic."""
     try:
-        check_topic_name(name)
+        check_published_topic(name)
     except TopicError as error:
         raise AddressRefused(INVALID_FIELD, f"topic {error}") from None
 

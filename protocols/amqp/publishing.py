@@ -33,12 +33,14 @@ from protocols.amqp.session import Session
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
 from protocols.amqp.transaction import Transaction
 from protocols.amqp.values import AmqpMap, Symbol
+from protocols.counters import ProtocolCounters
 from protocols.destination import Destination
 
 if TYPE_CHECKING:
     from protocols.amqp.sessions import Sessions
 
 REJECTED_OUTCOME: Final = "amqp:rejected:list"
+INVALID_MESSAGE: Final = "invalid_message"  # counter: presettled messages that are none, or go nowhere
 
 _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_MESSAGE_TOO_LARGE: conditions.MESSAGE_SIZE_EXCEEDED,
@@ -103,6 +105,7 @@ class PublishingSide:
         credit: int,
         remembered: RememberedLinks,
         find: Callable[[str], Destination | DeliveryState],
+        counters: ProtocolCounters,
     ) -> None:
         self.links: dict[IncomingLink, PublishingLink] = {}
         self.publisher = publisher
@@ -113,6 +116,7 @@ class PublishingSide:
         self._away: list[tuple[Session, RememberedLink]] = []  # remembered links that are detached
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
+        self._counters = counters
         self._find = find  # of an anonymous sender's message: where it goes, or why nowhere
         self._answers: dict[int, _Answer] = {}
         self._next_token = 1
@@ -167,6 +171,8 @@ class PublishingSide:
                 self._publish_run(publishing, run, wall_ms)
                 run = _Run(event.settled)
                 assert isinstance(destination, DeliveryState), "what is not understood has an outcome"
+                if event.settled:
+                    self._counters.count(self._counters.dropped, INVALID_MESSAGE)
                 self._settle(publishing, [delivery_id], destination, event.settled)
                 continue
             if not run.takes(message, destination):

@@ -74,6 +74,7 @@ class Sides:
                 credit=services.limits.link_credit,
                 remembered=services.remembered,
                 find=destination_of_message,
+                counters=services.counters,
             )
             self._publishing = publishing
         return publishing

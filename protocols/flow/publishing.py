@@ -26,7 +26,7 @@ from messaging.refusals import (
     REFUSED_QUEUE_FULL,
     REFUSED_SHUT_DOWN,
 )
-from messaging.topics import TopicError, check_topic_name, queue_topic
+from messaging.topics import TopicError, check_published_topic, queue_topic
 from protocols.counters import ProtocolCounters
 from protocols.flow import codes
 from protocols.flow.errors import FlowBroken
@@ -34,7 +34,6 @@ from protocols.flow.limits import RANGES_MAX
 from protocols.flow.publish_frames import TOPIC_CACHED_BYTES_MAX, PubAck, PublishesReceived, Refusal
 from protocols.flow.publisher import NamedPublisher
 
-RESERVED_PREFIXES: Final = ("$SYS/", "$queue/")  # topics that belong to the gateway, as those with `#` do
 TOPICS_KNOWN_MAX: Final = 1024  # of one connection, looked at and found good
 TEXT_CHARS_MAX: Final = 200  # of a refusal
 UNKNOWN_FLOW: Final = "unknown_flow"  # counter: what came on a flow that had ended
@@ -350,10 +349,8 @@ def _hash_keys(column: list[Headers | None]) -> None:
 
 def topic_problem(topic: str) -> str:
     """Return why nobody may publish to a topic, or nothing."""
-    if topic.startswith(RESERVED_PREFIXES):
-        return f"topic {topic[:TEXT_CHARS_MAX]!r} belongs to the gateway"
     try:
-        check_topic_name(topic)
+        check_published_topic(topic)
     except TopicError as error:
         return str(error)
     return ""

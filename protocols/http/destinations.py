@@ -7,7 +7,7 @@ anything; a topic's levels are those of the path.
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from messaging.topics import TopicError, check_topic_name, is_queue_topic, queue_topic
+from messaging.topics import TopicError, check_published_topic, is_queue_topic, queue_topic
 from protocols.destination import Destination
 from protocols.http.problems import BAD_REQUEST, HttpProblem
 
@@ -63,7 +63,7 @@ def _decoded(raw_path: bytes) -> str:
 
 def _topic(topic: str) -> Destination:
     try:
-        check_topic_name(topic)
+        check_published_topic(topic)
     except TopicError as error:
         raise HttpProblem(BAD_REQUEST, f"topic {topic!r:.200}: {error}") from None
     return Destination(topic, is_queue=False)

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Final
 
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
 from messaging.events import CLIENT_CONNECTED, CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED
+from messaging.topics import GATEWAY_TOPICS
 from protocols.authentication import ANONYMOUS, Principal, Proven
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.binding import resume_flows
 from protocols.mqtt.events import ConnectReceived
 from protocols.mqtt.messages import ClaimSession, SessionClaimed, SessionReleased
-from protocols.mqtt.publishing import RESERVED_PREFIXES
 from protocols.mqtt.reason_codes import (
     BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
@@ -92,7 +92,7 @@ async def _check(connection: "MqttConnection", event: ConnectReceived, client_id
     rights = identity.admit(client_id, connection.peer.host, takes_over=True)
     connection.gate.limit(rights)
     if event.will is not None:
-        if event.will.topic.startswith(RESERVED_PREFIXES):
+        if event.will.topic.startswith(GATEWAY_TOPICS):
             raise ConnectRefused(TOPIC_NAME_INVALID, f"will topic {event.will.topic!r} belongs to the server")
         rights.check_publish(event.will.topic, guaranteed=event.will.qos > 0)
 

@@ -18,6 +18,8 @@ from messaging.refusals import (
     REFUSED_SHUT_DOWN,
     refusal_text,
 )
+from messaging.topics import GATEWAY_TOPICS
+from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.events import PublishReceived
 from protocols.mqtt.first_bytes import PUBACK, PUBCOMP, PUBREC
@@ -43,8 +45,8 @@ REASON_CODES: Final = {
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
 RECEIVED: Final = b"1"  # the row says it all by being there
-RESERVED_PREFIXES: Final = ("$SYS/", "$queue/", "#")  # topics that belong to the server
-RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {', '.join(RESERVED_PREFIXES)} are the gateway's"
+DROPPED: Final = "invalid_topic"  # counter: messages on such topics whose publisher is told nothing
+RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {' or '.join(GATEWAY_TOPICS)} are the gateway's"
 
 
 class PublishRefused(Exception):
@@ -64,6 +66,7 @@ class PublishingSide:
         level: int,
         session: Session,
         publisher: Publisher,
+        counters: ProtocolCounters,
         before_answer: Callable[[Callable[[], None], Publication | None], None],
         forget_received: Callable[[int, int, Callable[[], None]], None],
         explains: bool,
@@ -73,6 +76,7 @@ class PublishingSide:
         self._level = level
         self._session = session
         self.publisher = publisher
+        self._counters = counters
         self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
         self._forget_received = forget_received  # the same, with ids that the store is to forget
         self._explains = explains  # the client wants to read why [3.1.2-29]
@@ -80,7 +84,6 @@ class PublishingSide:
         self.has_flow = False
         self._free_topic = ""  # the last that is nobody's reserve: mostly the next one is the same
         self.line = PublishesIn(session.received)
-        self.refused_count = 0
 
     def publish(self, event: PublishReceived) -> None:
         """Publish a run of PUBLISH packets. Raises PublishRefused for a 3.x client that cannot be told otherwise."""
@@ -98,7 +101,7 @@ class PublishingSide:
         ids = _each(event.packet_ids)
         for row in range(batch.count):
             packet = event.alone(row, ids[row] if ids else 0)
-            if batch.topic_of(row).startswith(RESERVED_PREFIXES):
+            if batch.topic_of(row).startswith(GATEWAY_TOPICS):
                 self._refuse(batch.qos, packet.packet_ids)
             else:
                 self._publish(packet)
@@ -138,7 +141,6 @@ class PublishingSide:
             code = entry.reason_code
             refused = code >= 0x80
             if refused:
-                self.refused_count += entry.count
                 self._free_ids(entry)
                 if self._level < 5:
                     refusal, refusal_reason = code, entry.reason_text
@@ -263,7 +265,8 @@ class PublishingSide:
 
     def _refuse(self, qos: int, packet_ids: list[tuple[int, int]]) -> None:
         """Refuse one message of a reserved topic. A 3.x client is acknowledged, and its message dropped."""
-        self.refused_count += 1
+        if qos == AT_MOST_ONCE or self._level < 5:
+            self._counters.count(self._counters.dropped, DROPPED)
         if qos == AT_MOST_ONCE:
             return
         entry = self.line.add(self.line.next_token(), qos, packet_ids, 1, 0)
@@ -276,9 +279,9 @@ class PublishingSide:
 def _is_reserved(batch: MessageBatch) -> bool:
     if batch.topics is None:
         topic = batch.topic
-        # Most topics begin with neither; a tuple of prefixes is made anew at each call of compiled code.
-        return (topic.startswith("$") or topic.startswith("#")) and topic.startswith(RESERVED_PREFIXES)
-    return any(topic.startswith(RESERVED_PREFIXES) for topic in batch.topics)
+        # Most topics do not begin so; a tuple of prefixes is made anew at each call of compiled code.
+        return topic.startswith("$") and topic.startswith(GATEWAY_TOPICS)
+    return any(topic.startswith(GATEWAY_TOPICS) for topic in batch.topics)
 
 
 def _has_repetition(received: RangeSet, event: PublishReceived) -> bool:

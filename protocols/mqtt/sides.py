@@ -35,6 +35,7 @@ def begin_publishing(connection: "MqttConnection", attached: AttachedSession) ->
         level=connection.level,
         session=session,
         publisher=publisher,
+        counters=services.counters,
         before_answer=writes.before_exactly_once,
         forget_received=writes.forget_received,
         explains=attached.explains,

@@ -13,7 +13,8 @@ from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 from named_queues import create, shows
-from protocols.amqp.termini import COPY, Source
+from protocols.amqp.message_in import BODY_DATA, body_bytes_of
+from protocols.amqp.termini import COPY, Source, Target
 from protocols.flow import frames
 from protocols.flow.flow_frames import Bind, Bound
 from protocols.flow.settle_frames import OUTCOME_ACCEPTED, OUTCOME_FAILED, OUTCOME_RELEASED
@@ -165,6 +166,18 @@ async def test_what_is_read_in_bulk_is_sent_and_not_delivered(broker: RunningBro
             assert await client.reads() == [b"a", b"b", b"c"]
     assert await counted(broker, "messages_sent_total", "flow") == 6
     assert await counted(broker, "queue_messages_delivered_total", "q") == 0
+
+
+@pytest.mark.parametrize("target", [Target("q"), Target(None)], ids=["no message", "to nobody"])
+async def test_what_is_presettled_and_cannot_be_published_is_dropped(
+    broker: RunningBroker, amqp: AmqpClients, target: Target
+) -> None:
+    await create(broker)
+    client = await amqp.connect()
+    await client.sender("out", target)
+    client.transfer(9, b"\xff" if target.address else body_bytes_of(BODY_DATA, b"m"), settled=True)
+    await client.round_trip()
+    assert await counted(broker, "messages_dropped_total", "invalid_message") == 1
 
 
 async def test_a_direct_message_that_has_expired_is_dropped_and_not_sent(broker: RunningBroker) -> None:

@@ -1,0 +1,62 @@
+"""Nobody but the gateway publishes on topics that begin with `$SYS/`, where its events are, or with `$queue/`."""
+
+import pytest
+
+from amqp_client import AmqpClients
+from gateway.node_port import NodeView
+from gateway.specimen import Specimen
+from http_client import http_client
+from named_queues import create, shown
+from running_broker import RunningBroker
+
+FORGED = "$SYS/LOG/ERROR/SYSTEM/sluicegate/SYSTEM_AD_MSG_SPOOL_CHG"
+TOPICS = pytest.mark.parametrize("topic", [FORGED, "$queue/q"])
+
+
+@TOPICS
+@pytest.mark.parametrize("path", ["/TOPIC/{}", "/{}"])
+async def test_http_clients_are_refused(broker: RunningBroker, topic: str, path: str) -> None:
+    await create(broker)
+    async with http_client(broker) as client:
+        answer = await client.post(path.format(topic), content="forged")
+    assert (answer.status_code, "are the gateway's" in answer.text) == (400, True)
+    assert (await shown(broker)).accepted_total == 0
+
+
+@TOPICS
+async def test_amqp_senders_are_refused(broker: RunningBroker, amqp: AmqpClients, topic: str) -> None:
+    await create(broker)
+    client = await amqp.connect()
+    await client.sender("out", f"topic://{topic}")
+    await client.is_detached("amqp:invalid-field")
+
+
+@TOPICS
+@pytest.mark.parametrize(("level", "qos"), [(4, 0), (4, 1), (4, 2), (5, 0)])
+async def test_what_is_dropped_without_a_word_to_its_mqtt_publisher_is_counted(
+    broker: RunningBroker, topic: str, level: int, qos: int
+) -> None:
+    """[3.1.1: 3.3.5-2] leaves nothing but to acknowledge and drop it."""
+    client = await broker.connect(level=level)
+    await client.publish(topic, b"forged", qos=qos)
+    await client.round_trip()
+    samples = await NodeView(broker.node).metrics_snapshot()
+    name = "sluicegate_messages_dropped_total"
+    assert [each.value for each in samples if each.name == name and each.labels == ("invalid_topic",)] == [1]
+
+
+@pytest.mark.parametrize("topic", [FORGED, "$queue/q", "a/+/b", "a/#"])
+async def test_explain_says_that_no_client_may_publish_there(broker: RunningBroker, topic: str) -> None:
+    await create(broker, subscriptions=[">"])
+    answer = await NodeView(broker.node).explain_publish(Specimen(topic=topic), queue=None)
+    assert (answer.verdict, answer.reason[:17]) == ("refused", "400 Invalid Topic")
+
+
+async def test_a_queue_is_published_to_by_its_own_address(broker: RunningBroker, amqp: AmqpClients) -> None:
+    await create(broker)
+    client = await amqp.connect()
+    await client.sender("out", "queue://q")
+    async with http_client(broker) as web:
+        assert (await web.post("/QUEUE/q", content="m")).status_code == 200
+    explained = await NodeView(broker.node).explain_publish(Specimen(topic=""), queue="q")
+    assert explained.verdict == "accepted"
