@@ -27,6 +27,7 @@ ROOT: Final = Path(__file__).resolve().parent
 COMPILED: Final = (
     "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
     "storage/record*.py",  # the at-rest format: one call per message written or read back
+    "storage/journal_account.py",  # which records of the journal may go; the planner's own
     "storage/spool_plan.py",  # the spool's accounts: every guaranteed batch passes through them
     "storage/unwritten.py",  # and waits here for its commit
     "actors/asking.py",

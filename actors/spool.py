@@ -330,7 +330,7 @@ class SpoolActor(LoopActor):
             return
         through = self._paging_through = slot.number + JOURNAL_RECORDS_MAX // 4
         wanted: set[int] = set()
-        for each in self._planner.slots:
+        for each in self._planner.journal.slots:
             if each.number > through:
                 break
             if each.needed_count > 0:

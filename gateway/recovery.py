@@ -65,7 +65,7 @@ def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> N
         for first, end in stored.settled.ranges():
             cursor.settle(first, end)
     for number, publications in recovered.records:
-        planner.recovered(number, [each for each in publications if each.open_count > 0])
+        planner.recovered(number, publications)
 
 
 def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:

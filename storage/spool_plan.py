@@ -8,17 +8,18 @@ A publication that moves messages, or is a transaction, brings the settlements o
 record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
 or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
 
-Deliberately elsewhere: which publications are worth a commit and when (storage.unwritten), the time between two commits
-(the spool actor), the bytes (storage.record*), LMDB (storage.store).
+Deliberately elsewhere: which publications are worth a commit and when (storage.unwritten), which records may go
+(storage.journal_account), the time between two commits (the spool actor), the bytes (storage.record*), LMDB
+(storage.store).
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
+from storage.journal_account import RECORDS_TRIMMED_MIN, JournalAccount, JournalSlot
 from storage.record_cursor import CursorState
 from storage.record_journal import Entry, Match, Settlement, encode_journal_record
 from storage.unwritten import Unwritten
@@ -26,7 +27,6 @@ from storage.unwritten import Unwritten
 # Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
 # half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.
 SEQUENCES_RESERVED: Final = 1 << 20
-RECORDS_TRIMMED_MIN: Final = 64  # trimming writes the cursors of all changed partitions, so it waits for company
 
 
 @final
@@ -59,18 +59,6 @@ class PartitionCursor:
         return CursorState(
             self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered, delays
         )
-
-
-@final
-class JournalSlot:
-    """One record of the journal: how many of its publications are still needed."""
-
-    __slots__ = ("needed_count", "number", "partition_ids")
-
-    def __init__(self, number: int, publications: list[Publication]) -> None:
-        self.number = number
-        self.needed_count = len(publications)
-        self.partition_ids = {match.partition_id for each in publications for match in each.matches}
 
 
 @final
@@ -129,18 +117,15 @@ class PageRequest:
 class SpoolPlanner:
     """Gathers work for the store and accounts for the journal.
 
-    Invariants: at most one commit is out; slots ascend by number; a slot is trimmed only when it and all before it are
-    needed by nothing.
+    Invariant: at most one commit is out.
     """
 
     def __init__(self, *, next_record_number: int, records_trimmed_min: int = RECORDS_TRIMMED_MIN) -> None:
         self.next_record_number = next_record_number
-        self.records_trimmed_min = records_trimmed_min
+        self.journal = JournalAccount(records_trimmed_min)
         self.cursors: dict[int, PartitionCursor] = {}
-        self.slots: deque[JournalSlot] = deque()
         self.elided_count = 0  # messages that never had to be written
         self.written_count = 0  # messages
-        self._slots_by_number: dict[int, JournalSlot] = {}
         self.unwritten = Unwritten()  # what a commit may have to write
         self._consumed: list[Publication] = []  # they need not be written, and nobody has been told yet
         self._elided: list[Publication] = []  # nor need these, but their session rows
@@ -198,16 +183,11 @@ class SpoolPlanner:
         if self.unwritten.drop(publication):
             self._elide(publication)
             return
-        slot = self._slots_by_number.get(publication.record_number)
-        if slot is not None:
-            assert slot.needed_count > 0, "a publication is drained once"
-            slot.needed_count -= 1
+        self.journal.drained(publication.record_number)
 
     def readopt(self, publication: Publication) -> None:
         """Note that a publication of the journal is needed by one more object: a partition was read back from it."""
-        slot = self._slots_by_number.get(publication.record_number)
-        if slot is not None:
-            slot.needed_count += 1
+        self.journal.readopt(publication.record_number)
 
     def settled_of(self, partition_id: int) -> tuple[int, list[tuple[int, int]]]:
         """Return the floor of a partition and the ranges settled above it, those of the next commit included."""
@@ -244,9 +224,7 @@ class SpoolPlanner:
 
     def recovered(self, number: int, publications: list[Publication]) -> None:
         """Take up the account of a record that was in the journal at the start."""
-        slot = JournalSlot(number, publications)
-        self.slots.append(slot)
-        self._slots_by_number[number] = slot
+        self.journal.add(number, publications, [each for each in publications if each.open_count > 0])
 
     # --- commits ---
 
@@ -274,6 +252,7 @@ class SpoolPlanner:
             or self._page_damages
             or self._purged
             or self._urgent_cursors
+            or self.journal.holds_too_much
         )
         return 0 if at_once else self.unwritten.due_ms(patience_ms)
 
@@ -318,6 +297,7 @@ class SpoolPlanner:
         commit = self._out
         assert commit is not None
         self._out = None
+        self.journal.cut_off(commit.job.journal_delete_through)
         self.written_count += _count(commit.publications)
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
@@ -336,11 +316,9 @@ class SpoolPlanner:
         self._out = None
         job = commit.job
         if job.record is not None:
-            slot = self.slots.pop()
-            del self._slots_by_number[slot.number]
+            self.journal.take_back()
             for publication in commit.publications:
                 publication.record_number = UNWRITTEN
-        # Records below `journal_delete_through` are accounted for no more; a later trim deletes them with its own.
         for partition_id, first, end in commit.settlements:
             self.settle(partition_id, [(first, end)], written=True)
         self._elided = commit.elided + self._elided  # they have been consumed: there is nothing to refuse any more
@@ -372,7 +350,8 @@ class SpoolPlanner:
 
     def oldest_needed(self, records_max: int) -> JournalSlot | None:
         """Return the record at the journal's head when the journal has grown beyond `records_max`, else None."""
-        return self.slots[0] if len(self.slots) > records_max else None
+        slots = self.journal.slots
+        return slots[0] if len(slots) > records_max else None
 
     def _take_settlements(self) -> list[Settlement]:
         settlements: list[Settlement] = []
@@ -394,9 +373,7 @@ class SpoolPlanner:
         self.next_record_number = number + 1
         for publication in publications:
             publication.record_number = number
-        slot = JournalSlot(number, publications)
-        self.slots.append(slot)
-        self._slots_by_number[number] = slot
+        self.journal.add(number, publications, publications)
         entries = [
             Entry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
             for each in publications
@@ -406,19 +383,11 @@ class SpoolPlanner:
 
     def _trim(self, number: int) -> tuple[int, list[int]]:
         """Let the journal's head go where nothing needs it; return through which record, and which cursors to write."""
-        through = 0
-        count = 0
-        for slot in self.slots:
-            if slot.needed_count > 0 or slot.number == number:
-                break
-            through = slot.number
-            count += 1
         cursor_ids = self._urgent_cursors
         self._urgent_cursors = set()
-        if count < self.records_trimmed_min:
+        through = self.journal.trimmed_through(number)
+        if through == 0:
             return 0, sorted(cursor_ids)
-        for _ in range(count):
-            del self._slots_by_number[self.slots.popleft().number]
         cursor_ids |= self._changed_cursors
         self._changed_cursors = set()
         return through, sorted(cursor_ids)

@@ -1,10 +1,12 @@
 """What a queue or the node will not take: each check through MQTT, with its words, its counter and its event."""
 
+import asyncio
+
 import pytest
 
 import mqtt_packets as mqtt
 from gateway.node_port import NodeView
-from raw_client import RawClient
+from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
 
 QUOTA_EXCEEDED = 0x97
@@ -234,3 +236,25 @@ async def test_flows_near_their_maximum_are_an_event(broker: RunningBroker) -> N
     await second.unsubscribe("$queue/q")
     await second.round_trip()
     assert len(await event_texts(broker, "VPN_AD_BIND_COUNT_HIGH_CLEAR")) == 1
+
+
+@pytest.mark.settings("spool.map_bytes_max=16MiB", "spool.usage_bytes_max=16MiB")
+async def test_a_store_that_few_large_messages_have_filled_takes_more_once_they_are_consumed(
+    broker: RunningBroker,
+) -> None:
+    """What nothing needs any more in the journal goes by its size, too: too few records would wait for ever."""
+    queues = ["q0", "q1", "q2", "q3"]  # each with less than is moved into pages
+    for name in queues:
+        await create(broker, name, subscriptions=[name])
+    publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
+    count = 0
+    while (await answer_to(publisher, bytes(MB // 2), topic=queues[count % 4]))[0] == 0:
+        count += 1
+
+    await consumer.subscribe(*[f"$queue/{name}" for name in queues], qos=1)
+    consumer.acknowledge(*await consumer.messages(count))
+
+    async with asyncio.timeout(DEADLINE_S):
+        while broker.node.spool_gate.blocked:
+            await asyncio.sleep(0.01)
+    assert await answer_to(publisher, bytes(MB // 2), topic="q0") == (0, "")

@@ -14,7 +14,7 @@ from messaging.ledger import Ledger
 from messaging.retention import RetainedLog
 from simulation.memory_store import Image
 from simulation.targets import Violation
-from storage.spool_plan import RECORDS_TRIMMED_MIN
+from storage.journal_account import RECORDS_TRIMMED_MIN
 
 
 def queues_of(node: Node) -> list[QueueHandle]:
@@ -90,7 +90,7 @@ def check_at_rest(node: Node, image: Image) -> None:
                 )
             if ledger.floor != ledger.next_sequence:
                 raise Violation(f"{queue.name} is empty, and its floor is {ledger.floor} of {ledger.next_sequence}")
-    needed = [slot.number for slot in node.planner.slots if slot.needed_count > 0]
+    needed = [slot.number for slot in node.planner.journal.slots if slot.needed_count > 0]
     if needed:
         raise Violation(f"nothing waits, and the journal keeps records {needed}")
     if len(image.journal) > 2 * RECORDS_TRIMMED_MIN:

@@ -36,7 +36,7 @@ from simulation.targets import PARTITIONED, Target, Violation
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from storage.interface import CommitJob
-from storage.spool_plan import RECORDS_TRIMMED_MIN
+from storage.journal_account import RECORDS_TRIMMED_MIN
 
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
@@ -116,7 +116,7 @@ class World:
             clock = VirtualClock(self.loop, look_ns=self._look_ns)
             rng = Random(self._rng.getrandbits(32))
             self.node = Node(self._config, store=store, clock=clock, rng=rng, surroundings=surroundings)
-            self.node.planner.records_trimmed_min = self._records_trimmed_min
+            self.node.planner.journal.records_trimmed_min = self._records_trimmed_min
             await self.node.start()
             return self.node
 

@@ -116,7 +116,7 @@ class SpoolInMemory:
         self.refused: list[Publication] = []
         recovered: Recovered = read_store(self.store)
         self.planner: SpoolPlanner = recovered.planner
-        self.planner.records_trimmed_min = self.records_trimmed_min
+        self.planner.journal.records_trimmed_min = self.records_trimmed_min
         self.ledgers: dict[int, Ledger] = {}
         for partition_id in self.partition_ids:
             ledger = self.ledgers[partition_id] = Ledger(durable=True, rules=self.rules)

@@ -151,7 +151,9 @@ class SpoolMachine(RuleBasedStateMachine):
         self.spool.commit_everything()
         assert self.spool.unsettled() == {}
         assert self.spool.store.pages == {}
-        assert all(slot.needed_count == 0 for slot in self.spool.planner.slots), "the journal needs nothing any more"
+        assert all(slot.needed_count == 0 for slot in self.spool.planner.journal.slots), (
+            "the journal needs nothing any more"
+        )
 
 
 TestTheSpoolKeepsItsPromises = SpoolMachine.TestCase

@@ -1,11 +1,13 @@
 """What a commit writes, what it need not write, and what the journal may forget."""
 
-from messaging.publication import UNWRITTEN
+from messaging.publication import UNWRITTEN, Publication
 from storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
+from storage.journal_account import SPENT_BYTES_MAX
 from storage.record_cursor import CursorState
 from storage.record_journal import JournalRecord, Settlement, decode_journal_record
 from storage.spool_plan import SEQUENCES_RESERVED, PageRequest, SpoolPlanner, TableRequest
 from storage.unwritten import NEVER
+from unit.cores.messages import batch_of, published
 from unit.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
 
 
@@ -101,6 +103,49 @@ def test_trimming_waits_for_company() -> None:
 
     assert trimmed[:2] == [0, 0]
     assert trimmed[2] >= publications[-1].record_number
+
+
+def large(sequence: int) -> Publication:
+    """Return a publication of one message that takes up half of what the journal may hold in vain."""
+    publication = published(batch_of([bytes(SPENT_BYTES_MAX // 2)]), partitions_count=1)
+    publication.sequenced(P, sequence, None)
+    return publication
+
+
+def test_large_records_go_without_company() -> None:
+    """Else a store of a few megabytes would be full of what nothing needs, and stay so."""
+    planner = planner_with(P, records_trimmed_min=64)
+    publications = [large(1), large(2)]
+    for publication in publications:
+        planner.store(publication, now_ms=0)
+        committed(planner)
+    for publication in publications:
+        done_with(planner, publication)
+
+    job = committed(planner).job
+
+    assert job.journal_delete_through == publications[-1].record_number
+    assert [put.floor for put in job.cursor_puts] == [3]
+    assert planner.due_ms(0) == NEVER
+
+
+def test_large_records_that_nothing_needs_are_worth_a_commit_that_is_tried_until_it_is_made() -> None:
+    """Nothing else may come: what they held was moved into pages, and nobody can publish to a full store."""
+    planner = planner_with(P, records_trimmed_min=64)
+    publications = [large(1), large(2)]
+    for publication in publications:
+        planner.store(publication, now_ms=0)
+        committed(planner)
+        assert planner.due_ms(0) == NEVER
+    for publication in publications:
+        planner.drained(publication)
+
+    for _ in range(2):
+        assert planner.due_ms(0) == 0
+        assert planner.next_commit(now_ms=0, patience_ms=0).job.journal_delete_through == publications[-1].record_number
+        planner.failed()
+    assert committed(planner).job.journal_delete_through == publications[-1].record_number
+    assert planner.due_ms(0) == NEVER
 
 
 def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -> None:
