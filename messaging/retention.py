@@ -165,7 +165,8 @@ class RetainedLog:
     def plan_pages(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
         """Choose the oldest batches in memory, as messaging.paging.plan_pages does.
 
-        An active log has all that the ledger has in the journal, so the pages are planned from it.
+        An active log has all that the ledger has in the journal, so the pages are planned from it. Between its
+        stretches the ledger may have what the store refused and a consumer holds: no page reaches over that.
         """
         if not self.active:
             return plan_pages(
@@ -178,8 +179,12 @@ class RetainedLog:
             self._pageable_from = stretches[index].end
             index += 1
         wanted = bytes_to_free > 0
+        end = stretches[index].first if index < len(stretches) else 0
         while index < len(stretches) and wanted:
             stretch = stretches[index]
+            if end < stretch.first and self._is_live(end, stretch.first):
+                planner.finish()
+            end = stretch.end
             wanted = planner.offer(stretch.first, stretch.end, stretch.batch, stretch.publication)
             index += 1
         return planner.finish()
@@ -374,7 +379,7 @@ class RetainedLog:
             if stretch.end > self._held_from or (self.rules.on() and not over):
                 finished = True
                 break
-            if self._is_live(stretch):
+            if self._is_live(stretch.first, stretch.end):
                 kept.append(stretch)
             else:
                 self._release(stretch)
@@ -392,9 +397,10 @@ class RetainedLog:
         arrived_ms = self._stretches[index].arrived_ms
         return 0 < arrived_ms < wall_ms
 
-    def _is_live(self, stretch: Stretch) -> bool:
-        segment = self.ledger.segments.at_or_after(stretch.first)
-        return segment is not None and segment.first < stretch.end
+    def _is_live(self, first: int, end: int) -> bool:
+        """Return whether the ledger has something of `[first, end)`, which no segment of it reaches over."""
+        segment = self.ledger.segments.at_or_after(first)
+        return segment is not None and segment.first < end
 
     def _release(self, stretch: Stretch) -> None:
         """Count a stretch out, and give up its place in the store. The caller takes it out of the lists."""
@@ -410,7 +416,7 @@ class RetainedLog:
     def _close(self) -> None:
         """Keep no more than the ledger does."""
         for stretch in self._stretches:
-            page_is_live = stretch.page_first != NO_PAGE and self._is_live(stretch)
+            page_is_live = stretch.page_first != NO_PAGE and self._is_live(stretch.first, stretch.end)
             if page_is_live:
                 self._pages.discard(stretch.page_first)
             else:

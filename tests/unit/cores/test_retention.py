@@ -200,6 +200,28 @@ def test_a_publish_that_could_not_be_stored_is_read_by_nobody() -> None:
     assert gaps == [Gap(1, 3, DISCARD_NOT_STORED)]
 
 
+def test_no_page_reaches_over_what_the_store_refused_and_a_consumer_holds() -> None:
+    """The page would not have it: when the consumer gives it back or settles it, it would be nowhere."""
+    partition = kept_partition(size_bytes=100)
+    partition.append(numbered(2))
+    refused = partition.append(numbered(1), stored=False)
+    partition.deliver()
+    refused.refused = True
+    partition.published.remove(refused)
+    partition.log.withdraw(3, 4)
+    partition.ledger.give_up(3, 4, DISCARD_NOT_STORED)
+    partition.append(numbered(2))
+
+    plans = partition.plan(page_bytes=1000)
+    for plan in plans:
+        partition.written(plan)
+    partition.settle(3, 4, RELEASED)
+    partition.ledger.check()
+
+    assert [(plan.first, plan.end) for plan in plans] == [(1, 3), (4, 6)]
+    assert partition.ledger.effects.discards == {DISCARD_NOT_STORED: 1}
+
+
 def test_nothing_is_read_that_is_not_in_the_store_yet() -> None:
     partition = LoggedPartition()
     partition.append(numbered(2))
