@@ -83,7 +83,7 @@ class LedgerState:
         self.passed_ms = 0  # when time last passed (messaging.moments)
         self.ready_from_of = [1] * (PRIORITY_MAX + 1)  # no message of the priority is ready below; by_priority only
         self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
-        self.may_expire = False  # some message had headers, so deliveries have to look at the time
+        self.may_expire = False  # some message had headers, or waited by the rules: deliveries look at the time
 
     def has_ready(self) -> bool:
         """Return whether messages wait for a consumer."""

@@ -245,6 +245,8 @@ def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_
 def _follow_rules(state: LedgerState, now_ms: int) -> None:
     """The rules have changed: let what waits wait for its new time, make the timetable anew, let locks begin or end."""
     state.rules_seen = state.rules.generation
+    if state.rules.watches_the_clock():
+        state.may_expire = True  # what waits because of these rules may still wait when others are in force
     for segment in state.segments.all():
         hold_undue(state, segment, now_ms)
     _note_all(state)
