@@ -58,7 +58,7 @@ TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers 
 
 
 class StoreRefused(Exception):
-    """The catalog could not be written."""
+    """What was to be kept in the catalog is not in the store. The text says why."""
 
 
 class QueueDirectory(LoopActor):
@@ -191,10 +191,12 @@ class QueueDirectory(LoopActor):
             self._spool.post(RegisterPartition(partition.partition_id, partition.address, 1))
 
         def stored(reason: str) -> None:
-            if reason:
+            if not self._is_there(handle):
+                gone = StoreRefused(f"queue {name!r} was deleted while it was being made")
+                answer.set_exception((StoreRefused, gone, None))
+            elif reason:
                 self._end(handle)
-                error = StoreRefused(reason)
-                answer.set_exception((StoreRefused, error, None))
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
             else:
                 self._tell(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
@@ -255,8 +257,7 @@ class QueueDirectory(LoopActor):
                 self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
-            present = self._queues.by_name.get(handle.name)
-            if present is None or present.cell is not handle.cell:
+            if not self._is_there(handle):
                 gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
                 return
@@ -372,6 +373,11 @@ class QueueDirectory(LoopActor):
         if name in self._go_on_later and name not in self._updating:
             self._go_on_later.discard(name)
             self.cell.inbox.post(RescaleAdvanced(name))
+
+    def _is_there(self, handle: QueueHandle) -> bool:
+        """Return whether a queue, whatever its definition by now, was not deleted, even if another has its name."""
+        present = self._queues.by_name.get(handle.name)
+        return present is not None and present.cell is handle.cell
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""

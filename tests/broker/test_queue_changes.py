@@ -5,14 +5,20 @@ import asyncio
 import pytest
 
 from actors import queue
-from actors.directory_messages import DeleteQueue
+from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from actors.futures import LoopFuture
+from actors.queue_assembly import NAMED
+from actors.queue_directory import StoreRefused
 from gateway.config.load import load
 from gateway.ports import Refused
 from inside_client import InsideClient
 from messaging.message_vpn import DEFAULT_VPN
+from messaging.queue_config import definition_from_dict
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
+from storage.interface import CommitJob
 
 
 async def test_the_access_type_changes_only_while_egress_is_off(broker: RunningBroker) -> None:
@@ -182,3 +188,44 @@ async def test_what_waits_for_a_queue_as_it_is_deleted_is_the_other_queues_all_t
     await is_deleted
     await broker.restart()
     assert (await other.consume_all()).payloads() == [b"m"]
+
+
+def being_made(broker: RunningBroker, name: str) -> LoopFuture[QueueHandle]:
+    """Ask for a queue that collects the topic `t`."""
+    definition = definition_from_dict({"name": name, "subscriptions": ["t"]})
+    return broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True))
+
+
+async def test_a_queue_that_is_deleted_while_it_is_made_collects_nothing(broker: RunningBroker) -> None:
+    """Its topics would lead to it for good: publishers would be confirmed, or refused, by what nobody can find."""
+    making = being_made(broker, "q")
+    assert await broker.node.default.queues.ask(DeleteQueue("q"))
+
+    with pytest.raises(StoreRefused, match="queue 'q' was deleted while it was being made"):
+        await making
+    assert broker.node.default.space.route("t").is_empty
+
+
+async def test_a_queue_that_could_not_be_stored_takes_no_other_of_its_name_along(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = broker.node.store.commit
+    refused: list[CommitJob] = []
+
+    def refuse_once(job: CommitJob) -> None:
+        if not refused:
+            refused.append(job)
+            raise StoreFailed("refused")
+        commit(job)
+
+    monkeypatch.setattr(broker.node.store, "commit", refuse_once)
+    first = being_made(broker, "q")
+    is_deleted = broker.node.default.queues.ask(DeleteQueue("q"))
+    second = being_made(broker, "q")
+
+    with pytest.raises(StoreRefused, match="deleted while it was being made"):
+        await first
+    with pytest.raises(StoreRefused, match="refused"):
+        await second
+    assert await is_deleted
+    assert await broker.node.default.queues.ask(FindQueue("q")) is None
