@@ -137,8 +137,9 @@ class StagingActor(LoopActor):
         written = self._written[page.first] = LoopFuture()
         plan = PagePlan(page.first, page.end, _runs(page.first, batches))
         self._spool.post(WritePages(self.cell.inbox, self._partition_id, [plan]))
-        reason = await self._write([page_row(page)])  # in the same commit, so they are safe together or not at all
-        await written
+        reason = await self._write([page_row(page)])  # mostly in the same commit, but a turn may end between the two
+        if not await written:
+            reason = reason or "its page could not be written"
         if page.first in self._ended:
             self._ended.remove(page.first)
             self._delete([page.first])

@@ -205,3 +205,34 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     await until(lambda: not broker.node.spool_gate.blocked, "the store has room again")
     await broker.restart()
     assert list((await orders.read())[0].values()) == [b"x"]
+
+
+async def test_what_was_staged_is_not_said_to_be_kept_when_only_its_row_could_be_written(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Page and row come to the spool one after the other: a turn may end between them, and the page's commit fail."""
+    orders = await orders_of(broker)
+    store, spool = broker.node.store, broker.node.spool_actor()
+    commit, refused = store.commit, list[CommitJob]()
+    write_tables = spool.handlers[WriteTables]
+
+    def refuse_the_page(job: CommitJob) -> None:
+        if job.page_writes:
+            refused.append(job)
+            raise StoreFailed("input/output error")
+        commit(job)
+
+    def in_a_later_commit(message: WriteTables) -> None:
+        monkeypatch.setitem(spool.handlers, WriteTables, write_tables)
+        spool.when_idle(lambda: broker.node.spool.inbox.post(message))
+
+    monkeypatch.setattr(store, "commit", refuse_the_page)
+    monkeypatch.setitem(spool.handlers, WriteTables, in_a_later_commit)
+    with pytest.raises(StagingRefused, match="its page could not be written"):
+        await orders.stage("job/7", 0, b"x")
+
+    assert [job.table_writes for job in refused] == [[]]
+    assert (await orders.staging()).staged_pages_count == 0
+    await until(lambda: not broker.node.spool_gate.blocked, "the store has room again")
+    await broker.restart()
+    assert (await orders.staging()).staged_pages_count == 0
