@@ -252,6 +252,7 @@ class Partition(Behaviour):
     def _receive_rare(self, message: Any) -> Any:
         ledger = self._ledger
         if isinstance(message, Attach):
+            self._draining.pop(message.flow.flow_id, None)  # a paused one goes on: whom it was to make room for is gone
             ledger.attach(message.flow, message.epoch)
         elif isinstance(message, Pause):
             ledger.pause(message.flow_id)

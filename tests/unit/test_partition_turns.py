@@ -1,9 +1,9 @@
-"""A partition whose consumer takes what it is handed within the partition's own turn."""
+"""A partition in its turns: with a consumer that takes within them, and with one that is paused."""
 
 from actors.cell import ActorCell
-from actors.data_messages import Append, Deliveries
+from actors.data_messages import Append, Deliveries, Settle
 from actors.loop_actor import LoopActor
-from actors.messages import Attach
+from actors.messages import Attach, Pause
 from actors.parking_messages import DeliverAgain
 from actors.runtime import Runtime
 from actors.waking import wake_waiters
@@ -11,6 +11,7 @@ from lone_actors import spawned, spawned_partition, turn
 from messaging.address import Address
 from messaging.credit import CreditWindow
 from messaging.flows import Flow
+from messaging.settlement import ACCEPTED
 from unit.cores.messages import numbered, window_of
 
 
@@ -52,3 +53,31 @@ def test_a_partition_is_called_for_credit_that_comes_back_while_it_hands_over(ru
     for _ in range(10):
         turn(runtime)
     assert consumer.actor.got_count == 6
+
+
+class Hears(LoopActor):
+    """A queue and a consumer, who keep what they are told."""
+
+    def __init__(self, cell: ActorCell) -> None:
+        super().__init__(cell)
+        self.heard: list[object] = []
+
+    def on_receive(self, message: object) -> None:
+        self.heard.append(message)
+
+
+def test_a_flow_that_goes_on_is_not_reported_to_hold_nothing(runtime: Runtime) -> None:
+    """Heard behind the next pause, which has the same epoch, it would hand over what the flow still holds."""
+    queue, consumer = spawned(runtime, Hears), spawned(runtime, Hears)
+    flow = Flow(flow_id=1, queue_name="q", client="c", address=consumer.inbox, window=window_of(9), bound_order=1)
+    partition = spawned_partition(runtime, queue.inbox)
+    partition.actor._partition._gate.reserve(numbered(1))
+    partition.inbox.post(Attach(flow, 1))
+    partition.inbox.post(Append(numbered(1), None, None))
+    turn(runtime)
+    for message in (Pause(1, 1), Attach(flow, 1), Settle(1, 1, 1, 2, ACCEPTED)):
+        partition.inbox.post(message)
+        turn(runtime)
+
+    assert len(consumer.actor.heard) == 1
+    assert queue.actor.heard == []
