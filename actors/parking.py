@@ -1,13 +1,14 @@
-"""Flows of a partition that wait for a client that is away. It holds no rule: see messaging.parking."""
+"""Flows of a partition whose client goes or is away. It holds no rule: see messaging.parking, messaging.unsent."""
 
 from typing import TypeAlias, final
 
-from actors.parking_messages import DeliverAgain, FoundSequences, LookUpSequences, Park, RestoreParked, Unpark
+from actors.parking_messages import DeliverAgain, FoundSequences, GiveBack, LookUpSequences, Park, RestoreParked, Unpark
 from messaging.effects import Delivery
 from messaging.ledger import Ledger
 from messaging.parking import deliver_again, deliver_kept, keeps, park, restore_parked, unpark, unsettled_among
+from messaging.unsent import give_back
 
-ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | LookUpSequences | DeliverAgain
+ParkingRequest: TypeAlias = Park | Unpark | RestoreParked | GiveBack | LookUpSequences | DeliverAgain
 ParkingAnswer: TypeAlias = FoundSequences | list[tuple[int, int]] | None
 
 
@@ -27,6 +28,8 @@ class Parking:
             self.has_kept = True
         elif isinstance(request, RestoreParked):
             restore_parked(ledger, request.flow, request.epoch, request.kept)
+        elif isinstance(request, GiveBack):
+            give_back(ledger, request.flow_id, request.epoch, request.ranges)
         elif isinstance(request, DeliverAgain):
             self.has_kept = True
             return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)

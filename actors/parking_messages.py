@@ -1,4 +1,4 @@
-"""What is said about flows that wait for a client that is away, and about what they were sent before.
+"""What is said about flows whose client goes or is away, and about what they were sent before.
 
 Flows that are parked are of queues with one partition: those of sessions and of shared subscriptions.
 """
@@ -56,6 +56,18 @@ class DeliverAgain:
     """Ask of a partition: deliver to a flow once more, within its credit, what it holds of half-open ranges.
 
     Answered with those of them that it holds; with none under an old epoch.
+    """
+
+    flow_id: int
+    epoch: int
+    ranges: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class GiveBack:
+    """Consumer -> partition, before its flow ends: half-open ranges that it was given first and never sent.
+
+    Under an old epoch it changes nothing.
     """
 
     flow_id: int

@@ -50,6 +50,7 @@ class AttachedSession:
 def _end(delivering: DeliveringSide) -> None:
     delivering.remember()
     for flow_id, bound in delivering.flows.items():
+        bound.give_back_unsent(flow_id, delivering.held)
         extra = bound.extra
         if extra is not None and not bound.is_named_queue and extra.ids.remembered:
             extra.parked = ParkedFlow(flow_id, bound.queue)

@@ -1,5 +1,7 @@
 """What a connection knows of a flow that it is bound to."""
 
+from actors.data_messages import Deliveries
+from actors.parking_messages import GiveBack
 from messaging.address import Address
 from protocols.mqtt.outbound import DeliverySource
 from protocols.mqtt.sent_ids import SentIds
@@ -20,3 +22,13 @@ class BoundFlow:
         self.is_named_queue = is_named_queue
         self.sources: dict[int, DeliverySource] = {}  # by partition number: that of its present epoch
         self.latest: DeliverySource | None = None  # of these, the one that delivered last: mostly there is one
+
+    def give_back_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
+        """Give back what the client was not sent, before the flow ends; `held` is what waits behind a request."""
+        for source in self.sources.values():
+            source.give_back_unsent()
+        for message in held or ():
+            for delivery in message.deliveries:
+                if message.flow.flow_id == flow_id and not delivery.redelivered:
+                    first, count = delivery.first_sequence, delivery.stop_row - delivery.start_row
+                    message.partition.post(GiveBack(flow_id, delivery.epoch, [(first, first + count)]))

@@ -56,7 +56,7 @@ class DeliveringSide:
     ) -> None:
         self._counters = counters
         self._clock = clock
-        self._held: list[Deliveries] | None = None
+        self.held: list[Deliveries] | None = None  # what comes behind the answer to a request; None: there is none
         self._engine = engine
         self._level = level
         self._session = session
@@ -91,18 +91,18 @@ class DeliveringSide:
         mosquitto_sub leaves with the last message it wants. An answer written to it then resets the connection, and
         acknowledgements that we have not read are lost.
         """
-        self._held = []
+        self.held = []
 
     def go_on(self) -> None:
         """Send what was kept."""
-        held, self._held = self._held, None
+        held, self.held = self.held, None
         for message in held or ():
             self.deliver(message)
 
     def deliver(self, message: Deliveries) -> None:
         """Send what a partition delivered on one of this connection's flows."""
-        if self._held is not None:
-            self._held.append(message)
+        if self.held is not None:
+            self.held.append(message)
             return
         bound = self.flows.get(message.flow.flow_id)
         if bound is None:
@@ -134,24 +134,25 @@ class DeliveringSide:
 
     def _deliver(self, bound: BoundFlow, source: DeliverySource, partition: int, delivery: Delivery) -> None:
         batch, start, stop, publication = delivery.batch, delivery.start_row, delivery.stop_row, delivery.publication
-        wall_ms = wall_ms_for(batch, self._clock)
+        wall_ms, redelivered = wall_ms_for(batch, self._clock), delivery.redelivered
         table = self._session.table
         if bound.extra is not None:
             options = bound.extra.options()
             properties = None
             if self._level == 5:
                 properties = delivery_properties(partition, delivery, is_named_queue=bound.is_named_queue)
-            rows = RowsOut(batch, start, stop, qos_of(batch, options.qos), options, properties, wall_ms, publication)
+            qos = qos_of(batch, options.qos)
+            rows = RowsOut(batch, start, stop, qos, options, properties, wall_ms, publication, redelivered)
             self._deliver_rows(source, delivery.first_sequence, rows)
         elif table.uniform_qos >= 0:
             qos, options = qos_of(batch, table.uniform_qos), table.uniform_options
-            rows = RowsOut(batch, start, stop, qos, options, None, wall_ms, publication)
+            rows = RowsOut(batch, start, stop, qos, options, None, wall_ms, publication, redelivered)
             self._deliver_rows(source, delivery.first_sequence, rows)
         else:
             own = batch.publisher == self._session.client_id
             for first_row, end_row, options in table.runs(batch, start, stop, own=own):
                 qos = qos_of(batch, options.qos)
-                rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication)
+                rows = RowsOut(batch, first_row, end_row, qos, options, None, wall_ms, publication, redelivered)
                 self._deliver_rows(source, delivery.first_sequence + first_row - start, rows)
 
     def _deliver_rows(self, source: DeliverySource, first_sequence: int, rows: RowsOut) -> None:
@@ -248,7 +249,8 @@ class DeliveringSide:
         ids, packet_id = source.ids, run.first_packet_id
         if rows.qos == EXACTLY_ONCE and ids is not None:
             ids.exactly_once.add(run.first_sequence, packet_id, run.count)
-        source.unsent_count += 1
+        first, end = run.first_sequence, run.first_sequence + run.count
+        source.wait(first, end, given_first=not (dup or rows.redelivered))
         self._before_exactly_once(lambda: self._send_stored(source, rows, run, packet_id, dup=dup), rows.publication)
 
     def _send_stored(
@@ -259,7 +261,7 @@ class DeliveringSide:
         If the store has refused them, their publisher sends them again; if their flow has ended, another consumer gets
         them. The client may have some of them from before: it gets PUBREL for those of QoS 2.
         """
-        source.unsent_count -= 1
+        source.waited(run.first_sequence, run.first_sequence + run.count)
         is_new, run.waits = run.waits, False
         last = packet_id + rows.stop - rows.start - 1
         is_refused = rows.publication is not None and rows.publication.refused

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from actors.parking_messages import GiveBack
 from messaging.address import Address
 from messaging.batch import EXACTLY_ONCE
 from messaging.ranges import RangeSet
@@ -19,7 +20,7 @@ from protocols.mqtt.sent_ids import SentIds
 class DeliverySource:
     """Where settlements of delivered messages go: a partition, under the flow and epoch they were delivered with."""
 
-    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition", "unsent_count")
+    __slots__ = ("epoch", "flow_id", "held", "ids", "known_below", "partition", "unsent", "unsent_count")
 
     def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
         self.partition = partition
@@ -28,7 +29,27 @@ class DeliverySource:
         self.ids = ids  # None: packet ids mean nothing beyond this connection
         self.held: RangeSet | None = None  # what the client had, unanswered, when this source took its place
         self.unsent_count = 0  # runs that wait until a restart would know their ids; what comes behind waits too
+        self.unsent: RangeSet | None = None  # of what waits so, what nobody was given before
         self.known_below = 0  # only messages below may be in `held`, or among those that the client has taken
+
+    def wait(self, first: int, end: int, *, given_first: bool) -> None:
+        """Note a run that waits for the store."""
+        self.unsent_count += 1
+        if given_first:
+            if self.unsent is None:
+                self.unsent = RangeSet()
+            self.unsent.add(first, end)
+
+    def waited(self, first: int, end: int) -> None:
+        """Note that the store has what a run waited for."""
+        self.unsent_count -= 1
+        if self.unsent is not None:
+            self.unsent.discard(first, end)
+
+    def give_back_unsent(self) -> None:
+        """Have the partition know, before the flow ends, what it was given in vain."""
+        if self.unsent is not None and self.unsent.total > 0:
+            self.partition.post(GiveBack(self.flow_id, self.epoch, self.unsent.ranges()))
 
 
 @final

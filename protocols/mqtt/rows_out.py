@@ -18,7 +18,7 @@ from protocols.mqtt.granted import DeliveryOptions
 class RowsOut:
     """Rows `[start, stop)` of a batch that one client gets alike."""
 
-    __slots__ = ("batch", "options", "properties", "publication", "qos", "start", "stop", "wall_ms")
+    __slots__ = ("batch", "options", "properties", "publication", "qos", "redelivered", "start", "stop", "wall_ms")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class RowsOut:
         properties: list[tuple[str, str]] | None,
         wall_ms: int,
         publication: Publication | None,
+        redelivered: bool = False,
     ) -> None:
         self.batch = batch
         self.start = start
@@ -39,10 +40,14 @@ class RowsOut:
         self.properties = properties  # user properties of ours, behind the publisher's own
         self.wall_ms = wall_ms  # now, for the seconds that are left of an expiry; 0 when nothing expires
         self.publication = publication  # what the rows are stored with; None: direct, retained, or stored long ago
+        self.redelivered = redelivered  # they left their queue before, or may have
 
     def part(self, start: int, stop: int) -> "RowsOut":
         """Return some of these rows, to go out in the same way."""
-        return RowsOut(self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, self.publication)
+        publication, redelivered = self.publication, self.redelivered
+        return RowsOut(
+            self.batch, start, stop, self.qos, self.options, self.properties, self.wall_ms, publication, redelivered
+        )
 
     def retains(self) -> bool:
         """Return whether they go out with RETAIN set."""

@@ -357,6 +357,7 @@ async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> N
     flows = attached.delivering.flows
     for flow_id, bound in list(flows.items()):
         if bound.extra is extra:
+            bound.give_back_unsent(flow_id, attached.delivering.held)
             bound.queue.post(UnbindFlow(flow_id, may_return=False))
             del flows[flow_id]
 

@@ -12,6 +12,7 @@ from messaging.moments import pass_time
 from messaging.publication import UNWRITTEN, Publication
 from messaging.ranges import RangeSet
 from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, DISCARD_PURGED, FAILED, REJECTED, RELEASED
+from messaging.unsent import give_back
 from unit.cores.messages import batch_of, flow_of, published, sequences_of, window_of
 from unit.cores.plain_partition import PlainPartition
 
@@ -64,6 +65,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.rows: dict[int, range] = {}  # publication's place in the list -> sequences
         self.drained: list[Publication] = []
         self.given: set[int] = set()  # sequences that some flow was ever given
+        self.given_again: set[int] = set()  # those that were given more than once
 
     # --- steps ---
 
@@ -116,7 +118,9 @@ class PartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.flows)
     @rule(data=st.data(), count_as_failed=st.booleans())
     def detach(self, data: st.DataObject, count_as_failed: bool) -> None:
-        flow_id = data.draw(st.sampled_from(sorted(self.flows)))
+        self.end_flow(data.draw(st.sampled_from(sorted(self.flows))), count_as_failed=count_as_failed)
+
+    def end_flow(self, flow_id: int, *, count_as_failed: bool) -> None:
         flow = self.flows.pop(flow_id)
         self.paused.discard(flow_id)
         held = self.model.held_by(flow_id)
@@ -125,6 +129,20 @@ class PartitionMachine(RuleBasedStateMachine):
         flow.window.give(self.owed.pop(flow_id))
         if held:
             assert self.ledger.settle(flow_id, held[0], held[-1] + 1, ACCEPTED) == 0, "a late settlement is void"
+
+    @precondition(lambda self: self.flows)
+    @rule(data=st.data())
+    def end_with_some_unsent(self, data: st.DataObject) -> None:
+        """A consumer is given messages for the first time, and ends before it is sent them."""
+        flow_id = data.draw(st.sampled_from(sorted(self.flows)))
+        unsent = [each for each in self.model.held_by(flow_id) if each not in self.given_again]
+        if unsent:
+            first = data.draw(st.sampled_from(unsent))
+            unsent = [each for each in unsent if each >= first]
+            give_back(self.ledger, flow_id, flow_id, [(each, each + 1) for each in unsent])
+            self.model.was_not_sent(unsent)
+            self.given.difference_update(set(unsent) - self.model.refused)
+        self.end_flow(flow_id, count_as_failed=True)
 
     @rule(step_ms=st.sampled_from([0, 0, 1, 5]))
     def deliver(self, step_ms: int) -> None:
@@ -194,7 +212,7 @@ class PartitionMachine(RuleBasedStateMachine):
             flow_id = delivery.flow.flow_id
             assert flow_id not in self.paused, "a paused flow gets nothing"
             assert delivery.epoch == flow_id
-            self.given.update(sequences_of(delivery))
+            (self.given_again if delivery.redelivered else self.given).update(sequences_of(delivery))
             self.owed[flow_id] += len(sequences_of(delivery))
             self.told.setdefault(flow_id, set()).update(sequences_of(delivery))
         for flow_id, flow in self.flows.items():

@@ -189,6 +189,14 @@ class PlainPartition:
         for sequence in self.held_by(flow_id):
             self.give_back(sequence, failed=count_as_failed)
 
+    def was_not_sent(self, sequences: list[int]) -> None:
+        """A consumer gives back what it was given for the first time, and what it did not get."""
+        for sequence in sequences:
+            self.messages[sequence].flow_id = READY
+            self.messages[sequence].was_delivered = False
+            if sequence in self.refused:
+                self._discard(sequence, DISCARD_NOT_STORED)
+
     def give_up(self, first: int, end: int, reason: str) -> int:
         lost = [sequence for sequence in self.ready() if first <= sequence < end]
         for sequence in lost:

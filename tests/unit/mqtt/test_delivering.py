@@ -8,6 +8,7 @@ import mqtt_packets as mqtt
 from actors.clock import SystemClock
 from actors.data_messages import Deliveries, Settle
 from actors.inbox import Dispatcher, Inbox, Scheduled
+from actors.parking_messages import GiveBack
 from messaging.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
@@ -17,6 +18,7 @@ from messaging.routing import RetainedMessage
 from messaging.selectors import Selectors
 from messaging.settlement import DISCARD_NOT_STORED
 from messaging.topics import Syntax, parse_filter
+from messaging.unsent import give_back
 from mqtt_conversation import connected
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.bound_flow import BoundFlow
@@ -130,6 +132,13 @@ class OneMessage:
             self.session.shares.pop(self.extra.filter_text, None)
             self.side.disown(self.extra.ids)
             del self.side.flows[1]
+
+    def give_back(self) -> None:
+        """Have the queue know, before the flow ends, what was not sent."""
+        self.side.flows[1].give_back_unsent(1, self.side.held)
+        for message in self.partition.items:
+            if isinstance(message, GiveBack):
+                give_back(self.ledger, message.flow_id, message.epoch, message.ranges)
 
     def settled(self) -> list[tuple[int, int]]:
         """Return which sequences the partition was told to settle."""
@@ -296,6 +305,39 @@ def test_what_waited_for_the_store_as_the_connection_ended_was_not_sent(queue: s
     assert said[:1] == mqtt.publish("t", level=5, qos=2, packet_id=1)[:1], "without DUP"
     assert said.endswith(b"once")
     assert [run.first_packet_id for run in its.side.ids.unanswered()] == [1]
+
+
+@pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
+def test_what_waits_for_the_store_as_its_flow_ends_is_given_back_as_if_nobody_had_been_given_it(queue: str) -> None:
+    """[3.3.2-5]: its delivery has not begun, so it expires, and another consumer is the first to have it."""
+    its = OneMessage(queue)
+    its.store_ids()
+    its.publish(b"twice", EXACTLY_ONCE)
+    its.publish(b"behind it", AT_LEAST_ONCE)
+    its.side.remember()
+    its.give_back()
+    assert its.ledger.in_flight_count(1) == 1
+    assert its.ledger.never_delivered(1, 4) == [(2, 4)]
+
+
+def test_what_comes_behind_the_answer_to_a_request_is_given_back_if_the_flow_ends_before() -> None:
+    its = OneMessage()
+    its.side.hold()
+    its.publish(b"held", AT_LEAST_ONCE)
+    its.give_back()
+    assert its.ledger.never_delivered(1, 3) == [(1, 3)]
+
+
+def test_what_another_connection_may_have_sent_before_is_not_given_back_as_new() -> None:
+    """[4.4.0-1]: it is completed, expired or not."""
+    its = OneMessage()
+    its.store_ids()
+    its.side.remember()
+    its.comes_back()
+    its.deliver()
+    its.give_back()
+    assert its.ledger.in_flight_count(1) == 1
+    assert its.ledger.never_delivered(1, 2) == []
 
 
 @pytest.mark.parametrize("queue", [SHARED, NAMED])

@@ -1,0 +1,37 @@
+"""Messages that a consumer's connection was handed and never sent: when it ends, nobody has had them.
+
+Unlike what may have reached the consumer they have not failed, they expire as if they had waited in the queue [MQTT
+3.3.2-5], and whoever gets them next gets them for the first time.
+"""
+
+from messaging.ledger_state import AT_ONCE, LedgerState
+from messaging.segments import Segment
+from messaging.settlement import DISCARD_NOT_STORED
+
+
+def give_back(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
+    """Take back what a flow that ends holds of some ranges, of messages that nobody was given before it.
+
+    The flow gets nothing more. Under an old epoch it changes nothing.
+    """
+    flow = ledger.flows.get(flow_id)
+    if flow is None or flow.epoch != epoch:
+        return
+    flow.paused = True  # or it would have them again before it ends
+    for first, end in ranges:
+        for start, stop in ledger.take_back(flow, first, end):
+            for segment in ledger.segments.overlapping(start, stop):
+                _wait_anew(ledger, segment, max(start, segment.first), min(stop, segment.end))
+
+
+def _wait_anew(ledger: LedgerState, segment: Segment, first: int, end: int) -> None:
+    publication = segment.publication
+    if publication is not None and publication.refused:
+        ledger.discard_for_good(first, end, DISCARD_NOT_STORED)  # its publisher sends it once more
+        return
+    ledger.make_ready(first, end)
+    ledger.undelivered.add(first, end)
+    if publication is not None:
+        publication.undelivered_count += end - first
+    if ledger.rules.respects_expiry:
+        ledger.timetable.note(AT_ONCE, segment.first)
