@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gateway.ports import AclException
-from gateway.profile_views import ProfileKind, ProfilesView, ProfileView
+from gateway.profile_views import AclException, ProfileKind, ProfilesView, ProfileView
 from gateway.profiles import with_exception, without_exception
 from gateway.user_views import UserView
 

@@ -5,34 +5,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from actors.backup_messages import BackupProgress, BackupUnavailable, CancelBackup, DescribeBackup, StartBackup
-from actors.backups import BackupActor
-from actors.cell import ActorCell
-from actors.supervision import RESTARTED
-from gateway.ports import QueueInvalid, Refused
+from gateway.answers import Refused
 from gateway.reader_views import BackupState, BackupView
-from gateway.version import VERSION
+from messaging.queue_config import QueueInvalid
 from storage.backup_folder import NAME_ALLOWED, NAME_FORM, is_taken
 
 if TYPE_CHECKING:
     from gateway.node import Node
-
-
-def spawn_backups(node: "Node") -> ActorCell:
-    """Start the actor that makes backups."""
-    return node.runtime.spawn(
-        lambda cell: BackupActor(
-            cell,
-            store=node.store,
-            folder=node.config.backup.path.absolute(),
-            incarnation=node.recovered.incarnation,
-            node=node.config.node.name,
-            release=VERSION,
-        ),
-        kind="backups",
-        name="backups",
-        policy=RESTARTED,
-        parent=node.root,
-    )
 
 
 async def start_backup(node: "Node", name: str) -> BackupView:

@@ -7,8 +7,7 @@ from actors.event_log import EventLog
 from actors.quota_watch import watch_credit, watch_node
 from actors.supervision import RESTARTED
 from gateway.config.model import Config
-from gateway.views import EventView
-from messaging.events import CLIENT, MQTT_PREFIX, NOBODY, SMF_PREFIX, SYSTEM, VPN, Event
+from messaging.events import CLIENT, MQTT_PREFIX, SMF_PREFIX, SYSTEM, VPN
 from messaging.thresholds import ThresholdPair
 
 if TYPE_CHECKING:
@@ -54,20 +53,6 @@ def reload_event_log(cell: ActorCell, config: Config) -> None:
     assert isinstance(actor, EventLog)
     actor.prefixes = _prefixes(config)
     actor.scopes = _scopes(config)
-
-
-def event_view(number: int, event: Event) -> EventView:
-    """Return an event as operators see it."""
-    return EventView(
-        number=number,
-        time_ms=event.wall_ms,
-        level=event.kind.level.lower(),
-        scope=event.kind.scope,
-        event=event.kind.name,
-        text=event.text(),
-        vpn=None if event.vpn == NOBODY else event.vpn,
-        client=None if event.client == NOBODY else event.client,
-    )
 
 
 def _prefixes(config: Config) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.explain_messages import ExplainKey
+from gateway.answers import QueueNotFound
 from gateway.explain_publish import explain_publish
 from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.ports import QueueNotFound
 from gateway.queue_questions import ask_queue, overview_of
 from gateway.specimen import Specimen
 from gateway.views import PartitionStatus

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from gateway.name_patterns import name_pattern
+from gateway.process_figures import ProcessFigures
 from gateway.version import VERSION
 from messaging.queue_config import MEGABYTE, is_named
 
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 QUEUES_MAX: Final = 10_000  # of one answer
 QUEUES_DEFAULT: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessFigures:
-    """The process of a node at one moment."""
-
-    memory_bytes: int  # resident
-    cpu_ms_total: int  # of all its threads, user and system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

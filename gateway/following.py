@@ -11,7 +11,7 @@ from actors.loop_actor import LoopActor
 from actors.messages import BrowsedMessage, FlowGone, UnbindFlow
 from actors.runtime import Runtime
 from actors.supervision import ONE_CONNECTION
-from gateway.ports import QueueNotFound
+from gateway.answers import QueueNotFound
 from gateway.queue_questions import ask_queue
 from messaging.selectors import Selector
 

@@ -14,10 +14,10 @@ import orjson
 
 from actors.catalog import WriteRow
 from actors.queue_directory import StoreRefused
+from gateway.answers import AlreadyExists, NotFound, Refused
 from gateway.config.section import NamedSection
 from gateway.described import described
 from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.ports import AlreadyExists, NotFound, Refused
 from storage.interface import Table, TableWrite
 
 if TYPE_CHECKING:

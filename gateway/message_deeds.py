@@ -9,11 +9,12 @@ from actors.messages import PartitionOverview
 from actors.redriving import RUNNING, CancelRedrive, DescribeRedrive, RedriveActor, RedriveOrder, RedriveProgress
 from actors.supervision import ONE_CONNECTION
 from actors.take_messages import MessagesTaken, QueueGone, TakeMessages
-from gateway.ports import QueueInvalid, QueueNotFound, Refused
+from gateway.answers import QueueNotFound, Refused
 from gateway.queue_questions import ask_queue, overview_of
 from gateway.selections import MessageSelection
 from gateway.views import RedriveView, TakenView
 from messaging.message_selection import SEQUENCE_MAX, MessageId
+from messaging.queue_config import QueueInvalid
 from messaging.routing import QueueTarget
 
 if TYPE_CHECKING:

@@ -13,14 +13,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from gateway.views import Sample
-from messaging.queue_config import is_named
+from gateway.samples import Sample
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDED_LABEL: Final = "queue"
 VPN_LABEL: Final = "vpn"  # the last one of what belongs to a message VPN
 OTHER: Final = "other"
-SESSIONS: Final = "#sessions"
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
@@ -210,11 +208,6 @@ METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in ME
 
 class UnknownMetric(ValueError):
     """A sample has no row in METRICS, or not the labels of its row: a mistake in our own code."""
-
-
-def queue_label(name: str) -> str:
-    """Return what a queue is called in labels; the broker's own are as many as clients, and shown as one."""
-    return name if is_named(name) else SESSIONS
 
 
 class LabelBound:

@@ -39,7 +39,7 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
         listener = self.listeners.get("mqtt")
         if listener is None:
             return []
-        admin = self._node.admin
+        admin = self._node.operator_ports.servers.get("admin")
         port = "" if listener.port == 1883 else f" --port {listener.port}"
         url = "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
         return [

@@ -14,28 +14,24 @@ from actors.spool import SpoolActor
 from actors.spool_io import StoreThreads
 from actors.supervision import VITAL
 from actors.waking import watch_for_room
-from gateway.admin.server import AdminServer, serve_admin
 from gateway.admin_accounts import AdminAccounts
 from gateway.amqp_front import AmqpFront
-from gateway.backups import spawn_backups
+from gateway.backup_actor import spawn_backups
 from gateway.certificates import Validity, look_at_certificates
 from gateway.closing import last_cursors
-from gateway.config.admin import Admin, AdminTls
-from gateway.config.listeners import HTTP_ALPN
 from gateway.config.model import Config
 from gateway.config.reload import Changes, diff
-from gateway.config.sections import Health
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
 from gateway.http_front import HttpFront
 from gateway.logs import set_up_logging
 from gateway.mqtt_front import MqttFront
-from gateway.node_port import NodeView
+from gateway.operator_ports import OperatorPorts
 from gateway.proofs import Secrets, read_secrets
 from gateway.protocol_front import ProtocolFront
 from gateway.recovery import Recovered, read_store, register_partitions
-from gateway.start_errors import CannotStart, opening
+from gateway.start_errors import CannotStart
 from gateway.surroundings import THE_MACHINE, Surroundings
 from gateway.trace_export import TraceExport, make_tracing, start_export
 from gateway.tree import SupervisorActor
@@ -126,9 +122,7 @@ class Node:
         self.admin_accounts = AdminAccounts(
             config.admin, secrets.operators, clock=clock, wait=self.runtime.sleep, random_bytes=rng.randbytes
         )
-        self.admin: AdminServer | None = None
-        self.admin_tls: AdminServer | None = None
-        self.health: AdminServer | None = None
+        self.operator_ports = OperatorPorts(self)
         self.certificates: dict[str, Validity] = {}  # of the ports in TLS, by the names of their listeners
         self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
         self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
@@ -136,7 +130,10 @@ class Node:
     # --- start ---
 
     async def start(self) -> None:
-        """Bring everything back, then open the doors. Raises CannotStart when a port cannot be had."""
+        """Bring everything back, then open the doors, those of clients first.
+
+        Raises CannotStart when a port cannot be had; it is known before anybody is let in.
+        """
         async with self._alone:
             await self._start()
 
@@ -152,35 +149,15 @@ class Node:
         self.recovered.vpns.clear()
         if self.tracing is not None:
             self.trace_export = start_export(self.config.tracing, self.config.node.name, self.runtime, self.tracing)
-        if self.config.admin.enabled:
-            self.admin = await self._open_admin("admin", self.config.admin)
-        if self.config.admin.tls.enabled:
-            self.admin_tls = await self._open_admin("admin.tls", self.config.admin.tls)
-        if self.config.health.enabled:
-            self.health = await self._open_admin("health", self.config.health, probes_only=True)
+        await self.operator_ports.bind()
         for front in self.fronts:
             await front.start()
         for vpn in self.vpns.values():
             await vpn.rest.start()
+        await self.operator_ports.open()
         self._look_at_certificates()
         self.ready = True
         self.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {VERSION} takes traffic")
-
-    async def _open_admin(
-        self, name: str, config: Admin | AdminTls | Health, *, probes_only: bool = False
-    ) -> AdminServer:
-        with opening(name, config.host, config.port):
-            return await serve_admin(
-                NodeView(self),
-                config.host,
-                config.port,
-                name=name,
-                tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
-                accounts=self.admin_accounts,
-                events=self.runtime.events,
-                queue_label_max=self.config.metrics.queue_label_max,
-                probes_only=probes_only,
-            )
 
     async def reload(self, config: Config) -> Changes:
         """Take over what can change while running; return what differs.
@@ -268,11 +245,7 @@ class Node:
     def _listeners(self) -> list[BaseListener]:
         """Return whoever listens on an open port."""
         listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
-        return listeners + [server.listener for server in self._admin_servers()]
-
-    def _admin_servers(self) -> list[AdminServer]:
-        """Return who serves the open ports that are not for clients."""
-        return [server for server in (self.health, self.admin_tls, self.admin) if server is not None]
+        return listeners + self.operator_ports.listeners()
 
     def spool_actor(self) -> SpoolActor:
         """Return the actor that has the spool."""
@@ -282,8 +255,7 @@ class Node:
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
-        ports = [(server.listener.name, server.url) for server in self._admin_servers()]
-        return [each for front in self.fronts for each in front.endpoints()] + ports
+        return [each for front in self.fronts for each in front.endpoints()] + self.operator_ports.endpoints()
 
     # --- stop ---
 
@@ -298,8 +270,7 @@ class Node:
         self.watched_files.end()
         for front in self.fronts:
             await front.stop(within_s=STOP_S)
-        for server in self._admin_servers():
-            await server.stop()
+        await self.operator_ports.stop()
         await self._spool_is_idle()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
         await self._spool_is_idle()

@@ -11,10 +11,9 @@ from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
 from actors.staging_messages import StagingOverview
 from gateway.build import version
-from gateway.metrics import queue_label
 from gateway.reader_views import cursor_view
 from gateway.rest_views import point_samples
-from gateway.views import Sample
+from gateway.samples import Sample, queue_label
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters

@@ -26,20 +26,9 @@ from actors.queue_directory import StoreRefused
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from actors.staging_messages import DescribeStaging, StagingOverview
 from gateway.account_port import AccountsView
-from gateway.backups import cancel_backup, show_backup, start_backup
-from gateway.browse_pages import browse_page
-from gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
-from gateway.event_bus import event_view
-from gateway.explain_node import key_explained, publish_explained
-from gateway.explanations import KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion, node_figures, queue_figures, wanted_queues
-from gateway.message_deeds import MessageDeeds
-from gateway.node_metrics import VpnFigures, samples_of
-from gateway.overview_views import actor_view, message_view, queue_view
-from gateway.ports import (
+from gateway.answers import (
     ClientNotFound,
     CursorNotFound,
-    NodePort,
     QueueAlreadyExists,
     QueueNotFound,
     Refused,
@@ -49,17 +38,28 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.backups import cancel_backup, show_backup, start_backup
+from gateway.browse_pages import browse_page
+from gateway.client_views import ClientQuestion, ClientsView, client_views, wanted_clients
+from gateway.explain_node import key_explained, publish_explained
+from gateway.explanations import KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion, node_figures, queue_figures, wanted_queues
+from gateway.message_deeds import MessageDeeds
+from gateway.node_metrics import VpnFigures, samples_of
+from gateway.overview_views import actor_view, event_view, message_view, queue_view
+from gateway.ports import NodePort
 from gateway.queue_questions import ask_queue, overview_of, overviews_of
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
 from gateway.replay_start import ReplayStart
 from gateway.rest_views import RestDeliveryPointView
 from gateway.routing_views import DurableSelectorView, ReloadView
+from gateway.samples import Sample
 from gateway.selections import MessageSelection, selector_of
 from gateway.smrp import answer, rows_of
 from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
 from gateway.specimen import Specimen
-from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, Sample, TakenView
+from gateway.views import ActorView, EventView, Health, MessageView, QueueView, RedriveView, TakenView
 from gateway.virtual_destinations import delete_selector, put_selector, reload_configuration, selector_views
 from gateway.vpn_views import MessageVpnsView, vpns_view
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused

@@ -8,6 +8,7 @@ from actors.messages import INACTIVE, BrowsedMessage, PartitionOverview, QueueOv
 from gateway.views import (
     ActorView,
     DeathView,
+    EventView,
     FlowView,
     MessageView,
     PartitionStatus,
@@ -18,6 +19,7 @@ from gateway.views import (
     payload_preview,
 )
 from messaging.dead_letter import DeadLetter
+from messaging.events import NOBODY, Event
 from messaging.key_source import KeySource
 from messaging.keys import key_in
 from messaging.settlement import TO_DMQ_FAILED
@@ -145,4 +147,18 @@ def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
         handling_time_us=overview.handling_ns / 1000 / batches if batches else 0.0,
         restart_count=overview.restarts_count,
         children=tuple(actor_view(child, path) for child in overview.children),
+    )
+
+
+def event_view(number: int, event: Event) -> EventView:
+    """Return an event as operators see it."""
+    return EventView(
+        number=number,
+        time_ms=event.wall_ms,
+        level=event.kind.level.lower(),
+        scope=event.kind.scope,
+        event=event.kind.name,
+        text=event.text(),
+        vpn=None if event.vpn == NOBODY else event.vpn,
+        client=None if event.client == NOBODY else event.client,
     )

@@ -1,6 +1,6 @@
 """The client and ACL profiles of a message VPN as operators see them, and those that there are always."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
@@ -9,6 +9,8 @@ from pydantic import Field
 
 from gateway.config.client_profiles import ALLOW, AclProfileSettings, ClientProfileSettings
 from messaging.client_roster import DEFAULT
+
+AclException = Mapping[str, object] | str  # topic and syntax; or a network
 
 
 class ProfileKind(StrEnum):

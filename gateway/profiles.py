@@ -4,14 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from gateway.config.authentication import Authentication
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
-from gateway.config.section import NamedSection
-from gateway.described import changed, described
-from gateway.made_objects import MadeKind, MadeObjects, kind_of_sections
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.ports import (
-    AclException,
+from gateway.answers import (
     AclExceptionAlreadyExists,
     AclExceptionNotFound,
     AclProfileAlreadyExists,
@@ -20,7 +13,20 @@ from gateway.ports import (
     ClientProfileNotFound,
     Refused,
 )
-from gateway.profile_views import ACL_DEFAULT, CLIENT_DEFAULT, AclProfileView, ClientProfileView, ProfileKind
+from gateway.config.authentication import Authentication
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings, TopicException
+from gateway.config.section import NamedSection
+from gateway.described import changed, described
+from gateway.made_objects import MadeKind, MadeObjects, kind_of_sections
+from gateway.origins import CONFIGURATION, OPERATOR
+from gateway.profile_views import (
+    ACL_DEFAULT,
+    CLIENT_DEFAULT,
+    AclException,
+    AclProfileView,
+    ClientProfileView,
+    ProfileKind,
+)
 from messaging.client_roster import ClientRoster
 from storage.stored_state import StoredVpn
 

@@ -7,7 +7,7 @@ import pykka
 
 from actors.directory_messages import QueueHandle
 from actors.messages import DescribeQueue, QueueOverview
-from gateway.ports import QueueNotFound
+from gateway.answers import QueueNotFound
 
 
 async def ask_queue(handle: QueueHandle, message: object) -> Any:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Self, final
 
 from actors.cursor_messages import CursorOverview
-from gateway.metrics import queue_label
-from gateway.views import Sample
+from gateway.samples import Sample, queue_label
 from messaging.queue_config import QueueInvalid
 
 JOB_CHARS_MAX: Final = 64

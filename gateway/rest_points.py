@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.supervision import VITAL
+from gateway.answers import Refused, RestDeliveryPointNotFound
 from gateway.config.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
 from gateway.described import changed, described
 from gateway.made_objects import MadeObjects
 from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.ports import Refused, RestDeliveryPointNotFound
 from gateway.rest_views import RestDeliveryPointView, point_view
 from gateway.secret_files import first_line
 from gateway.stored_rest_points import POINTS

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.config.rest_delivery_points import RestDeliveryPoint as Definition
-from gateway.views import Sample
+from gateway.samples import Sample
 from messaging.settlement import OUTCOMES
 
 if TYPE_CHECKING:

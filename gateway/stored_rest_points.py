@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.made_objects import kind_of_sections
-from gateway.ports import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 
 POINTS: Final = kind_of_sections(
     RestDeliveryPoint,

@@ -12,10 +12,10 @@ from argon2 import PasswordHasher
 from pydantic import Field, SecretStr, ValidationError
 
 from gateway.adapters import adapter
+from gateway.answers import UserAlreadyExists, UserNotFound
 from gateway.config.section import NamedSection
 from gateway.described import described
 from gateway.made_objects import MadeKind
-from gateway.ports import UserAlreadyExists, UserNotFound
 from messaging.client_roster import DEFAULT, ClientUsername
 from messaging.queue_config import QueueInvalid
 from protocols import scram

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from actors.runtime import Runtime
 from actors.spool_io import StoreThreads, ThreadedStore
-from gateway.figures import ProcessFigures
-from gateway.process_figures import process_figures
+from gateway.process_figures import ProcessFigures, process_figures
 from protocols.listeners import Listener
 from storage.interface import Store
 

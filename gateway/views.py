@@ -6,12 +6,11 @@ They are pictures taken at one moment, never live objects. Field names are the J
 import base64
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from messaging.key_source import FORM as KEY_SOURCE_FORM
-from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_attributes import (
     ATTRIBUTES,
     CHOICE,
@@ -265,20 +264,6 @@ class Health:
     live: bool
     ready: bool
     reasons: tuple[str, ...] = ()  # one sentence for each thing that is missing
-
-
-class Sample(NamedTuple):
-    """One metric value. `labels` are in the order of the metric's row in `gateway.metrics.METRICS`, but for the last
-    one of those that have a `vpn`.
-
-    A tuple, for a scrape makes some twenty of each queue: it is made, and given its VPN, five times as fast as a
-    dataclass.
-    """
-
-    name: str
-    value: float
-    labels: tuple[str, ...] = ()
-    vpn: str = DEFAULT_VPN
 
 
 def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from actors.directory_messages import DefineConsumerQueues, MakeNamedQueues
 from actors.router_messages import DefineVirtualDestinations, ListSelectors, PutSelector, SelectorOverview
+from gateway.answers import QueueNotFound, Refused, SelectorNotFound
 from gateway.config.errors import ConfigError
 from gateway.config.message_vpns import vpn_setting
 from gateway.config.virtual_destinations import VirtualDestinationsSection
-from gateway.ports import QueueInvalid, QueueNotFound, Refused, SelectorNotFound
 from gateway.routing_views import DurableSelectorView, ReloadView
+from messaging.queue_config import QueueInvalid
 from messaging.selector_cache import SELECTORS_OF_ONE_MAX
 from messaging.selector_words import SelectorError
 

@@ -12,7 +12,7 @@ import asyncio
 import socket
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, cast
 
@@ -79,10 +79,13 @@ class BaseListener(ABC):
         """The file of the certificate that it shows; None without TLS."""
         return None if self._tls is None else self._tls.certificate
 
-    async def start(self) -> None:
-        """Bind, then accept. Raises OSError when the address is taken, or not one of this machine."""
+    async def start(self, bound: Sequence[socket.socket] = ()) -> None:
+        """Bind, unless what `bind` returned is given, then accept.
+
+        Raises OSError when the address is taken, or not one of this machine.
+        """
         loop = asyncio.get_running_loop()
-        bound = await _bind(self._host, self._port)
+        bound = bound or await bind(self._host, self._port)
         self._bound_port = cast(int, bound[0].getsockname()[1])
         acceptor = _Acceptor(self)
         for listening in bound:
@@ -219,8 +222,11 @@ class _Acceptor(asyncio.Protocol):
         self._listener.accept(cast(asyncio.Transport, transport))
 
 
-async def _bind(host: str | None, port: int) -> list[socket.socket]:
-    """Return a bound, not yet listening socket for every address of the host, all on one port."""
+async def bind(host: str | None, port: int) -> list[socket.socket]:
+    """Return a bound, not yet listening socket for every address of the host, all on one port.
+
+    Host None is every interface, port 0 one that the kernel picks. Raises OSError.
+    """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     try:

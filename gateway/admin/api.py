@@ -45,7 +45,7 @@ from gateway.admin.rest_api import RestApi
 from gateway.admin.user_api import UserApi
 from gateway.client_views import ClientQuestion
 from gateway.metrics import CONTENT_TYPE, Exposition
-from gateway.ports import NodePort, QueueInvalid, template_of
+from gateway.ports import NodePort, template_of
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import CursorView
 from gateway.replay_start import SEQUENCE_MAX, replay_start
@@ -54,6 +54,7 @@ from gateway.selections import FIELDS_OF_DELETE, FIELDS_OF_MOVE, FIELDS_OF_REDRI
 from gateway.smrp_views import SmrpQuestion
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, MessageView, QueueView
+from messaging.queue_config import QueueInvalid
 from messaging.queue_template import changed_template, template_from_dict
 
 

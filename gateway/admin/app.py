@@ -21,10 +21,12 @@ from gateway.admin.permission import permit
 from gateway.admin.problems import Unacceptable, answer_error
 from gateway.admin.requests import ANSWER_TIMEOUT_S, text
 from gateway.admin_accounts import AdminAccounts
+from gateway.answers import AlreadyExists, NotFound, Refused
 from gateway.metrics import Exposition
-from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
+from gateway.ports import NodePort
 from gateway.semp.app import semp_routes
 from messaging.message_vpn import DEFAULT_VPN
+from messaging.queue_config import QueueInvalid
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -7,7 +7,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.ports import AlreadyExists, NotFound, QueueInvalid, Refused
+from gateway.answers import AlreadyExists, NotFound, Refused
+from messaging.queue_config import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse, Response
 from gateway.adapters import adapter
 from gateway.admin.operation import Parameter, TextParameter
 from gateway.admin.problems import Unacceptable
-from gateway.ports import QueueInvalid
 from gateway.replay_start import SEQUENCE_MAX
+from messaging.queue_config import QueueInvalid
 
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes

@@ -1,7 +1,8 @@
 """The admin application on a port of the node: uvicorn's HTTP on a listener like those of clients, plain or in TLS."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from email.utils import formatdate
 from typing import Final
 
@@ -58,9 +59,12 @@ class AdminServer:
         """Where it is. Raises ListenerNotStarted."""
         return f"{self._origin}:{self.port}"
 
-    async def start(self) -> None:
-        """Bind and serve. Raises OSError when the address cannot be had."""
-        await self.listener.start()
+    async def start(self, bound: Sequence[socket.socket] = ()) -> None:
+        """Bind, unless what `protocols.listeners.bind` returned is given, and serve.
+
+        Raises OSError when the address cannot be had.
+        """
+        await self.listener.start(bound)
 
     async def stop(self) -> None:
         """Take no further requests, finish those under way, close the sockets."""
@@ -88,8 +92,11 @@ async def serve_admin(
     tls: TlsFiles | None = None,
     queue_label_max: int = 1000,
     probes_only: bool = False,
+    bound: Sequence[socket.socket] = (),
 ) -> AdminServer:
     """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which.
+
+    `bound` is what `protocols.listeners.bind` returned for that address, if it was bound before.
 
     Raises OSError when the address cannot be had, and TlsFilesRefused.
     """
@@ -103,7 +110,7 @@ async def serve_admin(
     )
     server = AdminServer(app, name=name, host=host, port=port, tls=tls)
     tell_failed_handshakes(server.listener, events, "operator")
-    await server.start()
+    await server.start(bound)
     return server
 
 

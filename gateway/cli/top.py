@@ -16,7 +16,8 @@ from gateway.cli.output import JsonOption, print_json
 from gateway.cli.tables import table
 from gateway.client_views import CLIENTS_MAX, ClientView
 from gateway.config.sizes import rounded_size
-from gateway.figures import QUEUES_MAX, NodeFigures, ProcessFigures, QueueFigures, QueuesFigures
+from gateway.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
+from gateway.process_figures import ProcessFigures
 from gateway.reader_views import SpoolView
 from messaging.message_vpn import DEFAULT_VPN
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from actors.take_messages import COPY, DELETE
 from gateway.admin.requests import json_object, path_name
-from gateway.ports import NodePort, QueueInvalid
+from gateway.ports import NodePort
 from gateway.replay_start import SEQUENCE_MAX, ReplayStart
 from gateway.selections import MessageSelection
 from gateway.semp.attributes import TEXT, Schema
@@ -21,6 +21,7 @@ from gateway.semp.operation import Performing, SempOperation
 from gateway.semp.resources import CLIENTS, QUEUES
 from gateway.views import TakenView
 from messaging.message_selection import MessageId, parse_message_id
+from messaging.queue_config import QueueInvalid
 
 SOURCE: Final = "sourceQueueName"
 MESSAGE: Final = "replicationGroupMsgId"

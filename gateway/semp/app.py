@@ -14,7 +14,8 @@ from gateway.access_levels import AccessLevel
 from gateway.admin.permission import READ_ONLY_METHODS, permit
 from gateway.admin.problems import NotPermitted, Unacceptable
 from gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
-from gateway.ports import AlreadyExists, NodePort, NotFound, QueueInvalid, Refused
+from gateway.answers import AlreadyExists, NotFound, Refused
+from gateway.ports import NodePort
 from gateway.semp.actions import ACTIONS
 from gateway.semp.changing import CHANGED, changing
 from gateway.semp.envelope import Asked, Document
@@ -34,6 +35,7 @@ from gateway.semp.reading import reading
 from gateway.semp.refusing import ROOT, refused
 from gateway.semp.resources import CONFIGURED, MONITORED
 from gateway.version import VERSION
+from messaging.queue_config import QueueInvalid
 
 SEMP_VERSION: Final = "2.40"  # of the names of attributes
 PLATFORM: Final = "Sluicegate"

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 from starlette.requests import Request
 
 from gateway.admin.requests import json_object, path_name
+from gateway.answers import NotFound, QueueNotFound, UserNotFound
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.section import NamedSection
 from gateway.described import described
-from gateway.ports import NodePort, NotFound, QueueInvalid, QueueNotFound, UserNotFound, template_of
+from gateway.ports import NodePort, template_of
 from gateway.profile_views import ProfileKind
 from gateway.semp.attributes import KEYS_APART, SempAttribute, SempObject
 from gateway.semp.client_objects import EXCEPTIONS
@@ -34,7 +35,7 @@ from gateway.semp.resources import (
     USERNAMES,
 )
 from gateway.stored_users import asked_user
-from messaging.queue_config import config_from_dict
+from messaging.queue_config import QueueInvalid, config_from_dict
 from messaging.queue_template import changed_template, template_from_dict
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included

@@ -5,9 +5,10 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from gateway.answers import QueueNotFound, UserNotFound
 from gateway.client_views import ClientQuestion
 from gateway.config.client_profiles import AclProfileSettings
-from gateway.ports import NodePort, QueueNotFound, UserNotFound
+from gateway.ports import NodePort
 from gateway.semp.client_objects import (
     ACL_PROFILE,
     CLIENT,

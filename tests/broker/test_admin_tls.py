@@ -31,9 +31,8 @@ def trusting(certificates: Certificates) -> ssl.SSLContext:
 
 
 def client(broker: RunningBroker, context: ssl.SSLContext, password: str = PASSWORD) -> httpx.AsyncClient:
-    assert broker.node.admin_tls is not None
     return httpx.AsyncClient(
-        base_url=f"https://127.0.0.1:{broker.node.admin_tls.port}",
+        base_url=f"https://127.0.0.1:{broker.node.operator_ports.servers['admin.tls'].port}",
         auth=httpx.BasicAuth("ada", password),
         timeout=DEADLINE_S,
         trust_env=False,
@@ -45,13 +44,12 @@ async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
     """docs/configuration.md, admin: the same operations and accounts; links in answers are of this port."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
-        assert broker.node.admin is None
-        assert broker.node.admin_tls is not None
-        assert ("admin.tls", broker.node.admin_tls.url) in broker.node.endpoints()
+        assert "admin" not in broker.node.operator_ports.servers
+        assert ("admin.tls", broker.node.operator_ports.servers["admin.tls"].url) in broker.node.endpoints()
         async with client(broker, trusting(certificates)) as operator:
             assert (await operator.get("/queues")).status_code == 200
             about = (await operator.get("/SEMP/v2/monitor/msgVpns")).json()
-            assert about["meta"]["request"]["uri"].startswith(broker.node.admin_tls.url)
+            assert about["meta"]["request"]["uri"].startswith(broker.node.operator_ports.servers["admin.tls"].url)
         async with client(broker, trusting(certificates), "a guess") as stranger:
             assert (await stranger.get("/queues")).status_code == 401
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.answers import Refused
 from gateway.backups import cancel_backup, show_backup, start_backup
-from gateway.ports import QueueInvalid, Refused
 from gateway.reader_views import BackupState, BackupView
 from inside_client import InsideClient, until
 from messaging.cursors import CONSUME
 from messaging.gaps import GAP_SETTLED, Gap
 from messaging.message_vpn import DEFAULT_VPN
+from messaging.queue_config import QueueInvalid
 from running_broker import RunningBroker
 from storage.restore import restore_backup
 from storage.spool_reader import SpoolReader

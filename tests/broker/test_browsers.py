@@ -185,8 +185,7 @@ async def test_a_browser_hears_that_its_queue_was_deleted(broker: RunningBroker)
 @asynccontextmanager
 async def following(broker: RunningBroker, query: str = "") -> AsyncIterator[AsyncIterator[dict[str, object]]]:
     """Follow queue `q` over HTTP, line by line."""
-    admin = broker.node.admin
-    assert admin is not None
+    admin = broker.node.operator_ports.servers["admin"]
     url = f"http://127.0.0.1:{admin.port}/queues/q/messages?follow=1{query}"
     async with plain_async_client(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"

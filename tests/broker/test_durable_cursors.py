@@ -7,8 +7,8 @@ import pytest
 
 from actors.cursor_messages import CursorOverview, DeleteCursor, ListCursors, PinCursor, UnbindCursor
 from actors.messages import BindRefused
+from gateway.answers import CursorNotFound
 from gateway.node_port import NodeView
-from gateway.ports import CursorNotFound
 from gateway.reader_batches import ReaderBatch
 from inside_client import InsideClient, until
 from messaging.cursors import (

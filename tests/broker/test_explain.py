@@ -3,10 +3,10 @@
 import pytest
 
 import mqtt_packets as mqtt
+from gateway.answers import QueueNotFound
 from gateway.explain_checks import checks_of
 from gateway.explanations import PublishExplanation
 from gateway.node_port import NodeView
-from gateway.ports import QueueNotFound
 from gateway.specimen import Specimen
 from messaging.admission import QueueGate
 from messaging.refusals import REFUSAL_COUNTERS

@@ -9,9 +9,9 @@ import mqtt_packets as mqtt
 from broker.test_explain import explained
 from gateway.explanations import DestinationView
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid
 from gateway.specimen import Specimen, properties_from_json
 from messaging.client_rights import PUBLISH_ACL
+from messaging.queue_config import QueueInvalid
 from named_queues import create
 from running_broker import RunningBroker
 from virtual_clients import consumer, depth, publish, subscriber

@@ -6,10 +6,10 @@ import mqtt_packets as mqtt
 from actors.take_messages import MOVE
 from gateway.explanations import DestinationView
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid
 from gateway.selections import FIELDS_OF_MOVE, selection_from_dict
 from gateway.specimen import Specimen
 from gateway.views import MessageView
+from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown
 from running_broker import RunningBroker
 

@@ -6,10 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.answers import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from gateway.config.load import load
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid, Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from http_client import create, http_client, publish
+from messaging.queue_config import QueueInvalid
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from web_server import WebServer

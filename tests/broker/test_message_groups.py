@@ -7,8 +7,8 @@ import pytest
 
 import mqtt_packets as mqtt
 from amqp_client import AmqpClient
+from gateway.answers import Refused
 from gateway.node_port import NodeView
-from gateway.ports import Refused
 from http_client import http_client, poll
 from messaging.wait_reason import WaitReason
 from named_queues import change, create, shows

@@ -10,11 +10,11 @@ import pytest
 from argon2 import PasswordHasher
 
 from flow_client import FlowClient, Refused
+from gateway.answers import VpnNotFound
 from gateway.client_views import ClientQuestion
 from gateway.config.load import load
 from gateway.metrics import Exposition
 from gateway.node_port import NodeView
-from gateway.ports import VpnNotFound
 from gateway.smrp_views import SmrpQuestion
 from http_client import http_client
 from inside_client import InsideClient

@@ -6,10 +6,11 @@ import pytest
 
 import mqtt_packets as mqtt
 from actors.take_messages import COPY, DELETE, MOVE
+from gateway.answers import QueueNotFound, Refused
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid, QueueNotFound, Refused
 from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.views import RedriveView, TakenView
+from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown, shows
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker

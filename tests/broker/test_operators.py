@@ -31,9 +31,8 @@ def user(folder: Path, name: str, level: str) -> str:
 
 
 def client(broker: RunningBroker, name: str = "", password: str = PASSWORD) -> httpx.AsyncClient:
-    assert broker.node.admin is not None
     return plain_async_client(
-        f"http://127.0.0.1:{broker.node.admin.port}",
+        f"http://127.0.0.1:{broker.node.operator_ports.servers['admin'].port}",
         auth=httpx.BasicAuth(name, password) if name else None,
         timeout=DEADLINE_S,
     )

@@ -7,7 +7,7 @@ from actors.cursor_messages import DeleteCursor
 from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from browser_client import Browser
-from gateway.ports import Refused
+from gateway.answers import Refused
 from gateway.views import QueueView
 from inside_client import InsideClient
 from named_queues import change, create, shown, shows

@@ -5,17 +5,17 @@ from typing import Final
 
 import pytest
 
-from gateway.config.load import load
-from gateway.node_port import NodeView
-from gateway.ports import (
+from gateway.answers import (
     AclExceptionAlreadyExists,
     AclProfileAlreadyExists,
     AclProfileNotFound,
     ClientProfileNotFound,
-    QueueInvalid,
     Refused,
 )
+from gateway.config.load import load
+from gateway.node_port import NodeView
 from gateway.profile_views import ProfileKind
+from messaging.queue_config import QueueInvalid
 from running_broker import RunningBroker
 from speaking_clients import OK, Mqtt
 

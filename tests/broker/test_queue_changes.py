@@ -9,8 +9,8 @@ from actors.directory_messages import CreateQueue, DeleteQueue, FindQueue, Queue
 from actors.futures import LoopFuture
 from actors.queue_assembly import NAMED
 from actors.queue_directory import StoreRefused
+from gateway.answers import Refused
 from gateway.config.load import load
-from gateway.ports import Refused
 from inside_client import InsideClient
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import definition_from_dict

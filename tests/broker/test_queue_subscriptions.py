@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.ports import QueueInvalid
+from messaging.queue_config import QueueInvalid
 from named_queues import change, create, shown, shows
 from running_broker import RunningBroker
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.answers import QueueNotFound, Refused
 from gateway.figures import QueuesQuestion
 from gateway.node_port import NodeView
-from gateway.ports import QueueNotFound, Refused
 from gateway.selections import MessageSelection
 from named_queues import create
 from running_broker import RunningBroker

@@ -8,10 +8,10 @@ import pytest
 
 from actors.catalog import WriteRow
 from gateway import vpn
+from gateway.answers import QueueNotFound
 from gateway.config.load import load
 from gateway.config.reload import Changes
 from gateway.node_port import NodeView
-from gateway.ports import QueueNotFound
 from running_broker import RunningBroker
 from speaking_clients import OK, Answer, Http, Mqtt, SpeakingClient
 from storage.errors import StoreFull

@@ -9,9 +9,9 @@ import mqtt_packets as mqtt
 from actors.take_messages import COPY, DELETE, MOVE
 from gateway.browse_pages import LOOKED_AT_ONCE
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid
 from gateway.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from gateway.views import TakenView
+from messaging.queue_config import QueueInvalid
 from named_queues import create, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
@@ -64,8 +64,9 @@ async def test_a_page_reads_on_until_it_has_enough_in_every_partition(broker: Ru
 async def test_the_admin_port_takes_a_selector_for_a_page_and_for_following(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     await published(broker, *range(6))
-    assert broker.node.admin is not None
-    async with plain_async_client(f"http://127.0.0.1:{broker.node.admin.port}", timeout=DEADLINE_S) as client:
+    async with plain_async_client(
+        f"http://127.0.0.1:{broker.node.operator_ports.servers['admin'].port}", timeout=DEADLINE_S
+    ) as client:
         page = await client.get("/queues/q/messages", params={"selector": "number LIKE '4%'"})
         assert [message["payload"] for message in page.json()["messages"]] == ["4"]
         wrong = await client.get("/queues/q/messages", params={"selector": "number LIKE 4"})

@@ -7,10 +7,11 @@ import pytest
 from actors.directory_messages import DeclareQueue, DeleteQueue, FindQueue, KeepQueues, QueueExpired, QueueHandle
 from actors.messages import BindRefused, UnbindFlow
 from browser_client import Browser
+from gateway.answers import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid, QueueNotFound, TemplateAlreadyExists, TemplateNotFound
 from gateway.views import QueueView
 from messaging.client_rights import ClientDenied
+from messaging.queue_config import QueueInvalid
 from messaging.queue_template import template_from_dict
 from named_queues import change, create, shown
 from raw_client import DEADLINE_S

@@ -11,11 +11,12 @@ from argon2 import PasswordHasher
 from scramp import ScramClient
 
 from flow_client import FlowClient
+from gateway.answers import Refused, UserAlreadyExists, UserNotFound
 from gateway.config.load import load
 from gateway.node import open_store
 from gateway.node_port import NodeView
-from gateway.ports import QueueInvalid, Refused, UserAlreadyExists, UserNotFound
 from http_client import create, http_client, poll, publish
+from messaging.queue_config import QueueInvalid
 from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker

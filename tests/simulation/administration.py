@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from actors.take_messages import COPY, DELETE, MOVE
-from gateway.ports import QueueAlreadyExists, QueueNotFound, Refused
+from gateway.answers import QueueAlreadyExists, QueueNotFound, Refused
 from gateway.replay_start import ReplayStart
 from gateway.selections import MessageSelection
 from messaging.message_selection import SEQUENCE_MAX

@@ -5,7 +5,8 @@ one that is cut off loses what was on the way.
 """
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
@@ -28,7 +29,7 @@ class Peer(Protocol):
 class MemoryListener(Listener):
     """A listener without a socket: streams come from the simulation, by `admit` and `open`."""
 
-    async def start(self) -> None:
+    async def start(self, bound: Sequence[socket.socket] = ()) -> None:
         self._bound_port = 1883
 
     async def stop(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.ports import Refused
+from gateway.answers import Refused
 from simulation.client import HOLD
 from simulation.run import drain
 from simulation.scenario import PLAIN, queue_id

@@ -13,13 +13,13 @@ from typing import Any
 
 import pykka
 
+from gateway.answers import CursorNotFound, QueueNotFound
 from gateway.config.admin import Admin
 from gateway.config.model import Config
 from gateway.config.sections import Queues, Spool
 from gateway.config.virtual_destinations import VirtualDestinationsSection
 from gateway.node import Node
 from gateway.node_port import NodeView
-from gateway.ports import CursorNotFound, QueueNotFound
 from gateway.surroundings import Surroundings
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.inside import check_inside, queues_of

@@ -3,15 +3,10 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gateway.client_views import ClientQuestion, ClientsView, ClientView
-from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
-from gateway.figures import NodeFigures, ProcessFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
-from gateway.name_patterns import name_pattern
-from gateway.ports import (
+from gateway.answers import (
     ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
-    QueueInvalid,
     QueueNotFound,
     Refused,
     SelectorNotFound,
@@ -21,10 +16,16 @@ from gateway.ports import (
     TemplateNotFound,
     VpnNotFound,
 )
+from gateway.client_views import ClientQuestion, ClientsView, ClientView
+from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
+from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from gateway.name_patterns import name_pattern
+from gateway.process_figures import ProcessFigures
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
 from gateway.replay_start import ReplayStart
 from gateway.routing_views import DurableSelectorView, ReloadView
+from gateway.samples import Sample
 from gateway.selections import MessageSelection
 from gateway.smrp import answer, rows_of
 from gateway.smrp_views import SmrpQuestion, SmrpSubscriptionsView
@@ -39,13 +40,12 @@ from gateway.views import (
     PartitionView,
     QueueView,
     RedriveView,
-    Sample,
     TakenView,
     payload_preview,
 )
 from gateway.vpn_views import MessageVpnsView, MessageVpnView
 from messaging.message_vpn import DEFAULT_VPN
-from messaging.queue_config import QueueDefinition, changed, definition_from_dict
+from messaging.queue_config import QueueDefinition, QueueInvalid, changed, definition_from_dict
 from messaging.queue_template import QueueTemplate
 from messaging.routing import TopicSpace
 from messaging.wait_reason import WaitReason

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gateway.config.authentication import Authentication
-from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
-from gateway.described import changed, described
-from gateway.origins import CONFIGURATION, OPERATOR
-from gateway.ports import (
-    AclException,
+from gateway.answers import (
     AclProfileAlreadyExists,
     AclProfileNotFound,
     ClientProfileAlreadyExists,
     ClientProfileNotFound,
     Refused,
 )
+from gateway.config.authentication import Authentication
+from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
+from gateway.described import changed, described
+from gateway.origins import CONFIGURATION, OPERATOR
 from gateway.profile_views import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
+    AclException,
     AclProfileView,
     ClientProfileView,
     ProfileKind,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gateway.answers import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from gateway.config.rest_delivery_points import RestDeliveryPoint
 from gateway.described import changed, described
-from gateway.ports import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from gateway.rest_views import QueueBindingView, RestConsumerView, RestDeliveryPointView
 
 BILLING = described(

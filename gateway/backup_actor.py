@@ -1,0 +1,29 @@
+"""The actor that makes a node's backups, put together. What operators ask of it goes by `gateway.backups`."""
+
+from typing import TYPE_CHECKING
+
+from actors.backups import BackupActor
+from actors.cell import ActorCell
+from actors.supervision import RESTARTED
+from gateway.version import VERSION
+
+if TYPE_CHECKING:
+    from gateway.node import Node
+
+
+def spawn_backups(node: "Node") -> ActorCell:
+    """Start the actor that makes backups."""
+    return node.runtime.spawn(
+        lambda cell: BackupActor(
+            cell,
+            store=node.store,
+            folder=node.config.backup.path.absolute(),
+            incarnation=node.recovered.incarnation,
+            node=node.config.node.name,
+            release=VERSION,
+        ),
+        kind="backups",
+        name="backups",
+        policy=RESTARTED,
+        parent=node.root,
+    )

@@ -1,0 +1,119 @@
+"""The ports that are not for clients: the admin port, the same in TLS, and the one for probes.
+
+What answers there is a third of all code that a node imports, and nobody needs it to publish. So it is imported when
+the ports of clients are open already, module by module between what clients ask: none of them waits for more than one.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from gateway.config.admin import Admin, AdminTls
+from gateway.config.listeners import HTTP_ALPN
+from gateway.config.sections import Health
+from gateway.start_errors import opening
+from protocols.listeners import BaseListener, bind
+
+if TYPE_CHECKING:
+    from gateway.admin.server import AdminServer
+    from gateway.node import Node
+
+# In an order in which each has little to import that those before it have not. What is not named comes with the last.
+IMPORTED: Final = (
+    "click",
+    "h11",
+    "anyio",
+    "uvicorn.config",
+    "uvicorn.protocols.http.h11_impl",
+    "starlette.requests",
+    "starlette.applications",
+    "prometheus_client",
+    "gateway.metrics",
+    "gateway.views",
+    "gateway.figures",
+    "gateway.client_views",
+    "gateway.explanations",
+    "gateway.reader_views",
+    "gateway.smrp_views",
+    "gateway.ports",
+    "gateway.explain_node",
+    "gateway.node_metrics",
+    "gateway.node_port",
+    "gateway.semp.attributes",
+    "gateway.semp.refusing",
+    "gateway.semp.resources",
+    "gateway.semp.actions",
+    "gateway.semp.app",
+    "gateway.admin.openapi",
+    "gateway.admin.api",
+    "gateway.admin.app",
+    "gateway.admin.server",
+)
+
+
+class OperatorPorts:
+    """Those ports of one node that its configuration opens."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+        self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
+        self.servers: dict[str, AdminServer] = {}  # those that are open, by name
+
+    async def bind(self) -> None:
+        """Take the addresses, and look at the certificate. Raises CannotStart."""
+        for name, config in self._configured():
+            with opening(name, config.host, config.port):
+                if isinstance(config, AdminTls):
+                    config.tls(alpn=HTTP_ALPN).context()
+                self._bound[name] = await bind(config.host.strip("[]"), config.port)
+
+    async def open(self) -> None:
+        """Serve at the addresses that were taken. Raises CannotStart."""
+        for module in IMPORTED if self._bound else ():
+            import_module(module)
+            await asyncio.sleep(0)
+        for name, config in self._configured():
+            with opening(name, config.host, config.port):
+                self.servers[name] = await self._serve(name, config)
+
+    async def stop(self) -> None:
+        """Close them: requests that are under way are finished."""
+        for bound in self._bound.values():
+            for each in bound:
+                each.close()
+        for server in self.servers.values():
+            await server.stop()
+
+    def listeners(self) -> list[BaseListener]:
+        """Return whoever listens on these ports."""
+        return [server.listener for server in self.servers.values()]
+
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open port."""
+        return [(name, server.url) for name, server in self.servers.items()]
+
+    def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
+        config = self._node.config
+        for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
+            if each.enabled:
+                yield name, each
+
+    async def _serve(self, name: str, config: Admin | AdminTls | Health) -> "AdminServer":
+        from gateway.admin.server import serve_admin  # late, as said above
+        from gateway.node_port import NodeView
+
+        node = self._node
+        return await serve_admin(
+            NodeView(node),
+            config.host,
+            config.port,
+            name=name,
+            tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
+            accounts=node.admin_accounts,
+            events=node.runtime.events,
+            queue_label_max=node.config.metrics.queue_label_max,
+            probes_only=isinstance(config, Health),
+            bound=self._bound.pop(name),
+        )

@@ -1,0 +1,37 @@
+"""What only operators need is imported when clients are let in already, in small steps between what clients ask."""
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from typing import Final
+
+from gateway.operator_ports import IMPORTED
+from unit.storage.spool_file import same_imports
+
+MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
+STEPS: Final = """
+import json
+import sys
+from importlib import import_module
+import gateway.cli.node
+import gateway.process
+from gateway.operator_ports import IMPORTED
+counts = [len(sys.modules)]
+before = sorted(sys.modules)
+for name in IMPORTED:
+    import_module(name)
+    counts.append(len(sys.modules))
+import gateway.admin.server
+import gateway.node_port
+print(json.dumps({"before": before, "counts": counts, "all": len(sys.modules)}))
+"""
+
+
+def test_what_operators_need_is_imported_later_and_in_small_steps() -> None:
+    command = [sys.executable, "-P", "-c", STEPS]
+    told = json.loads(subprocess.run(command, capture_output=True, env=same_imports(), timeout=60).stdout)
+    assert not {"starlette", "uvicorn", "prometheus_client", *IMPORTED}.intersection(told["before"])
+    counts = told["counts"]
+    assert max(after - before for before, after in pairwise(counts)) < MODULES_MAX
+    assert counts[-1] == told["all"], "a module is missing from the steps"
