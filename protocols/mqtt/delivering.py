@@ -264,6 +264,8 @@ class DeliveringSide:
         source.waited(run.first_sequence, run.first_sequence + run.count)
         is_new, run.waits = run.waits, False
         last = packet_id + rows.stop - rows.start - 1
+        if self.ids.run_of(packet_id, last, rows.qos) is not run:
+            return  # it was sent on an earlier connection, and is answered
         is_refused = rows.publication is not None and rows.publication.refused
         if source.flow_id in self.flows and not is_refused:
             self._send(rows, packet_id, dup=dup)
@@ -432,6 +434,8 @@ class DeliveringSide:
         session, own = self._session, self._session.ids
         for run in self.ids.unanswered():
             ids, first, is_once = run.source.ids, run.first_packet_id, run.qos == EXACTLY_ONCE
+            if run.source is RETAINED_SOURCE:
+                continue  # the session has what was sent of these
             if ids is not None:
                 ids.answered(run.first_sequence, run.first_sequence + run.count)
             if run.waits:  # the client has nothing under these ids: they are free, and nobody waits for it
@@ -439,7 +443,7 @@ class DeliveringSide:
             # Of a shared subscription another member gets it again, but for QoS 2 [4.8.2-4].
             elif ids is not None and (ids is own or is_once):
                 ids.remember(run.first_sequence, first, run.count, run.qos)
-            elif is_once and run.source is not RETAINED_SOURCE:
+            elif is_once:
                 # A named queue gives it to somebody else. PUBREL has the client forget the id, before another has it.
                 session.released.add(first, first + run.count)
                 session.not_sent_again.discard(first, first + run.count)

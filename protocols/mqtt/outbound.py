@@ -83,7 +83,6 @@ class OutboundRun:
         """Keep the first `count` messages; return the others."""
         first_packet_id, first_sequence = self.first_packet_id + count, self.first_sequence + count
         rest = OutboundRun(first_packet_id, self.count - count, first_sequence, self.qos, self.source)
-        rest.waits = self.waits
         self.count = count
         return rest
 
@@ -96,7 +95,8 @@ class OutboundIds:
     """The packet ids in use towards one client.
 
     An id is in use from its PUBLISH until PUBACK, PUBCOMP, or a PUBREC that refuses [2.2.1-4]. Between PUBREC and
-    PUBCOMP it is `released`: it stands for no message any more, but still counts against the Receive Maximum.
+    PUBCOMP it is `released`: it stands for no message any more, but still counts against the Receive Maximum. While its
+    run waits for the store it stands for none yet: an answer to it is to nothing that was sent, and passed over.
 
     Invariants: `_runs` is keyed by first id, and empty while there is a `_lone` run; ids of runs and of `released` are
     disjoint and make up `_used`; `not_sent_again` has those of the QoS 2 runs whose source remembers no ids.
@@ -183,7 +183,7 @@ class OutboundIds:
     def run_of(self, first: int, last: int, qos: int) -> OutboundRun | None:
         """Return the run that has exactly these ids, both included, and was sent at this QoS; None if there is none."""
         run = self._run_of(first, last + 1)
-        return run if run is not None and run.qos == qos else None
+        return run if run is not None and run.qos == qos and not run.waits else None
 
     def acknowledge_run(self, run: OutboundRun) -> None:
         """Free the ids of a run, for a PUBACK or a refusing PUBREC."""
@@ -227,7 +227,7 @@ class OutboundIds:
             run = self._runs.get(packet_id) or self._run_holding(packet_id)
             if run is None:
                 packet_id += 1
-            elif run.qos != qos:
+            elif run.qos != qos and not run.waits:
                 return True
             else:
                 packet_id = run.first_packet_id + run.count
@@ -248,7 +248,7 @@ class OutboundIds:
 
     def _take_runs(self, first: int, end: int) -> list[OutboundRun]:
         run = self._run_of(first, end)
-        if run is not None:
+        if run is not None and not run.waits:
             self._take_run(run)
             return [run]
         runs = self._by_first_id()
@@ -261,8 +261,12 @@ class OutboundIds:
                 if run is None:
                     packet_id += 1
                     continue
-                self._break_up(run)
-                run = runs[packet_id]
+                if not run.waits:
+                    self._break_up(run)
+                    run = runs[packet_id]
+            if run.waits:
+                packet_id = run.first_packet_id + run.count
+                continue
             count = min(run.count, end - packet_id)
             del runs[packet_id]
             if count < run.count:
@@ -319,5 +323,4 @@ class OutboundIds:
         del self._runs[run.first_packet_id]
         for step in range(run.count):
             packet_id = run.first_packet_id + step
-            single = self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)
-            single.waits = run.waits
+            self._runs[packet_id] = OutboundRun(packet_id, 1, run.first_sequence + step, run.qos, run.source)

@@ -17,7 +17,7 @@ from messaging.routing import RetainedMessage
 from protocols.counters import ProtocolCounters
 from protocols.mqtt.engine import MqttEngine
 from protocols.mqtt.granted import DeliveryOptions, GrantedSubscription
-from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds
+from protocols.mqtt.outbound import RETAINED_SOURCE, OutboundIds, OutboundRun
 from protocols.mqtt.rows_out import RowsOut
 from protocols.mqtt.sending import send_rows
 from protocols.mqtt.session import RetainedSent, RetainedWanted, Session
@@ -111,27 +111,30 @@ class RetainedOut:
             return
         self._window.take(1)
         self._number += 1
-        packet_id = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE).first_packet_id
-        sent = self._session.retained_sent[self._number] = RetainedSent(packet_id, batch, qos, identifier)
-        self._send_when_safe(sent, wall_ms)
+        run = self._ids.allocate(1, self._number, qos, RETAINED_SOURCE)
+        sent = self._session.retained_sent[self._number] = RetainedSent(run.first_packet_id, batch, qos, identifier)
+        self._send_when_safe(sent, run, wall_ms)
 
     def resend(self, wall_ms: int) -> None:
         """Send, under their ids, those that an earlier connection did not answer for, or did not send any more."""
         for number, sent in list(self._session.retained_sent.items()):
             self._ids.keep(sent.packet_id)
-            self._ids.take(sent.packet_id, number, sent.qos, RETAINED_SOURCE)
+            run = self._ids.take(sent.packet_id, number, sent.qos, RETAINED_SOURCE)
+            assert run is not None, "it was kept"
             self._window.take(1)
-            self._send_when_safe(sent, wall_ms)
+            self._send_when_safe(sent, run, wall_ms)
 
-    def _send_when_safe(self, sent: RetainedSent, wall_ms: int) -> None:
+    def _send_when_safe(self, sent: RetainedSent, run: OutboundRun, wall_ms: int) -> None:
         """Send once a restart would know the id, if it is of QoS 2: nobody sends it again then, under no id."""
         if sent.qos == EXACTLY_ONCE and not sent.was_sent and self._session.is_durable:
-            self._before_exactly_once(lambda: self._send_known(sent, wall_ms), None)
+            run.waits = True
+            self._before_exactly_once(lambda: self._send_known(sent, run, wall_ms), None)
         else:
-            self._send_known(sent, wall_ms)
+            self._send_known(sent, run, wall_ms)
 
-    def _send_known(self, sent: RetainedSent, wall_ms: int) -> None:
+    def _send_known(self, sent: RetainedSent, run: OutboundRun, wall_ms: int) -> None:
         """Send with DUP what was sent before [3.3.1-1]."""
+        run.waits = False
         dup, sent.was_sent = sent.was_sent, True
         self._send(sent.batch, sent.qos, sent.packet_id, sent.identifier, dup, wall_ms)
 
