@@ -82,6 +82,7 @@ class HttpEngine:
         for request in self._line:
             request.client_left()
         self._line.clear()
+        self.begun_count = 0
 
     @property
     def is_idle(self) -> bool:
@@ -99,8 +100,10 @@ class HttpEngine:
     # --- requests and their answers ---
 
     def next_request(self) -> Request | None:
-        """Return the oldest request that can be begun, and is not."""
+        """Return the oldest request that can be begun, and is not: none behind the last (RFC 9112 9.6)."""
         line = self._line
+        if self.begun_count > 0 and line[self.begun_count - 1].is_last:
+            return None
         while self.begun_count < len(line):
             request = line[self.begun_count]
             if not request.is_answered:
@@ -163,7 +166,7 @@ class HttpEngine:
         request = self._request
         url: Any = httptools.parse_url(self._target)  # its stubs deny that a query may be None
         request.method = parser.get_method().decode("ascii")
-        request.raw_path = url.path
+        request.raw_path = url.path or b"/"  # "http://host" has none (RFC 9112 3.2.2)
         request.raw_query = url.query or b""
         request.is_http_1_0 = parser.get_http_version() == "1.0"
         request.is_last = request.is_http_1_0 or not parser.should_keep_alive()

@@ -221,6 +221,31 @@ def test_the_last_request_of_a_connection_is_the_last() -> None:
     assert (engine.is_over, engine.violation) == (True, "")
 
 
+def test_nothing_behind_a_request_that_is_too_large_is_begun() -> None:
+    """RFC 9112 9.6: it is answered with `Connection: close`, so its client sends again what came behind it."""
+    engine = new_engine()
+    engine.feed(post(b"/a", b"large") + post(b"/b", b"behind"))
+    request = engine.next_request()
+    assert request is not None
+    with pytest.raises(HttpProblem) as refused:
+        request.body(4)
+    request.answer_problem(refused.value)
+    engine.begin()
+    assert engine.next_request() is None
+    engine.feed(GET)
+    assert engine.next_request() is None
+    assert statuses(engine.take()) == [413]
+    assert engine.is_over
+
+
+def test_a_target_without_a_path_is_the_root() -> None:
+    """RFC 9112 3.2.2, RFC 9110 4.2.3: as clients of proxies send it."""
+    engine = new_engine()
+    engine.feed(b"POST http://h?a=b HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+    [request] = begun(engine)
+    assert (request.raw_path, request.raw_query) == (b"/", b"a=b")
+
+
 def test_an_answer_that_lasts_is_written_as_it_comes() -> None:
     """RFC 9112 7.1; a client of HTTP/1.0 knows no chunks, and its connection ends."""
     for version, pieces, is_over in (
