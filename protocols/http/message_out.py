@@ -15,7 +15,7 @@ from protocols.http.message_in import PARTITION_KEY_PROPERTY
 OCTETS: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 
-_TOKEN: Final = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NO_VALUE: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -51,7 +51,7 @@ def response_headers(headers: Headers | None, wall_ms: int) -> list[tuple[bytes,
 
 def append_field(fields: list[tuple[bytes, bytes]], name: str, value: str) -> None:
     """Add a header, unless a header cannot hold it."""
-    if _TOKEN.match(name) is not None and _NO_VALUE.search(value) is None:
+    if _TOKEN.fullmatch(name) is not None and _NO_VALUE.search(value) is None:
         fields.append((name.encode("ascii"), value.encode("utf-8")))
 
 

@@ -1,0 +1,19 @@
+"""Attributes of messages as headers of answers: what a header cannot hold is left out."""
+
+import pytest
+
+from messaging.headers import Headers
+from protocols.http.message_out import response_headers
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("a\n", "1"), ("a b", "1"), ("a:", "1"), ("a", "1\n"), ("a", "1\r\nb: 2"), ("a", "\0")],
+)
+def test_a_user_property_that_is_no_header_is_left_out(name: str, value: str) -> None:
+    """RFC 9110 5.1, 5.5: another header, or the end of all, would begin behind it."""
+    headers = Headers()
+    headers.user_properties = [(name, value), ("kept", "2")]
+    fields = response_headers(headers, 0)
+    prefix = b"Solace-User-Property-"
+    assert [each for each in fields if each[0].startswith(prefix)] == [(prefix + b"kept", b"2")]
