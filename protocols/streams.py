@@ -14,7 +14,7 @@ from protocols.transports import Connection, PeerInfo, Place
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
-LINGER_S: Final = 1.0  # how long a peer may take to read our last word and close
+LINGER_S: Final = 1.0  # how long a peer may take nothing of our last words, or not close when it has them
 FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `close`
 
 
@@ -59,12 +59,15 @@ class Stream:
             self._transport.close()
 
     def close_after_flush(self) -> None:
-        """Send what is buffered, shut down our side, and discard input until the peer closes or `LINGER_S` is over."""
+        """Send what is buffered, shut down our side, and discard input until the peer closes or `LINGER_S` is over.
+
+        That begins anew for a peer that takes what is buffered: a large answer over HTTP has its time.
+        """
         transport = self._transport
         if not self._is_open or transport.is_closing():
             return
         self._end()
-        self._give_up_after(LINGER_S)
+        self._linger(transport.get_write_buffer_size())
         transport.set_protocol(Lingering(self))
         transport.resume_reading()
         try:
@@ -132,6 +135,17 @@ class Stream:
 
     def _give_up_after(self, seconds: float) -> None:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)
+
+    def _linger(self, buffered: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(LINGER_S, self._look_for_progress, buffered)
+
+    def _look_for_progress(self, buffered_before: int) -> None:
+        buffered = self._transport.get_write_buffer_size()
+        if buffered < buffered_before:
+            self._linger(buffered)
+        else:
+            self._give_up()
 
     def _give_up(self) -> None:
         if self._transport.get_write_buffer_size():

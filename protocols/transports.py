@@ -68,7 +68,7 @@ class ByteTransport(Protocol):
 
         Closing a socket with input unread makes TCP reset the connection, and a reset destroys data on its way to
         the peer: the DISCONNECT that says why. So the sending side is shut down first, and input is read and discarded
-        until the peer closes, or for about a second.
+        until the peer closes, or has taken nothing more for about a second.
         """
 
     def abort(self) -> None:

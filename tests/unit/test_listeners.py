@@ -21,6 +21,7 @@ from protocols.tls import ClientCertificates, TlsFiles
 from recorded_connection import RecordedConnection, Recorder
 
 LARGE_BYTES = 1 << 20
+LAST_WORDS_BYTES = 32 << 20  # far more than socket buffers take
 SENT_WHILE_LEAVING = b"x" * 100_000  # unread input at the moment of the close
 
 
@@ -105,6 +106,31 @@ def test_a_peer_that_never_closes_is_closed_after_the_linger(
         assert await reader.read() == b"goodbye"  # the sending side is shut down, nothing was reset
         assert await connection.has_closed() is None
         await leaves(writer)
+        await listener.stop()
+
+    run(scenario())
+
+
+def test_a_peer_that_takes_its_last_words_slowly_gets_all_of_them(
+    run: RunOnLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large answer over HTTP with `Connection: close` takes longer than the linger on many a line."""
+    monkeypatch.setattr("protocols.streams.LINGER_S", 0.5)
+
+    async def scenario() -> None:
+        listener, reader, writer, connection = await meets()
+        connection.transport.write(bytes(LAST_WORDS_BYTES))
+        connection.transport.close_after_flush()
+        loop = asyncio.get_running_loop()
+        end, count = loop.time() + 1.5, 0
+        while loop.time() < end:
+            count += len(await reader.read(64 * 1024))
+            await asyncio.sleep(0.01)
+        while piece := await reader.read(1 << 20):
+            count += len(piece)
+        assert count == LAST_WORDS_BYTES
+        await leaves(writer)
+        await connection.has_closed()
         await listener.stop()
 
     run(scenario())
