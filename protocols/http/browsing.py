@@ -93,8 +93,8 @@ async def browse(
         bound: BrowserBound = await handle.cell.ask(wanted)
     except BindRefused as refusal:
         raise refusal_problem(str(refusal), "") from None
-    connection.reads(stream)
     try:
+        connection.reads(stream)
         if "text/event-stream" in request.header("accept").lower():
             await _follow(connection, request, bound, stream, shown)
         else:

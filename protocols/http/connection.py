@@ -74,6 +74,7 @@ class HttpConnection(Behaviour):
         self._writable: LoopFuture[None] | None = None  # the client reads slower than we write
         self._resumed: LoopFuture[None] | None = None  # somebody waits for the gate
         self._reader: FlowReader | None = None  # what the present request reads messages with
+        self._reading_end: str | None = None  # why no request reads any more
 
     def peer_name(self) -> str:
         """Return where the client is, for logs."""
@@ -131,6 +132,8 @@ class HttpConnection(Behaviour):
 
     def tick(self, now_ms: int) -> None:
         """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
+        if self._reader is not None:
+            self._reader.tick(now_ms)
         if self._transport is None or self._reading_paused or self._resumed is not None:
             return  # a client that we do not read from cannot send, nor one that waits for our word
         engine = self._engine
@@ -230,7 +233,7 @@ class HttpConnection(Behaviour):
         """Return the body of a request, once all of it is there. Raises HttpProblem and ClientLeft."""
         request.check_size(bytes_max)
         request.read()
-        while not request.is_whole:
+        while not request.is_whole and not request.is_answered:
             self._go_on()
             await request.more()
             request.check_size(bytes_max)
@@ -325,10 +328,16 @@ class HttpConnection(Behaviour):
         return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def reads(self, reader: FlowReader | None) -> None:
-        """Note what the present request reads messages with: it ends with the connection, and when the node stops."""
+        """Note what the present request reads messages with: it ends with the connection, and when the node stops.
+
+        Either may have come while the request waited for what it reads from.
+        """
         self._reader = reader
+        if self._reading_end is not None:
+            self._end_reading(self._reading_end)
 
     def _end_reading(self, reason: str) -> None:
+        self._reading_end = reason
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.ended(reason)
@@ -340,11 +349,13 @@ class HttpConnection(Behaviour):
         self.gate.published(self._publishing.publisher.pressures, self._publishing.unanswered_count)
 
     async def let_through(self) -> None:
-        """Wait until every destination that this client feeds can take more."""
+        """Wait until every destination that this client feeds can take more. Raises ClientLeft."""
         while self.gate.stopped:
             resumed: LoopFuture[None] = LoopFuture()
             self._resumed = resumed
             await resumed
+            if self.has_left:
+                raise ClientLeft
             self._since_ms = self._clock.now_ms()
 
     def _let_on(self) -> None:

@@ -134,9 +134,7 @@ class HttpFlow(Behaviour):
             for message in expired:
                 self._give_up(message, RELEASED if message.number in unseen else FAILED)
             self.review()
-        if self._reader is not None:
-            self._reader.tick(now_ms)
-        elif now_ms - self._used_at_ms > self.terms.lock_ms > 0:
+        if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
             self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
 
     def review(self) -> None:

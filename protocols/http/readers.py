@@ -1,6 +1,7 @@
 """Whoever takes the messages of an HTTP flow at this moment: a request that waits for some, or one that streams.
 
-A reader says how much its flow may hold; without one a flow gets nothing. Writing what came is `consuming`.
+A reader says how much its flow may hold; without one a flow gets nothing. Writing what came is `consuming`, and
+`browsing`. The connection of the request brings time, and the end that comes with its client's.
 """
 
 from typing import TYPE_CHECKING, Any, final
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FlowReader:
-    """What a flow tells its reader; each is called on the loop, and does nothing that takes long."""
+    """What a flow and a connection tell a reader; each is called on the loop, and does nothing that takes long."""
 
     def limit(self, held_count: int, waiting_count: int) -> int:
         """Return how many messages the flow may hold, of `held_count` of which `waiting_count` wait for the reader."""
@@ -55,7 +56,9 @@ class Poll(FlowReader):
         self._timer: Any = None
 
     def begin(self, wait_ms: int) -> None:
-        """Begin to wait."""
+        """Begin to wait, unless the end has come before."""
+        if self.done.done:
+            return
         if wait_ms > 0:
             self._timer = self._flow.cell.after(wait_ms, self._time_is_over)
         else:

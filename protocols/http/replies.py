@@ -15,6 +15,7 @@ from messaging.routing import Subscriber
 from messaging.topics import Syntax, TopicFilter, parse_filter
 from protocols.counters import ProtocolCounters
 from protocols.http.problems import BAD_REQUEST, HttpProblem
+from protocols.http.requests import ClientLeft
 
 REPLY_WAIT: Final = "solace-reply-wait-time-in-ms"  # the header
 REPLY_PREFIX: Final = "$reply/"
@@ -55,11 +56,12 @@ class ReplyBox:
         self._filter: TopicFilter | None = None  # of all our topics; None before the first request
         self._prefix = ""
         self._asked_count = 0
+        self._is_over = False
         self._topic = ""  # of the request that waits, or empty
         self._reply: LoopFuture[Reply | None] = LoopFuture()
 
     async def expect(self) -> str:
-        """Return a topic for one reply, subscribed to."""
+        """Return a topic for one reply, subscribed to. Raises ClientLeft."""
         if self._filter is None:
             self._prefix = f"{REPLY_PREFIX}{self._cell.runtime.rng.randbytes(WORD_BYTES).hex()}/"
             self._filter = parse_filter(self._prefix + "+", Syntax.MQTT)
@@ -69,6 +71,8 @@ class ReplyBox:
                     self._subscriber, self._filter, AT_MOST_ONCE, retained_if_new=False, retained_if_known=False
                 )
             )
+            if self._is_over:
+                raise ClientLeft
         self._asked_count += 1
         self._topic = f"{self._prefix}{self._asked_count}"
         self._reply = LoopFuture()
@@ -96,6 +100,7 @@ class ReplyBox:
 
     def end(self) -> None:
         """End the subscription, and let go of the request that waits: the connection is gone."""
+        self._is_over = True
         self._subscriber.address = None
         if self._filter is not None:
             self._router.inbox.post(RemoveSubscription(self._subscriber, self._filter))

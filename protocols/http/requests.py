@@ -24,7 +24,7 @@ _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its lar
 
 @final
 class ClientLeft(Exception):
-    """The connection ended within a request; nobody waits for an answer."""
+    """Nobody waits for an answer: the connection ended within the request, or the rest of it was refused."""
 
 
 @final
@@ -50,7 +50,6 @@ class Request:
         self._expects_continue = False
         self._is_read = False  # somebody takes the body as it comes
         self._has_begun = False  # to be answered, with more to come
-        self._client_left = False
         self._came: LoopFuture[None] | None = None  # somebody waits for more of the body
 
     # --- what comes ---
@@ -80,10 +79,7 @@ class Request:
 
     def client_left(self) -> None:
         """Note that there is nobody to answer."""
-        self.is_answered = True
-        self._client_left = True
-        self._pieces.clear()
-        self._wake()
+        self._end()
 
     # --- what is asked of it ---
 
@@ -113,7 +109,12 @@ class Request:
         return self.body_bytes > AHEAD_BYTES_MAX and not self._is_read and not self.is_answered
 
     def body(self, bytes_max: int) -> bytes:
-        """Return the body, which is whole, gzip undone. Raises HttpProblem: it is too large or not what it says."""
+        """Return the body, which is whole, gzip undone.
+
+        Raises HttpProblem: it is too large or not what it says. Raises ClientLeft: it is let go of.
+        """
+        if self.is_answered:
+            raise ClientLeft
         self.check_size(bytes_max)
         pieces = self._pieces
         return self._decoded(pieces[0] if len(pieces) == 1 else b"".join(pieces), bytes_max)
@@ -124,17 +125,10 @@ class Request:
             raise _too_large(bytes_max)
 
     async def more(self) -> None:
-        """Wait for more of the body. Raises ClientLeft."""
-        if self._client_left:
-            raise ClientLeft
-        if not self.is_whole:
+        """Wait for more of the body, or for its end."""
+        if not self.is_whole and not self.is_answered:
             self._came = LoopFuture()
             await self._came
-        if self._has_left():
-            raise ClientLeft
-
-    def _has_left(self) -> bool:
-        return self._client_left  # asked by a call, where mypy, and compiled code, would go by an older value
 
     def _wake(self) -> None:
         came, self._came = self._came, None
@@ -228,6 +222,7 @@ class Request:
     def _end(self) -> None:
         self.is_answered = True
         self._pieces.clear()
+        self._wake()
 
 
 def _text(value: bytes) -> str:
