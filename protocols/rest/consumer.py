@@ -18,6 +18,7 @@ log = logging.getLogger("sluicegate.rest")
 
 ANSWER_BYTES_MAX: Final = 1 << 20  # of a body, which nobody wants: with more of it the connection is given up
 CHUNK_BYTES: Final = 1 << 16
+CONNECTING_PART: Final = 2  # of the time for an answer, half may pass before there is a connection
 USER_AGENT: Final = "sluicegate"
 
 
@@ -65,7 +66,10 @@ class RestConsumer:
             connector=aiohttp.TCPConnector(
                 limit=settings.outgoing_connection_count, ssl=True if settings.tls is None else settings.tls
             ),
-            timeout=aiohttp.ClientTimeout(total=settings.max_post_wait_ms / 1000),
+            # Of a host that says nothing at all it must be known that no request was made.
+            timeout=aiohttp.ClientTimeout(
+                total=settings.max_post_wait_ms / 1000, connect=settings.max_post_wait_ms / CONNECTING_PART / 1000
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": USER_AGENT},
             auto_decompress=False,
@@ -111,7 +115,7 @@ class RestConsumer:
                     if read_count > ANSWER_BYTES_MAX:
                         answer.close()
                         break
-        except aiohttp.ClientConnectorError as error:
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._down(str(error))
             raise Unreachable(str(error)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -139,7 +143,7 @@ class RestConsumer:
                     ssl=settings.tls,
                 )
             writer.close()
-        except (OSError, TimeoutError, ssl.SSLError) as error:
+        except (OSError, TimeoutError, ssl.SSLError, UnicodeError) as error:  # the last is of a name that no host has
             self._down(str(error) or "no connection in time")
             return
         if not self._is_stopped:

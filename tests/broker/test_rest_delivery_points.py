@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -174,6 +175,40 @@ async def test_while_nobody_listens_messages_wait_and_it_is_no_try(broker: Runni
         assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_UP"] == 1
         await until_settled(broker, "q")
         await server.stop()
+
+
+async def test_a_host_that_does_not_answer_connects_is_none_and_it_is_no_try(broker: RunningBroker) -> None:
+    """As one that has lost its power, behind a router: nobody says that there is no connection."""
+    await create(broker, "q")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)  # for the look whether it can be reached; the kernel leaves the next one without an answer
+        server = WebServer()
+        server.port = silent.getsockname()[1]
+        async with http_client(broker) as client:
+            await publish(client, "q", "waits")
+        await configure(broker, point(server, "q", max_post_wait_time_s=1))
+        [consumer] = broker.node.default.rest.running["p"].consumers
+        async with asyncio.timeout(DEADLINE_S):
+            while not broker.node.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
+                await asyncio.sleep(0.01)
+        assert (consumer.is_up, consumer.statuses) == (False, {})
+    await server.start()
+    [got] = await server.has(1)
+    assert "sluicegate-redelivered" not in got.headers
+    await until_settled(broker, "q")
+    await server.stop()
+
+
+async def test_a_host_whose_name_is_none_is_not_up(broker: RunningBroker) -> None:
+    await create(broker, "q")
+    await configure(broker, point(WebServer(), "q", remote_host="a..example", remote_port=1))
+    [consumer] = broker.node.default.rest.running["p"].consumers
+    async with asyncio.timeout(DEADLINE_S):
+        while consumer.reason == "not tried yet":
+            await asyncio.sleep(0.01)
+    assert not is_up(broker)
+    assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_DOWN"] == 1
 
 
 async def test_a_connection_that_breaks_counts_a_try(broker: RunningBroker) -> None:
