@@ -86,7 +86,7 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
             )
         else:
             head = next_transfer(
-                session.transfer_lead, delivery.link.handle_bytes, more=more, aborted=False, room=len(piece)
+                session.transfer_lead, delivery.link.handle_bytes, more=more, room=len(piece)
             )
         out.append(head)
         out.append(piece)
@@ -96,14 +96,6 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
         else:
             sent_count += 1
     del pending[:sent_count]
-
-
-def abort_begun(session: Session, link: OutgoingLink, out: list[bytes]) -> None:
-    """End the delivery of a link that was begun and will not be finished, so that the peer forgets its bytes."""
-    pending = session.pending
-    if pending and pending[0].link is link and pending[0].offset > 0:
-        out.append(next_transfer(session.transfer_lead, link.handle_bytes, more=False, aborted=True, room=0))
-        _count_frame(session)
 
 
 def _count_frame(session: Session) -> None:

@@ -56,7 +56,7 @@ from protocols.amqp.performatives import (
     read_flow,
 )
 from protocols.amqp.receiving import Receiving
-from protocols.amqp.sending import abort_begun, send_delivery, send_pending
+from protocols.amqp.sending import send_delivery, send_pending
 from protocols.amqp.session import ENDING, MAPPED, Session
 from protocols.amqp.termini import Coordinator, Source, Target
 from protocols.amqp.transfers import read_transfer
@@ -264,11 +264,10 @@ class Sessions:
         return link
 
     def _let_go(self, session: Session, link: IncomingLink | OutgoingLink) -> None:
-        """Drop what is half done on a link."""
+        """Drop what is half done on a link. What went out in part is not aborted: the window has no room."""
         if isinstance(link, IncomingLink):
             self._receiving.forget(link)
         else:
-            abort_begun(session, link, self._out)
             session.forget_pending(link)
 
     def _forget(self, session: Session) -> None:

@@ -16,7 +16,6 @@ from protocols.amqp.performatives import ABSENT
 # sent with every delivery, for azure's pyamqp reads the payload from behind the eleventh field and cannot do without.
 _WHOLE: Final = b"\x42\x40\x40\x40\x40\x40"
 _MORE: Final = b"\x41\x40\x40\x40\x40\x40"
-_ABORTED: Final = b"\x42\x40\x40\x40\x41\x40"
 _SETTLED_WHOLE: Final = b"\x41" + _WHOLE  # with the field before
 _UNSETTLED_WHOLE: Final = b"\x42" + _WHOLE
 _SIZE_BYTES: Final = 4  # before the lead
@@ -190,9 +189,9 @@ def first_transfer(
     )
 
 
-def next_transfer(lead: bytes, handle: bytes, *, more: bool, aborted: bool, room: int) -> bytes:
+def next_transfer(lead: bytes, handle: bytes, *, more: bool, room: int) -> bytes:
     """Return frame head and performative of a delivery's further transfer."""
-    body = _FIELD_COUNT + handle + b"\x40\x40\x40\x40" + (_ABORTED if aborted else _MORE if more else _WHOLE)
+    body = _FIELD_COUNT + handle + b"\x40\x40\x40\x40" + (_MORE if more else _WHOLE)
     size = _SIZE_BYTES + len(lead) + 1 + len(body) + room
     return size.to_bytes(4, "big") + lead + ONE_BYTE[len(body)] + body
 

@@ -217,6 +217,20 @@ def test_a_half_received_delivery_goes_with_its_link() -> None:
     assert "accepted" in peer.transfers(0, 10)[0]
 
 
+def test_a_link_that_is_detached_says_nothing_more_beyond_the_window() -> None:
+    """2.5.6: of a delivery that is cut by the end of its link nothing goes out for which the window has no room."""
+    peer = Peer(window=2)
+    sessions = peer.owner.engine.sessions
+    peer.attaches("r", 0, is_receiver=True)
+    peer.grants(0, 10, window=2)
+    session = sessions.by_channel[0]
+    sessions.send(session, session.outgoing[0], b"x" * 3 * sessions.frame_bytes_max, 0)
+    peer.owner.hears()
+    answers = peer.says(Detach(0, closed=True).encode())
+    assert [answer.partition("(")[0] for answer in answers] == ["transfer", "detach"]
+    assert session.remote_incoming_window == 0
+
+
 def test_a_flood_of_frames_costs_its_link_at_the_maximum_and_no_memory() -> None:
     """Case 56, 2.7.3."""
     peer = Peer(limits=AmqpLimits(message_bytes_max=5000, partial_bytes_max=10_000))
