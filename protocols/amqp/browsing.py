@@ -77,11 +77,14 @@ class BrowsingSide:
     def hold_back(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent once it no longer is."""
         self._is_shut = is_full
-        count = 0
-        for browsing in list(self.by_link.values()):
-            if browsing.ahead.browser is not None:
-                count += self._send(browsing, wall_ms)
-        return count
+        return self._send_on(list(self.by_link.values()), wall_ms)
+
+    def window_opened(self, session: Session, wall_ms: int) -> int:
+        """Go on with a session that was blocked; return how many messages were sent."""
+        return self._send_on([each for each in self.by_link.values() if each.session is session], wall_ms)
+
+    def _send_on(self, links: list[BrowsingLink], wall_ms: int) -> int:
+        return sum([self._send(each, wall_ms) for each in links if each.ahead.browser is not None])
 
     # --- what the browser shows ---
 
@@ -103,7 +106,7 @@ class BrowsingSide:
     def _send(self, browsing: BrowsingLink, wall_ms: int) -> int:
         session, link, waiting = browsing.session, browsing.link, browsing.ahead.waiting
         count = 0
-        while waiting and link.credit > 0 and not self._is_shut and link.state == ATTACHED:
+        while waiting and link.credit > 0 and not (self._is_shut or session.is_blocked) and link.state == ATTACHED:
             found = waiting.popleft()
             batch, row = found.batch, found.row
             data = write_message(

@@ -37,6 +37,7 @@ from protocols.amqp.events import (
     SaslInitReceived,
     SaslResponseReceived,
     SessionEnded,
+    WindowOpened,
 )
 from protocols.amqp.link import IncomingLink, OutgoingLink
 from protocols.amqp.opening import CAPABILITIES, answer_open
@@ -190,6 +191,8 @@ class AmqpConnection(Behaviour, Flushed):
                 self.carry_out(attach_consumer(self, event.session, link))
         elif isinstance(event, CreditSpent):
             self.sides.top_up(event.link)
+        elif isinstance(event, WindowOpened):
+            self._counters.messages_sent += self.sides.window_opened(event.session, self._clock.wall_ms())
         elif isinstance(event, LinkDetached):
             self._detached(event.link, closed=event.closed)
         elif isinstance(event, SessionEnded):

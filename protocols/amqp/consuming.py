@@ -110,7 +110,7 @@ class ConsumingSide:
         self.by_link[consuming.link] = consuming
         self.by_flow[consuming.flow_id] = consuming
         consuming.link.depth = consuming.waiting_count
-        consuming.window.is_shut = self._is_shut
+        consuming.window.is_shut = self._is_shut or consuming.session.is_blocked
         if consuming.resumable is not None:
             self._has_resumable = True
 
@@ -163,9 +163,24 @@ class ConsumingSide:
         """Take no deliveries while the socket is full."""
         self._is_shut = is_full
         for consuming in list(self.by_link.values()):
-            consuming.window.is_shut = is_full
-            if not is_full:
-                self._wake(consuming.window)
+            self._look_at(consuming)
+
+    def window_opened(self, session: Session) -> None:
+        """Take deliveries again for the links of a session that was blocked."""
+        for consuming in list(self.by_link.values()):
+            if consuming.session is session:
+                self._look_at(consuming)
+
+    def _look_at(self, consuming: ConsumingLink) -> None:
+        """Take no deliveries for a link while the socket takes no more, or its session's window."""
+        consuming.window.is_shut = self._is_shut or consuming.session.is_blocked
+        if not consuming.window.is_shut:
+            self._wake(consuming.window)
+
+    def _session_blocked(self, session: Session) -> None:
+        for consuming in self.by_link.values():
+            if consuming.session is session:
+                consuming.window.is_shut = True
 
     def _wake(self, window: CreditWindow[Address]) -> None:
         wake_waiters(window, self._dispatcher)
@@ -196,6 +211,8 @@ class ConsumingSide:
                 self._pass_over(consuming, source, delivery)
             else:
                 self._send(consuming, source, delivery, wall_ms)
+        if consuming.session.is_blocked and not consuming.window.is_shut:
+            self._session_blocked(consuming.session)
 
     def _source(self, consuming: ConsumingLink, message: Deliveries, epoch: int) -> DeliverySource:
         source = consuming.sources.get(message.partition_number)

@@ -91,6 +91,14 @@ class CreditSpent:
 
 
 @final
+class WindowOpened:
+    """Nothing waits for the peer's window any more in a session that was blocked: more may be sent."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+
+@final
 class DispositionReceived:
     """The peer spoke of deliveries: with the role of a receiver, of those that we sent."""
 
@@ -146,6 +154,7 @@ AmqpEvent: TypeAlias = (
     | DeliveriesReceived
     | CreditReceived
     | CreditSpent
+    | WindowOpened
     | DispositionReceived
     | LinkDetached
     | SessionEnded

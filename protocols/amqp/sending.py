@@ -25,7 +25,7 @@ def send_delivery(
 ) -> int:
     """Send one message, or queue what the peer's window does not take; return its delivery id.
 
-    The link has credit: the caller has seen to that.
+    The link has credit: the caller has seen to that, and sends no more while the session is blocked.
     """
     delivery_id = session.take_delivery_id()
     link.delivery_count = (link.delivery_count + 1) & SERIAL_MASK
@@ -58,6 +58,8 @@ def send_delivery(
         PendingDelivery(link, delivery_id, tag, payload, message_format=message_format, settled=settled, resume=resume)
     )
     send_pending(session, out, frame_bytes_max)
+    if session.pending:
+        session.is_blocked = True
     return delivery_id
 
 
@@ -85,9 +87,7 @@ def send_pending(session: Session, out: list[bytes], frame_bytes_max: int) -> No
                 room=len(piece),
             )
         else:
-            head = next_transfer(
-                session.transfer_lead, delivery.link.handle_bytes, more=more, room=len(piece)
-            )
+            head = next_transfer(session.transfer_lead, delivery.link.handle_bytes, more=more, room=len(piece))
         out.append(head)
         out.append(piece)
         _count_frame(session)

@@ -54,7 +54,7 @@ class Session:
     """One session of a connection.
 
     Invariants: `incoming_window >= 0`; `remote_incoming_window >= 0`; of `pending` only the first delivery may be sent
-    in part.
+    in part; where some are, the session is blocked.
     """
 
     def __init__(self, channel: int, begin: Begin, incoming_window_max: int) -> None:
@@ -69,7 +69,9 @@ class Session:
         self.remote_incoming_window = begin.incoming_window
         self.last_delivery_id = ABSENT  # of what the peer sent
         self.next_delivery_id = 0  # of what we send
-        self.pending: list[PendingDelivery] = []  # waits for the peer's window; mostly empty, and then small
+        # Waits for the peer's window: what was on its way here when there was no room any more.
+        self.pending: list[PendingDelivery] = []
+        self.is_blocked = False  # deliveries have come to wait, and the window has not been seen with room for more
         self.dispositions = DispositionRuns()
         self.transfer_lead = transfer_lead(channel)
 

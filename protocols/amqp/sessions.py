@@ -18,6 +18,7 @@ from protocols.amqp.events import (
     DispositionReceived,
     LinkDetached,
     SessionEnded,
+    WindowOpened,
 )
 from protocols.amqp.frames import Frame, frame
 from protocols.amqp.limits import LINK_NAME_BYTES_MAX, MAP_ENTRIES_MAX, MIN_MAX_FRAME_SIZE, OUTGOING_WINDOW, AmqpLimits
@@ -199,9 +200,8 @@ class Sessions:
 
     def _flow(self, session: Session, flow: Flow, events: list[AmqpEvent]) -> None:
         session.apply_flow(flow)
-        if session.pending:
-            send_pending(session, self._out, self.frame_bytes_max)
-            self._drain_on(session, events)
+        if session.is_blocked:
+            self._send_on(session, events)
         if flow.handle == ABSENT:
             if flow.echo:
                 self._out.append(frame(session.channel, session.flow()))
@@ -222,8 +222,12 @@ class Sessions:
         if flow.echo and link.state == ATTACHED and not (isinstance(link, OutgoingLink) and link.drain):
             self._out.append(frame(session.channel, session.flow(link)))
 
-    def _drain_on(self, session: Session, events: list[AmqpEvent]) -> None:
-        """Give back the credit of links whose last delivery has gone out with the peer's new window."""
+    def _send_on(self, session: Session, events: list[AmqpEvent]) -> None:
+        """Send what waited for the peer's window, and give back the credit of links that were to be drained behind."""
+        send_pending(session, self._out, self.frame_bytes_max)
+        if not session.pending:
+            session.is_blocked = False
+            events.append(WindowOpened(session))
         for link in session.outgoing.values():
             if link.is_drained and not session.has_pending(link):
                 self.drained(session, link)

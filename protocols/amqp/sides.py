@@ -131,6 +131,12 @@ class Sides:
             self._consuming.hold_back(is_full)
         return 0 if self._browsing is None else self._browsing.hold_back(is_full, wall_ms)
 
+    def window_opened(self, session: Session, wall_ms: int) -> int:
+        """Go on with a session that was blocked; return how many messages were sent at once."""
+        if self._consuming is not None:
+            self._consuming.window_opened(session)
+        return 0 if self._browsing is None else self._browsing.window_opened(session, wall_ms)
+
     def is_settling(self, flow_id: int) -> bool:
         """Return whether deliveries of a flow are settled in a transaction that has not come to its end."""
         return self._transacting is not None and self._transacting.is_settling(flow_id)

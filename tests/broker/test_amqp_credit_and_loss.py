@@ -1,5 +1,7 @@
 """AMQP consumers among others: credit that is taken back, slow ones, and what becomes of what a lost one held."""
 
+import pytest
+
 from amqp_client import AmqpClient
 from amqp_heard import Ended, Received
 from inside_client import InsideClient, until
@@ -50,6 +52,31 @@ async def test_credit_that_was_taken_back_is_not_used(broker: RunningBroker) -> 
     await client.is_quiet()
     client.flow(0, 1, delivery_count=2)
     assert payloads(await client.deliveries(1)) == [b"2"]
+    await client.close()
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_what_the_window_has_no_room_for_stays_in_its_queue(broker: RunningBroker, settled: bool) -> None:
+    """AMQP 2.5.6: a client that grants credit and no window has nothing gathered for it in memory."""
+    inside = await queue(broker)
+    client = await AmqpClient.open(broker.amqp_port, window=1)
+    await client.receiver("l", "q", settled=settled)
+    await client.receiver("other", "q", handle=1, settled=settled)
+    for handle in (0, 1):
+        client.flow(handle, 1_000_000, window=1)
+    await client.round_trip(window=1)
+    await inside.publish(b"0")
+    await client.deliveries(1)
+    for number in range(1, 50):
+        await inside.publish(b"%d" % number)
+    await client.is_quiet(window=0)
+    overview = await inside.overview()
+    waiting = overview.usage_count - sum(each.in_flight_count for each in overview.partitions)
+    assert waiting == 48, "one came to wait for the window, and was the last"
+    got = 1
+    while got < 50:
+        await client.round_trip(window=2)
+        got += len(await client.deliveries(min(2, 50 - got)))
     await client.close()
 
 
