@@ -115,6 +115,7 @@ class BrowsingSide:
                 topic=batch.topic_of(row),
                 durable=batch.qos != AT_MOST_ONCE,
                 delivery_count=found.delivery_count,
+                is_first=not found.redelivered,
                 wall_ms=wall_ms,
             )
             self._sessions.send(session, link, data, 0)

@@ -244,6 +244,7 @@ class ConsumingSide:
                 topic=batch.topic_of(row),
                 durable=durable,
                 delivery_count=tried_count,
+                is_first=not delivery.redelivered,
                 wall_ms=wall_ms,
             )
             if delivery.remark:

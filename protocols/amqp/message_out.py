@@ -51,10 +51,21 @@ _DURABLE_FIRST: Final = b"\x00\x53\x70\xc0\x05\x04\x41\x40\x40\x41"
 
 
 def write_message(
-    payload: bytes, headers: Headers | None, *, topic: str, durable: bool, delivery_count: int, wall_ms: int
+    payload: bytes,
+    headers: Headers | None,
+    *,
+    topic: str,
+    durable: bool,
+    delivery_count: int,
+    is_first: bool,
+    wall_ms: int,
 ) -> bytes:
-    """Return the message as it is sent. `delivery_count`: failed deliveries before this one, 0 for the first."""
-    head = header_section(headers, durable=durable, delivery_count=delivery_count, wall_ms=wall_ms)
+    """Return the message as it is sent.
+
+    `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
+    gave it back untouched.
+    """
+    head = header_section(headers, durable=durable, delivery_count=delivery_count, is_first=is_first, wall_ms=wall_ms)
     if headers is None:
         return head + _address_section(topic) + body_bytes_of(BODY_DATA, payload)
     if headers.native_format == NATIVE_AMQP:
@@ -64,11 +75,13 @@ def write_message(
     return head + (sections if headers.dead is None else _with_death(sections, headers.dead))
 
 
-def header_section(headers: Headers | None, *, durable: bool, delivery_count: int, wall_ms: int) -> bytes:
+def header_section(
+    headers: Headers | None, *, durable: bool, delivery_count: int, is_first: bool, wall_ms: int
+) -> bytes:
     """Return the header section; fields with their defaults are left out."""
     priority = PRIORITY_DEFAULT if headers is None else headers.priority
     expires_at_ms = 0 if headers is None else headers.expires_at_ms
-    if priority == PRIORITY_DEFAULT and expires_at_ms == 0 and delivery_count == 0:
+    if priority == PRIORITY_DEFAULT and expires_at_ms == 0 and is_first:
         return _DURABLE_FIRST if durable else _FIRST
     ttl_ms = min(TTL_MS_MAX, max(1, expires_at_ms - wall_ms)) if expires_at_ms else 0
     return encode_composite(
@@ -77,7 +90,7 @@ def header_section(headers: Headers | None, *, durable: bool, delivery_count: in
             True if durable else None,
             None if priority == PRIORITY_DEFAULT else ubyte(priority),
             uint(ttl_ms) if ttl_ms else None,
-            True if delivery_count == 0 else None,
+            True if is_first else None,
             uint(delivery_count) if delivery_count else None,
         ],
     )

@@ -7,7 +7,7 @@ from amqp_heard import Ended, Received
 from named_queues import create, shows
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
-from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, DeliveryState
+from protocols.amqp.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, DeliveryState
 from protocols.amqp.termini import Source
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Scalar, Symbol, ubyte, uint, ulong
 from running_broker import RunningBroker
@@ -53,6 +53,22 @@ async def test_a_range_settles_what_is_known_of_it(broker: RunningBroker, amqp: 
     peer.settle(messages[2].delivery_id, messages[2].delivery_id, ACCEPT)
     peer.settle(messages[0].delivery_id, messages[4].delivery_id + 100, ACCEPT)
     await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
+
+
+async def test_a_message_that_was_given_back_untouched_has_been_acquired(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """AMQP 3.2.1, 3.4.4: its delivery-count stays, and first-acquirer is true for nobody after the first."""
+    await create(broker)
+    peer = await client(amqp)
+    await send(peer, 1)
+    headers = []
+    for _ in range(2):
+        message = await peer.delivery()
+        headers.append(header_of(message))
+        peer.settle(message.delivery_id, message.delivery_id, DeliveryState(RELEASED))
+    assert [each.get("first-acquirer") for each in headers] == [True, None]
+    assert [each.get("delivery-count") for each in headers] == [None, None]
 
 
 async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBroker, amqp: AmqpClients) -> None:

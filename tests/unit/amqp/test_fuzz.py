@@ -68,7 +68,9 @@ def check_message(data: bytes) -> None:
     headers = stored.headers()
     assert headers is not None
     assert isinstance(headers[0], Headers)
-    sent = write_message(message.payload, headers[0], topic="t", durable=True, delivery_count=1, wall_ms=WALL_MS)
+    sent = write_message(
+        message.payload, headers[0], topic="t", durable=True, delivery_count=1, is_first=False, wall_ms=WALL_MS
+    )
     arrived, left = find_sections(sent), find_sections(data)
     assert sent[arrived.travels_at :] == data[left.travels_at :]
     for level in (4, 5):

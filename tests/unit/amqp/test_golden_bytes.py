@@ -91,7 +91,9 @@ def test_a_message_is_understood_and_passed_on_as_it_is(data: bytes, text: str, 
     assert normalised_text(data) == normalised
     message = read_message(data, 0)
     assert message.headers is not None
-    sent = write_message(message.payload, message.headers, topic="t", durable=True, delivery_count=0, wall_ms=0)
+    sent = write_message(
+        message.payload, message.headers, topic="t", durable=True, delivery_count=0, is_first=True, wall_ms=0
+    )
     arrived, left = find_sections(sent), find_sections(data)
     assert sent[arrived.travels_at :] == data[left.travels_at :]
 
@@ -180,8 +182,12 @@ def test_endings_and_outcomes_have_each_field_in_its_place() -> None:
         "sasl-mechanisms(sasl-server-mechanisms=array[Symbol('PLAIN')])": sasl_frames.mechanisms(["PLAIN"]),
         "sasl-challenge(challenge=b'c')": sasl_frames.challenge(b"c"),
         "sasl-outcome(code=ubyte(1))": sasl_frames.outcome(1),
-        "header(durable=True, first-acquirer=True)": header_section(None, durable=True, delivery_count=0, wall_ms=0),
-        "header(delivery-count=uint(2))": header_section(None, durable=False, delivery_count=2, wall_ms=0),
+        "header(durable=True, first-acquirer=True)": header_section(
+            None, durable=True, delivery_count=0, is_first=True, wall_ms=0
+        ),
+        "header(delivery-count=uint(2))": header_section(
+            None, durable=False, delivery_count=2, is_first=False, wall_ms=0
+        ),
         "disposition(role=True, first=uint(1), last=uint(300), settled=True, state=accepted())": disposition_bytes(
             is_receiver=True, first=1, last=300, settled=True, state=outcomes.ACCEPTED_STATE
         ),

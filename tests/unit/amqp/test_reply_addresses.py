@@ -56,7 +56,9 @@ def test_a_reply_address_has_the_form_that_all_protocols_share(reply_to: str, ki
 )
 def test_a_reply_address_of_another_protocol_says_what_kind_it_is(shared: str, address: str, kind: int) -> None:
     """By its form for AMQP clients, by the annotation for those of JMS; read again it is the same."""
-    written = write_message(b"", Headers(reply_to=shared), topic="t", durable=False, delivery_count=0, wall_ms=0)
+    written = write_message(
+        b"", Headers(reply_to=shared), topic="t", durable=False, delivery_count=0, is_first=True, wall_ms=0
+    )
     assert address.encode() in written
     assert encode(Symbol(JMS_REPLY_TO)) + Scalar(BYTE, kind).kind.to_bytes(1, "big") + bytes((kind,)) in written
     headers = read_message(written, 0).headers
@@ -68,4 +70,6 @@ def test_a_message_of_amqp_keeps_the_reply_address_it_came_with() -> None:
     """AMQP 3.2: the bare message does not change."""
     sent = message("answers", 2)
     found = read_message(sent, 0)
-    assert write_message(b"", found.headers, topic="t", durable=False, delivery_count=0, wall_ms=0).endswith(sent)
+    assert write_message(
+        b"", found.headers, topic="t", durable=False, delivery_count=0, is_first=True, wall_ms=0
+    ).endswith(sent)
