@@ -63,8 +63,8 @@ class RunningBroker(Clients):
             "spool.sync=false",  # a crash of the machine is tests/crash's matter, and an fsync costs most of a test
             *settings,
         )
-        file = _file_of_accounts(folder, accounts) if accounts else None
-        self.config: Config = load(file, settings=self.settings)
+        self._file = _file_of_accounts(folder, accounts) if accounts else None
+        self.config: Config = load(self._file, settings=self.settings)
         self._node: Node | None = None
 
     @property
@@ -117,8 +117,10 @@ class RunningBroker(Clients):
         node, self._node = self.node, None
         await node.stop()
 
-    async def restart(self) -> None:
+    async def restart(self, *settings: str) -> None:
+        """Stop and start, with some settings changed."""
         await self.stop()
+        self.config = load(self._file, settings=(*self.settings, *settings))
         await self.start()
 
     async def crash(self) -> None:

@@ -244,7 +244,8 @@ class PublishReader:
     def _check_numbered(self, first_byte: i64, packet_id: i64) -> i64:
         """Check what holds for each packet of QoS 1 or 2; return how many more of them may come now."""
         qos = first_byte >> 1 & 3
-        if qos > self.qos_max:
+        # With DUP it was begun before the maximum was: its client sends it until it is answered [4.4.0-1].
+        if qos > self.qos_max and not first_byte & 8:
             raise PeerViolation(
                 QOS_NOT_SUPPORTED, f"PUBLISH with QoS {qos}, at most {self.qos_max} is supported [3.2.2-11]"
             )

@@ -54,6 +54,63 @@ async def test_a_publish_above_the_maximum_ends_the_connection_and_reaches_nobod
 
 
 @EVERY_LEVEL
+@pytest.mark.parametrize("was_received", [False, True])
+async def test_a_publish_that_was_begun_before_the_maximum_is_finished(
+    broker: RunningBroker, level: int, was_received: bool
+) -> None:
+    """[4.4.0-1] [4.3.3-10]: refused, its client would send it whenever it connects, and be refused again."""
+    subscriber = await broker.connect_durable("subscriber", level)
+    await subscriber.subscribe("t", qos=1)
+    client = await broker.connect_durable("c", level)
+    if was_received:
+        client.send(mqtt.publish("t", b"once", level=level, qos=2, packet_id=7))
+        await client.answered(mqtt.PUBREC, 7)
+        assert [message.payload for message in await subscriber.messages(1)] == [b"once"]
+    await subscriber.leave()
+    await broker.restart("mqtt.maximum_qos=1")
+
+    client = await broker.connect_durable("c", level)
+    subscriber = await broker.connect_durable("subscriber", level)
+    client.send(mqtt.publish("t", b"once", level=level, qos=2, packet_id=7, dup=True))
+    await client.answered(mqtt.PUBREC, 7)
+    client.send(mqtt.pubrel(7))
+    assert await client.answered(mqtt.PUBCOMP, 7) == 0
+    if not was_received:
+        assert [message.payload for message in await subscriber.messages(1)] == [b"once"]
+    await subscriber.is_quiet()
+    client.send(mqtt.publish("t", level=level, qos=2, packet_id=8))
+    await client.is_ended(0x9B)
+
+
+@EVERY_LEVEL
+async def test_what_a_session_was_granted_before_the_maximum_is_delivered_to_it(
+    broker: RunningBroker, level: int
+) -> None:
+    """The maximum is of what clients publish [3.2.2-11]; a session has what it was granted until it asks anew."""
+    subscriber = await broker.connect_durable("subscriber", level)
+    await subscriber.subscribe("t", qos=2)
+    client = await broker.connect(level=level)
+    for payload in (b"begun", b"released", b"waiting"):
+        await client.publish("t", payload, qos=2)
+    sent = [await subscriber.message() for _ in range(3)]
+    subscriber.send(mqtt.pubrec(sent[1].packet_id))
+    await subscriber.answered(mqtt.PUBREL, sent[1].packet_id)
+    await subscriber.vanish()
+    await broker.restart("mqtt.maximum_qos=1")
+
+    subscriber = await broker.connect_durable("subscriber", level)
+    assert await subscriber.answered(mqtt.PUBREL, sent[1].packet_id) == 0
+    subscriber.send(mqtt.pubcomp(sent[1].packet_id))
+    again = await subscriber.messages(2)
+    assert [(message.payload, message.qos, message.dup) for message in again] == [
+        (b"begun", 2, True),
+        (b"waiting", 2, True),
+    ]
+    assert [message.packet_id for message in again] == [sent[0].packet_id, sent[2].packet_id]
+    assert await subscriber.subscribe("t", qos=2) == [1]
+
+
+@EVERY_LEVEL
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.settings("mqtt.retain_available=false")
 async def test_a_retained_publish_ends_the_connection_where_there_are_none(

@@ -338,6 +338,14 @@ def test_a_qos_above_the_announced_maximum_is_refused(qos: int, maximum: int, re
     assert conversation.violation().reason_code == reason_code
 
 
+@pytest.mark.parametrize(("qos", "maximum"), [(1, 0), (2, 1), (2, 0)])
+def test_a_publish_that_was_begun_before_the_maximum_was_is_taken(qos: int, maximum: int) -> None:
+    """[4.4.0-1]: its client sends it again until it is answered, with DUP set."""
+    conversation = connected(5, limits=MqttLimits(maximum_qos=maximum))
+
+    assert len(all_rows(conversation.hears(mqtt.publish(level=5, qos=qos, packet_id=1, dup=True)))) == 1
+
+
 @pytest.mark.parametrize("qos", [0, 1])
 def test_retain_is_refused_where_it_is_not_available(qos: int) -> None:
     """[3.2.2-14]."""
