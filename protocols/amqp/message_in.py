@@ -216,7 +216,7 @@ def _read_properties(
     expires_at_ms = fields.number(8, "absolute-expiry-time", TIMESTAMP, 0)
     if expires_at_ms > 0 and (headers.expires_at_ms == 0 or expires_at_ms < headers.expires_at_ms):
         headers.expires_at_ms = min(expires_at_ms, TIME_MS_MAX)  # the earlier of both
-    headers.timestamp_ms = max(0, fields.number(9, "creation-time", TIMESTAMP, 0))
+    headers.timestamp_ms = min(max(0, fields.number(9, "creation-time", TIMESTAMP, 0)), TIME_MS_MAX)
     group_id = fields.text(10, "group-id")
     if group_id:
         headers.partition_key = group_id

@@ -31,10 +31,11 @@ from protocols.amqp.sections import (
     PROPERTIES,
     find_sections,
 )
-from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
+from protocols.amqp.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint, ulong
 
 TTL_MS_MAX: Final = 0xFFFF_FFFF
 UINT_MAX: Final = 0xFFFF_FFFF
+LONG_MAX: Final = (1 << 63) - 1
 _UINT_DIGITS_MAX: Final = 10
 
 # Names under which protocols without such fields carry them (the cross-protocol table).
@@ -153,7 +154,7 @@ class _Given:
                 continue
             seen.add(name)
             if not self._has_place(name, value) and not _is_field(headers, name, value):
-                self.application.append((name, value))
+                self.application.append((name, _wide(value)))
 
     def _has_place(self, name: str, value: UserPropertyValue) -> bool:
         if name == SUBJECT_PROPERTY and isinstance(value, str):
@@ -165,7 +166,7 @@ class _Given:
         elif name == JMS_REPLY_TO:
             pass  # of what kind the reply address is, is known, and written with it
         elif name.startswith(ANNOTATION_PREFIX) and name.isascii():
-            self.annotations.append((Symbol(name), value))
+            self.annotations.append((Symbol(name), _wide(value)))
         else:
             return False
         return True
@@ -193,6 +194,11 @@ def _sequence(value: UserPropertyValue) -> int:
         return -1
     number = int(text)
     return number if number <= UINT_MAX else -1
+
+
+def _wide(value: UserPropertyValue) -> AmqpValue:
+    """Return a user property as it is sent: a long, as numbers are, does not hold the upper half of 64 bits."""
+    return ulong(value) if isinstance(value, int) and value > LONG_MAX else value
 
 
 def _map_section(code: int, pairs: list[tuple[AmqpValue, AmqpValue]]) -> bytes:
