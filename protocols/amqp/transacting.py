@@ -16,6 +16,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, final
 
 from actors.transacting import HeldRanges, TransactionCommit
+from messaging.ranges import RangeSet
 from protocols.amqp import conditions
 from protocols.amqp.control import Declare, Discharge, read_control
 from protocols.amqp.dispositions import Disposition
@@ -285,16 +286,19 @@ class TransactingSide:
 
     def _tell(self, transaction: Transaction) -> None:
         """Tell everybody else of a commit: queues of other outcomes, consumers of what is settled now."""
-        consuming = self._connection.sides.consuming
-        for source, by_verdict in transaction.verdicts.by_source.items():
-            for verdict, held in by_verdict.items():
-                if verdict != ACCEPTED_VERDICT and held.total > 0:
-                    verdict.tell(source, held.ranges())
-                consuming.give_back(source.flow_id, held.total)
+        consuming, sessions = self._connection.sides.consuming, self._connection.engine.sessions
+        settled = transaction.settled_by_client
         for each in reversed(transaction.open_deliveries):  # the last outcome of a delivery is the one that counts
             for run in consuming.take(each.session, each.first, each.last):
                 first, last = wire_ids(run)
-                self._connection.engine.sessions.settle(each.session, first, last, each.state, is_receiver=False)
+                sessions.settle(each.session, first, last, each.state, is_receiver=False)
+                settled.setdefault(run.source, RangeSet()).add(*run.sequences())
+        for source, ranges in settled.items():  # not what the client has settled outside of the transaction meanwhile
+            for verdict, held in transaction.verdicts.by_source[source].items():
+                parts = [part for first, end in held.ranges() for part in ranges.within(first, end)]
+                if verdict != ACCEPTED_VERDICT and parts:
+                    verdict.tell(source, parts)
+            consuming.give_back(source.flow_id, ranges.total)
 
     def _roll_back(self, transaction: Transaction, why: str) -> None:
         """Undo a transaction: nothing of it was seen but by its client."""

@@ -6,7 +6,7 @@ from actors.directory_messages import DeleteQueue
 from amqp_client import AmqpClient, AmqpClients, body, in_transaction
 from inside_client import InsideClient, until
 from named_queues import change, create, shows
-from protocols.amqp.outcomes import ACCEPTED, DeliveryState
+from protocols.amqp.outcomes import ACCEPTED, RELEASED, DeliveryState
 from running_broker import RunningBroker
 from storage.errors import StoreFailed
 from storage.interface import CommitJob
@@ -55,6 +55,29 @@ async def test_a_transaction_outlives_a_change_of_the_number_of_partitions(
     assert view.ready_count + view.unacked_count == MESSAGES
     peer.flow(IN, MESSAGES, delivery_count=MESSAGES)
     assert [each.body for each in await peer.deliveries(MESSAGES)] == ["new"] * MESSAGES
+
+
+@pytest.mark.parametrize("discharged", [1, 2])
+async def test_what_is_settled_elsewhere_meanwhile_is_none_of_the_transactions_business(
+    broker: RunningBroker, amqp: AmqpClients, discharged: int
+) -> None:
+    """4.4.2: an outcome that is not settled binds nobody, so the client may settle without it, or under another id."""
+    peer = await filled(broker, amqp, access_type="non-exclusive")
+    messages = await peer.deliveries(MESSAGES)
+    ids = [await peer.declare(CONTROL) for _ in range(discharged)]
+    first, last = messages[0].delivery_id, messages[-1].delivery_id
+    for txn in ids:
+        peer.settle(first, last, in_transaction(txn, DeliveryState(RELEASED)), settled=False)
+    if discharged == 1:
+        peer.settle(first, last, DeliveryState(ACCEPTED))
+    for txn in ids:
+        assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
+    assert broker.node.credit.used == 0
+    left_count = 0 if discharged == 1 else MESSAGES
+    assert await count_in(broker) == left_count
+    peer.transfer(OUT, body("new"))
+    peer.flow(IN, MESSAGES + 1, delivery_count=MESSAGES)
+    assert (await peer.deliveries(left_count + 1))[-1].body == "new"
 
 
 async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: RunningBroker, amqp: AmqpClients) -> None:
