@@ -326,20 +326,22 @@ class SpoolPlanner:
         again = [each for each in commit.tables if each.until_done or (each.uses_reserve and not job.uses_reserve)]
         commit.tables = [each for each in commit.tables if each not in again]
         self._tables = again + self._tables
-        if not job.uses_reserve:
-            self._put_back([each for each in commit.publications if each.only_moves])
-            commit.publications = [each for each in commit.publications if not each.only_moves]
+        given_up: list[Publication] = []
+        moves: list[Publication] = []
+        for publication in commit.publications:
+            if publication.open_count == 0:  # its consumers were done before the commit failed
+                self._elide(publication)
+            elif publication.only_moves and not job.uses_reserve:
+                moves.append(publication)
+            else:
+                given_up.append(publication)
+        self.unwritten.put_back(moves)
+        commit.publications = given_up
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._purged = job.partition_purges + self._purged
         self._urgent_cursors.update([put.partition_id for put in job.cursor_puts if put.partition_id in self.cursors])
         return commit
-
-    def _put_back(self, publications: list[Publication]) -> None:
-        self.unwritten.put_back([each for each in publications if each.open_count > 0])
-        for publication in publications:
-            if publication.open_count == 0:  # its consumers were done before the commit failed
-                self._elide(publication)
 
     def _elide(self, publication: Publication) -> None:
         """Spare a publication of which everything is settled."""

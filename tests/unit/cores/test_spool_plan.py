@@ -178,6 +178,20 @@ def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -
     assert job.uses_reserve, "it settles and publishes nothing, so it may empty a full store"
 
 
+def test_what_was_consumed_while_its_commit_failed_is_confirmed() -> None:
+    """Its publisher would send again what its consumers have done with."""
+    planner = planner_with(P)
+    consumed, open_still = publication_to({P: 1}, count=2), publication_to({P: 3})
+    for publication in (consumed, open_still):
+        planner.store(publication, now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    done_with(planner, consumed)
+
+    assert planner.failed().publications == [open_still]
+    assert planner.take_elided() == [consumed]
+    assert planner.elided_count == 2
+
+
 def record_of_bytes(record: bytes | None) -> JournalRecord:
     assert record is not None
     return decode_journal_record(record)
