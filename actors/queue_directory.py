@@ -177,6 +177,8 @@ class QueueDirectory(LoopActor):
         if found is not None:
             if message.must_be_new:
                 raise QueueExists(name)
+            if name in self._queues.making:
+                return self._queues.making[name]
             answer.set(found)
             return answer
         topics_of(message.definition)  # a bad subscription is refused before anything is made
@@ -191,16 +193,19 @@ class QueueDirectory(LoopActor):
             self._spool.post(RegisterPartition(partition.partition_id, partition.address, 1))
 
         def stored(reason: str) -> None:
-            if not self._is_there(handle):
+            if not self._queues.has(handle):
                 gone = StoreRefused(f"queue {name!r} was deleted while it was being made")
                 answer.set_exception((StoreRefused, gone, None))
-            elif reason:
+                return
+            del self._queues.making[name]
+            if reason:
                 self._end(handle)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
             else:
                 self._tell(VPN_QUEUE_CREATED, handle, "created")
                 self._attract(handle, lambda: answer.set(handle))
 
+        self._queues.making[name] = answer
         self._write([self._row(handle)], stored, takes_ids=True)
         return answer
 
@@ -257,7 +262,7 @@ class QueueDirectory(LoopActor):
                 self._rescales.drop(changed, planned)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
                 return
-            if not self._is_there(handle):
+            if not self._queues.has(handle):
                 gone = UpdateRefused(f"queue {handle.name!r} was deleted meanwhile")
                 answer.set_exception((UpdateRefused, gone, None))
                 return
@@ -373,11 +378,6 @@ class QueueDirectory(LoopActor):
         if name in self._go_on_later and name not in self._updating:
             self._go_on_later.discard(name)
             self.cell.inbox.post(RescaleAdvanced(name))
-
-    def _is_there(self, handle: QueueHandle) -> bool:
-        """Return whether a queue, whatever its definition by now, was not deleted, even if another has its name."""
-        present = self._queues.by_name.get(handle.name)
-        return present is not None and present.cell is handle.cell
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import final
 
 from actors.directory_messages import QueueHandle
+from actors.futures import LoopFuture
 from actors.queue_assembly import TEMPORARY
 
 
@@ -11,11 +12,12 @@ from actors.queue_assembly import TEMPORARY
 class QueueTable:
     """What the directory of queues has.
 
-    Invariant: the counts are those of what `by_name` holds, which is changed here only.
+    Invariants: the counts are those of what `by_name` holds, which is changed here only; what is in `making` is there.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, QueueHandle] = {}
+        self.making: dict[str, LoopFuture[QueueHandle]] = {}  # those that are not in the store yet
         self.temporary_count = 0
         self._owned: Counter[str] = Counter()  # by user; empty: nobody's
 
@@ -30,6 +32,12 @@ class QueueTable:
     def remove(self, name: str) -> None:
         """Take a queue out."""
         self._count(self.by_name.pop(name), -1)
+        self.making.pop(name, None)
+
+    def has(self, handle: QueueHandle) -> bool:
+        """Return whether a queue, whatever its definition by now, is here, and not another with its name."""
+        present = self.by_name.get(handle.name)
+        return present is not None and present.cell is handle.cell
 
     def owned_by(self, user: str) -> int:
         """Return how many queues a user owns."""

@@ -191,9 +191,9 @@ async def test_what_waits_for_a_queue_as_it_is_deleted_is_the_other_queues_all_t
 
 
 def being_made(broker: RunningBroker, name: str) -> LoopFuture[QueueHandle]:
-    """Ask for a queue that collects the topic `t`."""
+    """Ask for a queue that collects the topic `t`, if there is none of the name."""
     definition = definition_from_dict({"name": name, "subscriptions": ["t"]})
-    return broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True))
+    return broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True, must_be_new=False))
 
 
 async def test_a_queue_that_is_deleted_while_it_is_made_collects_nothing(broker: RunningBroker) -> None:
@@ -204,6 +204,24 @@ async def test_a_queue_that_is_deleted_while_it_is_made_collects_nothing(broker:
     with pytest.raises(StoreRefused, match="queue 'q' was deleted while it was being made"):
         await making
     assert broker.node.default.space.route("t").is_empty
+
+
+async def test_whoever_asks_for_a_queue_that_is_being_made_is_answered_when_it_is_stored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was answered before would consume from a queue, or publish to it, that there is not in the end."""
+
+    def refuse(_: CommitJob) -> None:
+        raise StoreFailed("refused")
+
+    monkeypatch.setattr(broker.node.store, "commit", refuse)
+    first, second = being_made(broker, "q"), being_made(broker, "q")
+
+    for each in (first, second):
+        with pytest.raises(StoreRefused, match="refused"):
+            await each
+    monkeypatch.undo()
+    assert await broker.node.default.queues.ask(FindQueue("q")) is None
 
 
 async def test_a_queue_that_could_not_be_stored_takes_no_other_of_its_name_along(
