@@ -42,6 +42,8 @@ class PagingOut:
         """Take the log of a ledger that was read back; pages that are on their way are no plans of theirs."""
         self._log = log
         self._plans_out = None
+        if self._through_record:
+            self.page_out(0)
 
     def balance(self) -> None:
         """Keep to the partition's share of memory."""
