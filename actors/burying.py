@@ -3,9 +3,9 @@
 Which messages are dead is the ledger's decision, and what changes on them is in messaging.dead_letters.
 """
 
-from typing import Final
+from typing import Any, Final
 
-from actors.errands import ErrandPlace
+from actors.errands import Errand, ErrandPlace
 from actors.moving import Moving
 from messaging.batch import MessageBatch
 from messaging.dead_letter import DeadLetter
@@ -18,6 +18,7 @@ from messaging.routing import QueueTarget
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 
 UNDER_WAY_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
+BURY_AGAIN_MS: Final = 1000  # between two attempts with a store that fails
 FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
 
 
@@ -102,8 +103,40 @@ class Burial(Moving):
         for first, end in ranges:
             lost(self.place.ledger, first, end, self._dead.reason, by_refusal=True)
 
+    def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """Try again later: the store has the messages here, and what it has it does not lose."""
+        BuryingAgain(self.place, self._dead, ranges)
+
     def finished(self) -> None:
         """Leave to consumers what could not be read: with them it is found out and counted."""
         for first, end in self._unseen.ranges():
             stay(self.place.ledger, first, end)
         self.place.burying_count -= self._dead.end - self._dead.first
+
+
+class BuryingAgain(Errand):
+    """Messages on their way that the store could not take where they were to go. They die once more, a little later."""
+
+    def __init__(self, place: ErrandPlace, dead: DeadRange, ranges: list[tuple[int, int]]) -> None:
+        super().__init__(place)
+        self._dead = dead
+        self._ranges = ranges
+        self._count = sum([end - first for first, end in ranges])
+        place.burying_count += self._count  # so many fewer are tried until then
+        place.runtime.after(BURY_AGAIN_MS, self._remind)
+
+    def answered(self, message: Any) -> None:
+        """Have the partition bury them at the end of this turn."""
+        self.over()
+        self.place.burying_count -= self._count
+        dead = self._dead
+        for first, end in self._ranges:
+            self.place.ledger.effects.die(first, end, dead.reason, dead.client, dead.cause)
+
+    def reloaded(self) -> None:
+        """They wait for a consumer in the new ledger."""
+        self._ranges = []
+
+    def _remind(self) -> None:
+        if id(self) in self.place.under_way:  # else its queue is gone
+            self.post(self)

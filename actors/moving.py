@@ -63,6 +63,10 @@ class Moving(Picking):
         """Messages were not taken by the other queue, for this reason: they are still on their way."""
         raise AssertionError("a refusal has consequences")
 
+    def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
+        """The other queue took messages, but the store did not, for this reason: they are still on their way."""
+        self.turned_down(ranges, count, reason)
+
     def finished(self) -> None:
         """Every message has arrived or was turned down."""
 
@@ -83,7 +87,7 @@ class Moving(Picking):
             self._arrived(sent.ranges, sent.count)
         elif isinstance(message, Refused):
             sent = self._sent.pop(message.token)
-            self.turned_down(sent.ranges, sent.count, message.reason)
+            self.not_stored(sent.ranges, sent.count, message.reason)
         else:
             super().answered(message)
             return

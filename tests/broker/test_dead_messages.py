@@ -8,6 +8,8 @@ from gateway.views import MessageView
 from named_queues import change, create, shown, shows
 from raw_client import RawClient
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
+from storage.interface import CommitJob
 
 DMQ = "#DEAD_MSG_QUEUE"
 IMPLEMENTATION_ERROR = 0x83
@@ -171,6 +173,31 @@ async def test_what_the_dead_message_queue_does_not_take_is_dropped_and_counted_
 
     await counts(broker, rejected_to_dmq=1, rejected_to_dmq_failed=1)
     assert [message.payload for message in await browsed(broker)] == ["ok"]
+
+
+async def test_a_dead_message_that_the_store_cannot_take_now_is_moved_later(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was confirmed, and its queue has it: one write that fails is no reason to lose it."""
+    await create(broker, DMQ)
+    await create(broker, subscriptions=["t"])
+    worker = await consumer(broker)
+    await (await broker.connect()).publish("t", b"bad")
+    commit, refused = broker.node.store.commit, list[CommitJob]()
+
+    def refuse_twice(job: CommitJob) -> None:
+        if len(refused) < 2:
+            refused.append(job)
+            raise StoreFailed("input/output error")
+        commit(job)
+
+    monkeypatch.setattr(broker.node.store, "commit", refuse_twice)
+    await reject_next(worker)
+
+    await counts(broker, rejected_to_dmq=1)
+    assert len(refused) == 2
+    await broker.restart()
+    assert [message.payload for message in await browsed(broker)] == ["bad"]
 
 
 async def test_only_marked_messages_go_where_the_mark_is_respected(broker: RunningBroker) -> None:
