@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -62,7 +63,7 @@ class Broker(ABC):
         self._log = directory / "log"
         directory.mkdir(parents=True, exist_ok=True)
         self._process = self._spawn()
-        self._addresses = self._wait_until_started()
+        self._addresses = self._wait_until(self._started_at)
 
     @classmethod
     @abstractmethod
@@ -76,6 +77,10 @@ class Broker(ABC):
     @abstractmethod
     def _started_at(self) -> Addresses | None:
         """Return where clients connect, None while the broker is not ready."""
+
+    def _open_at(self) -> Addresses | None:
+        """Return the same, None while clients are not let in."""
+        return self._started_at()
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
         """Make the queues of a plan, and return the plan with the addresses that this broker has for them.
@@ -109,11 +114,14 @@ class Broker(ABC):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def restart(self) -> float:
-        """Start again on the same directory, after `stop` or `kill`; return the seconds until it is ready."""
+    def restart(self, *, for_clients: bool = False) -> float:
+        """Start again on the same directory, after `stop` or `kill`; return the seconds until it is ready.
+
+        `for_clients` is until they are let in, where that is before all else is ready.
+        """
         begun_s = time.monotonic()
         self._process = self._spawn()
-        self._addresses = self._wait_until_started()
+        self._addresses = self._wait_until(self._open_at if for_clients else self._started_at)
         return time.monotonic() - begun_s
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -125,11 +133,11 @@ class Broker(ABC):
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
-    def _wait_until_started(self) -> Addresses:
+    def _wait_until(self, has_come: Callable[[], Addresses | None]) -> Addresses:
         deadline_s = time.monotonic() + START_TIMEOUT_S
         try:
             while time.monotonic() < deadline_s:
-                addresses = self._started_at()
+                addresses = has_come()
                 if addresses is not None:
                     return addresses
                 if self._process.poll() is not None:

@@ -1,8 +1,6 @@
 """Sluicegate as a broker that is measured: started as an operator starts it, one process with fsync and its ports."""
 
-import contextlib
 import json
-import re
 import sys
 import urllib.error
 import urllib.request
@@ -10,25 +8,20 @@ from dataclasses import replace
 from typing import Final, final
 
 from bench import mqtt_wire as wire
-from bench.brokers import LOG_TAIL_CHARACTERS, Addresses, Broker, BrokerError, make_certificate
-from bench.load_plan import AMQP, FLOW, LoadPlan
+from bench.brokers import (
+    LOG_TAIL_CHARACTERS,
+    Addresses,
+    Broker,
+    BrokerError,
+    accept_connections,
+    free_ports,
+    make_certificate,
+)
+from bench.load_plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
 HTTP_TIMEOUT_S: Final = 10.0
-READY_PATH: Final = "/health/ready"
-_ADMIN: Final = "admin"  # its port's name, beside those of the protocols
+_ADMIN: Final = "admin"  # its port's name, beside those of the protocols; it is opened when all others are
 _CONNECTIONS_MAX: Final = 100_000
-_SETTINGS: Final = (
-    "listeners.mqtt.port=0",
-    "listeners.mqtt_websocket.port=0",
-    "listeners.amqp.port=0",
-    "listeners.flow.port=0",
-    "listeners.http.port=0",
-    f"listeners.mqtt.max_connections={_CONNECTIONS_MAX}",
-    f"listeners.amqp.max_connections={_CONNECTIONS_MAX}",
-    "admin.port=0",
-)
-# "  mqtt            mqtt://127.0.0.1:41743": the name of a listener in the configuration, which is our protocol's.
-_PORT_LINE: Final = re.compile(r"^  (\w+) +\w+://127\.0\.0\.1:(\d+)", re.MULTILINE)
 
 
 @final
@@ -79,27 +72,29 @@ class Sluicegate(Broker):
     def _command(self) -> list[str]:
         executable = self._conditions.executable
         program = [str(executable)] if executable else [sys.executable, "-P", "-m", "gateway"]  # -P: what is installed
-        settings = list(_SETTINGS)
+        # The names of listeners in the configuration are those of our protocols.
+        names = [MQTT, MQTT_WEBSOCKET, AMQP, FLOW, HTTP]
+        settings = [f"listeners.{name}.max_connections={_CONNECTIONS_MAX}" for name in (MQTT, AMQP)]
         if self._conditions.tls:
             certificate, key = make_certificate(self._directory)
+            names.append(MQTT_TLS)
             settings += [
                 "listeners.mqtt_tls.enabled=true",
-                "listeners.mqtt_tls.port=0",
                 f"listeners.mqtt_tls.certificate={certificate}",
                 f"listeners.mqtt_tls.key={key}",
             ]
+        *ports, admin_port = free_ports(len(names) + 1)
+        settings += [f"listeners.{name}.port={port}" for name, port in zip(names, ports, strict=True)]
+        settings.append(f"admin.port={admin_port}")
+        self._ports: Addresses = {name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)}
+        self._admin: Addresses = {_ADMIN: ("127.0.0.1", admin_port)}
         command = [*program, "serve", "--data", str(self._directory / "data")]
         for setting in settings:
             command += ["--set", setting]
         return command
 
     def _started_at(self) -> Addresses | None:
-        ports = _PORT_LINE.findall(self._log.read_text(errors="replace"))
-        addresses = {name: ("127.0.0.1", int(port)) for name, port in ports}
-        if _ADMIN not in addresses:
-            return None
-        host, port = addresses[_ADMIN]
-        with contextlib.suppress(OSError):  # refused, reset or a status other than 2xx: not ready
-            urllib.request.urlopen(f"http://{host}:{port}{READY_PATH}", timeout=HTTP_TIMEOUT_S).close()
-            return addresses
-        return None
+        return self._ports | self._admin if accept_connections(self._ports | self._admin) else None
+
+    def _open_at(self) -> Addresses | None:
+        return self._ports | self._admin if accept_connections(self._ports) else None
