@@ -49,6 +49,8 @@ async def authenticate(connection: "FlowConnection", said: Auth) -> None:
         connection.not_authenticated(str(failure))
         connection.auth_answer(AuthAnswer(AUTH_FAILED, None))
         return
+    if connection.is_released():
+        return  # its connection has ended meanwhile
     if isinstance(step, Challenge):
         connection.auth_answer(AuthAnswer(AUTH_CHALLENGE, step.data))
         return

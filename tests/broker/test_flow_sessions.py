@@ -8,6 +8,7 @@ from scramp import ScramClient
 
 from flow_client import FlowClient, Refused
 from named_queues import create
+from protocols.authentication import Principal
 from protocols.flow import codes
 from protocols.flow.cursor_frames import QueueStatus
 from protocols.flow.engine import FlowEngine
@@ -16,8 +17,19 @@ from protocols.flow.flow_frames import Bind
 from protocols.flow.frames import CLOSE_PUB, PREFACE, encode_frame
 from protocols.flow.limits import KEEP_ALIVE_MS_MIN
 from protocols.flow.publish_frames import write_publish
-from protocols.flow.session_frames import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED, Close, Error, Goaway, Welcome
+from protocols.flow.session_frames import (
+    AUTH_CHALLENGE,
+    AUTH_DONE,
+    AUTH_FAILED,
+    Auth,
+    Close,
+    Error,
+    Goaway,
+    Hello,
+    Welcome,
+)
 from protocols.flow.settle_frames import Ping
+from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 from tokens import TokenServer, bearer
 
@@ -273,3 +285,32 @@ async def test_answers_of_other_actors_are_bounded_as_well(broker: RunningBroker
     assert broker.node.flow.counters.violated == {"answers_not_read": 1}
     client.cut()
     await client.ended()
+
+
+@ACCOUNTS
+async def test_a_client_that_took_too_long_is_not_told_as_connected(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flow: sessions. Its connection had ended when its password was found right, and was told as ended never."""
+    asked, is_over = asyncio.Event(), asyncio.Event()
+
+    async def checked(user_name: str, password: bytes, host: str) -> Principal:
+        asked.set()
+        await is_over.wait()
+        return Principal(user_name)
+
+    monkeypatch.setattr(broker.node.default.accounts.authenticator, "password", checked)
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.flow_port)
+    says_who = Auth("PLAIN", b"\0ada\0engine").encode()
+    writer.write(PREFACE + Hello("slow", "test", 0, ()).encode() + says_who)
+    await asked.wait()
+    broker.forward(11)
+    broker.node.flow.look_at_the_clock()
+    async with asyncio.timeout(DEADLINE_S):
+        await reader.read()
+        writer.close()
+        while broker.node.flow.open_connections():
+            await asyncio.sleep(0.01)
+    is_over.set()
+    await create(broker, "q")  # takes longer
+    assert broker.node.runtime.events.record.counts.get("CLIENT_CLIENT_CONNECT", 0) == 0
