@@ -11,6 +11,7 @@ from protocols.rest.targets import Target, TargetInvalid, parse_target
 STATUS_MIN: Final = 100
 STATUS_MAX: Final = 599
 _TOKEN: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"  # the name of a header (RFC 9110 5.6.2)
+_TOKEN_OR_NONE: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]*$"
 _VALUE: Final = r"^[\x20-\x7e]*$"
 
 HeaderName = Annotated[str, Field(pattern=_TOKEN, max_length=255)]
@@ -72,7 +73,7 @@ class RestConsumer(Section):
     authentication_scheme: Literal["none", "http-basic", "http-header", "client-certificate"] = "none"
     authentication_http_basic_username: str = Field(default="", max_length=255)
     authentication_http_basic_password_file: Path | None = None
-    authentication_http_header_name: str = Field(default="", max_length=255)
+    authentication_http_header_name: str = Field(default="", max_length=255, pattern=_TOKEN_OR_NONE)
     authentication_http_header_value_file: Path | None = None
     authentication_client_certificate_file: Path | None = None
     authentication_client_certificate_key_file: Path | None = None

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from gateway.config.rest_delivery_points import status_codes
+from gateway.config.rest_delivery_points import RestConsumer, status_codes
 from messaging.address import Address
 from messaging.batch import AT_LEAST_ONCE, MessageBatch
 from messaging.headers import Headers
@@ -102,6 +103,16 @@ def test_a_target_that_is_none_is_refused(text: str, why: str) -> None:
 
 def test_a_target_that_is_not_evaluated_is_taken_as_it_is() -> None:
     assert parse_target("/${topic()}", evaluates=False).path(message()) == "/${topic()}"
+
+
+@pytest.mark.parametrize("name", ["X Key", "Authorization:", "Schlüssel"])
+def test_the_header_that_shows_who_pushes_has_a_name_that_a_header_can_have(name: str) -> None:
+    """RFC 9110 5.6.2. Each request would be malformed, and each message dead after its tries."""
+    told = {"name": "web", "remote_host": "h", "authentication_scheme": "http-header"}
+    told["authentication_http_header_value_file"] = "/secret"
+    assert RestConsumer.model_validate({**told, "authentication_http_header_name": "X-Key"})
+    with pytest.raises(ValidationError, match="authentication_http_header_name"):
+        RestConsumer.model_validate({**told, "authentication_http_header_name": name})
 
 
 def test_status_codes_are_a_list_of_ranges() -> None:
