@@ -5,6 +5,7 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -31,6 +32,16 @@ COUNT_MAX: Final = 1 << 40  # messages; far beyond what a spool of 64 TiB holds 
 QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the attribute
 
 
+def _named(path: object) -> object:
+    """Refuse an empty text, which would be the working directory: mostly it is a variable that was not set."""
+    if path == "":
+        raise ValueError("it is empty; allowed: a path, '.' for the working directory")
+    return path
+
+
+Folder = Annotated[Path, BeforeValidator(_named)]
+
+
 class Node(Section):
     """The node itself."""
 
@@ -40,13 +51,13 @@ class Node(Section):
 class Data(Section):
     """Where the node keeps what must survive it."""
 
-    path: Path = Field(default=Path("sluicegate-data"), description="directory of the spool; made if it is not there")
+    path: Folder = Field(default=Path("sluicegate-data"), description="directory of the spool; made if it is not there")
 
 
 class Backup(Section):
     """Backups of the spool, made while the node runs."""
 
-    path: Path = Field(
+    path: Folder = Field(
         default=Path("sluicegate-backups"), description="directory of the backups, each a folder; made when one is"
     )
 

@@ -10,7 +10,9 @@ from gateway.config.errors import ConfigError, Place, Problem, seen
 Path = tuple[str | int, ...]
 
 BYTES_MAX: Final = 1 << 20  # a configuration, not data
+DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
 NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless
+TOO_DEEP: Final = f"the file has values more than {DEPTH_MAX} deep, aliases expanded"
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document
         raise ConfigError([Problem(place, "", f"this is not YAML: {problem.problem or problem.context}")]) from None
     except yaml.YAMLError as problem:
         raise ConfigError([Problem(Place(source), "", f"this is not YAML: {problem}")]) from None
+    except RecursionError:  # PyYAML's, which calls itself for each level
+        raise ConfigError([Problem(Place(source), "", TOO_DEEP)]) from None
     document = Document()
     document.values[()] = Place(source, 1, 1)
     if node is None:
@@ -74,6 +78,8 @@ class _Construction:
         place = self._place(node)
         self._document.values[path] = place
         self._node_count += 1
+        if len(path) > DEPTH_MAX:
+            raise ConfigError([Problem(place, "", TOO_DEEP)])
         if self._node_count > self._nodes_max:
             text = f"the file has more than {self._nodes_max} values, aliases expanded"
             raise ConfigError([Problem(place, "", text)])

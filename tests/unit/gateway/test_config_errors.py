@@ -122,6 +122,21 @@ def test_aliases_of_aliases_end(tmp_path: Path) -> None:
     assert problems_of("\n".join(lines), tmp_path)[0].endswith("the file has more than 100000 values, aliases expanded")
 
 
+@pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: " + "[" * 51, "a: " + "[" * 5000])
+def test_what_is_deeper_than_any_configuration_is_refused(text: str, tmp_path: Path) -> None:
+    """An alias of what it stands in has no end."""
+    text += "]" * (text.count("[") - text.count("]"))
+    assert problems_of(text, tmp_path)[0].endswith("the file has values more than 50 deep, aliases expanded")
+
+
+@pytest.mark.parametrize("section", ["data", "backup"])
+def test_an_empty_folder_is_none(section: str, tmp_path: Path) -> None:
+    """`--data "$UNSET"` would put a spool into the working directory."""
+    assert problems_of(f"{section}: {{path: ''}}", tmp_path) == [
+        f"gate.yaml:1:{len(section) + 10}: {section}.path: it is empty; allowed: a path, '.' for the working directory"
+    ]
+
+
 def test_a_missing_file_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: the file cannot be read: No such file or directory"):
         load(tmp_path / "none.yaml")
