@@ -28,7 +28,14 @@ from protocols.amqp.events import DeliveriesReceived
 from protocols.amqp.link import IncomingLink
 from protocols.amqp.message_in import MessageIn, read_message
 from protocols.amqp.outcomes import ACCEPTED_STATE, REJECTED, RELEASED_STATE, DeliveryState, rejected
-from protocols.amqp.remembering import NOT_BEGUN, RememberedLink, RememberedLinks, begin_expiry, stored_state
+from protocols.amqp.remembering import (
+    LINKS_MAX,
+    NOT_BEGUN,
+    RememberedLink,
+    RememberedLinks,
+    begin_expiry,
+    stored_state,
+)
 from protocols.amqp.session import Session
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, SESSION_END
 from protocols.amqp.transaction import Transaction
@@ -72,6 +79,20 @@ class PublishingLink:
         self.attached_count = 0  # of that, as this link found it
         self.tags: dict[int, bytes] = {}  # of a remembered link: by delivery id, of those without outcome
 
+    def is_remembered_still(self) -> bool:
+        """Return whether it is detached, was not attached again, anywhere, and stays remembered for now."""
+        remembered = self.remembered
+        return (
+            remembered is not None
+            and remembered.attached_count == self.attached_count
+            and remembered.expires_ms == NOT_BEGUN
+        )
+
+    def begin_expiry(self, ended: str, now_ms: int) -> None:
+        """Let the time of a detached link begin when that ended which its policy names, unless it is attached again."""
+        if self.remembered is not None and self.remembered.attached_count == self.attached_count:
+            begin_expiry(self.remembered, ended, now_ms)
+
     def note(self, ids: list[int], state: DeliveryState) -> None:
         """Remember the outcome of deliveries."""
         if self.remembered is not None:
@@ -113,7 +134,7 @@ class PublishingSide:
         self._sessions = sessions
         self._address = address  # where confirmations go
         self._remembered = remembered
-        self._away: list[tuple[Session, RememberedLink]] = []  # remembered links that are detached
+        self._away: list[PublishingLink] = []  # remembered links that are detached, and whose time has not begun
         self._client = client
         self._credit = credit  # what a link may send ahead of our outcomes
         self._counters = counters
@@ -139,19 +160,26 @@ class PublishingSide:
             return
         self._remembered.detached(publishing.remembered, publishing.attached_count, closed=closed)
         begin_expiry(publishing.remembered, LINK_DETACH, now_ms)
-        self._away.append((publishing.session, publishing.remembered))
+        if not closed and publishing.remembered.expires_ms == NOT_BEGUN:
+            self._note_away(publishing)
+
+    def _note_away(self, publishing: PublishingLink) -> None:
+        """Know a detached link until its time begins, or another link has taken its place."""
+        self._away = [each for each in self._away if each.is_remembered_still()]
+        self._away.append(publishing)
+        del self._away[:-LINKS_MAX]  # as many are remembered at all, and the oldest are forgotten first
 
     def session_ended(self, session: Session, now_ms: int) -> None:
         """Let the time of a session's links begin, which are detached."""
-        for its_session, remembered in self._away:
-            if its_session is session:
-                begin_expiry(remembered, SESSION_END, now_ms)
-        self._away = [each for each in self._away if each[0] is not session or each[1].expires_ms == NOT_BEGUN]
+        for each in self._away:
+            if each.session is session:
+                each.begin_expiry(SESSION_END, now_ms)
+        self._away = [each for each in self._away if each.is_remembered_still()]
 
     def connection_ended(self, now_ms: int) -> None:
         """Let the time of all links begin, which are detached."""
-        for _, remembered in self._away:
-            begin_expiry(remembered, CONNECTION_CLOSE, now_ms)
+        for each in self._away:
+            each.begin_expiry(CONNECTION_CLOSE, now_ms)
         self._away.clear()
 
     # --- messages ---

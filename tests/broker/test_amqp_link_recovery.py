@@ -167,6 +167,22 @@ async def test_the_time_of_a_link_begins_when_its_policy_says(
         assert (answer.unsettled is not None) == (away_s < 10 or not has_begun)
 
 
+async def test_the_end_of_a_connection_that_had_a_link_before_does_not_begin_its_time(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
+    """3.5.6: it is the connection that ends over which the link was attached last."""
+    await orders_of(broker)
+    old, peer = await amqp.connect(), await amqp.connect()
+    await attach(old, policy=CONNECTION_CLOSE, timeout_s=10)
+    await old.outcome(old.transfer(OUT, body("a"), tag=b"a"))
+    await attach(peer, b"a", policy=CONNECTION_CLOSE, timeout_s=10)
+    await peer.detached(OUT, closed=False)
+    old.vanish()
+    await until(lambda: len(broker.node.amqp.open_connections()) == 1, "the end of the old connection")
+    broker.clock.forward(20)
+    assert set(known_in(await attach(peer, b"a", policy=CONNECTION_CLOSE, timeout_s=10))) == {b"a"}
+
+
 async def test_a_link_that_is_closed_is_forgotten(broker: RunningBroker, amqp: AmqpClients) -> None:
     """2.6.6: closing destroys the terminus."""
     await orders_of(broker)
