@@ -59,11 +59,16 @@ async def attach_publisher(connection: "AmqpConnection", session: Session, link:
         return  # the client went meanwhile
     granted = Target(target.address, capabilities=target.capabilities)
     publishing = PublishingLink(session, link, destination)
+    containers = connection.services.registry.containers
+    containers.attach(connection, session, link)  # nothing comes over an earlier connection from now on
     await _remember(connection, publishing, target, granted)
-    if link.state != PENDING or connection.is_released:  # the client has gone meanwhile
+    is_gone = link.state != PENDING or connection.is_released
+    if is_gone or not containers.has(link):
         connection.sides.publishing.never_attached(publishing, connection.runtime.clock.now_ms())
+        if not is_gone:
+            sessions.refuse(session, link, AmqpError(conditions.STOLEN, "the link was attached again"))
         return
-    connection.attach(session, link, source=link.attach.source, target=granted)
+    connection.attach(session, link, source=link.attach.source, target=granted, can_be_stolen=False)
     connection.sides.publishing.attached(publishing)
     connection.tell_flow(CLIENT_FLOW_OPENED, link)
     if node is not None:

@@ -1,14 +1,18 @@
 """AMQP senders that come back with deliveries they are unsure of (2.6.13): nothing lost, nothing doubled."""
 
+import asyncio
+import threading
+
 import pytest
 
-from amqp_client import AmqpClient, AmqpClients, body
+from amqp_client import DEADLINE_S, AmqpClient, AmqpClients, body
 from inside_client import InsideClient, until
 from protocols.amqp.outcomes import ACCEPTED, REJECTED, DeliveryState, read_state
 from protocols.amqp.performatives import Attach
 from protocols.amqp.termini import CONNECTION_CLOSE, LINK_DETACH, NEVER, SESSION_END, Target
 from protocols.amqp.values import AmqpMap
 from running_broker import RunningBroker
+from storage.interface import CommitJob
 
 OUT = 0
 
@@ -88,6 +92,34 @@ async def test_what_is_not_stored_yet_when_the_connection_is_lost_is_known_when_
 
     peer = await amqp.connect()
     assert known_in(await attach(peer, b"b"))[b"b"].code == ACCEPTED
+    assert await stored(orders) == [b"a", b"b"]
+
+
+async def test_nothing_comes_over_the_old_connection_while_the_attach_waits_for_outcomes(
+    broker: RunningBroker, amqp: AmqpClients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """2.6.13: what the answer does not list is sent again, so it must not arrive between the two as well."""
+    orders = await orders_of(broker)
+    old, peer = await amqp.connect(), await amqp.connect()
+    await attach(old)
+    store, may_commit = broker.node.store, threading.Event()
+    commit = store.commit
+
+    def commit_later(job: CommitJob) -> None:
+        assert may_commit.wait(DEADLINE_S)
+        commit(job)
+
+    monkeypatch.setattr(store, "commit", commit_later)
+    try:
+        old.transfer(OUT, body("a"), tag=b"a")
+        await old.round_trip()
+        attaching = asyncio.ensure_future(attach(peer, b"a", b"b"))
+        await old.is_detached("amqp:link:stolen")
+        assert not attaching.done()
+    finally:
+        may_commit.set()
+    assert set(known_in(await attaching)) == {b"a"}
+    await peer.outcome(peer.transfer(OUT, body("b"), tag=b"b", resume=True))
     assert await stored(orders) == [b"a", b"b"]
 
 
