@@ -112,6 +112,13 @@ async def test_nobody_there_is_an_error_of_the_first_connection() -> None:
         await Client(f"flow://127.0.0.1:{free_port()}").__aenter__()
 
 
+async def test_a_name_that_no_host_has_is_an_error_of_the_first_connection() -> None:
+    """Resolving it fails with an error that is none of the system's, and nobody told the program."""
+    with pytest.raises(sluicegate.ConnectFailed, match=r"a\.\.example"):
+        async with asyncio.timeout(20):
+            await Client("flow://a..example").__aenter__()
+
+
 async def test_a_client_comes_back_with_its_publishers_and_consumers(tmp_path: Path) -> None:
     """Flow: sessions, publishing, consuming. The program notices events and redeliveries, and no errors."""
     settings = (f"listeners.flow.port={free_port()}",)

@@ -357,7 +357,7 @@ class Client:
         except TimeoutError:
             await self._hang_up()
             return f"no connection after {self._options.connect_timeout_s} s"
-        except OSError as error:  # ssl.SSLError is one
+        except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
             return str(error) or type(error).__name__
         return ""
 
