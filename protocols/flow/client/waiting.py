@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 
 class WaitingLine:
@@ -18,7 +19,8 @@ class WaitingLine:
             await turn
         except asyncio.CancelledError:
             if turn.cancelled():
-                self._line.remove(turn)
+                with suppress(ValueError):  # `wake` has come upon it before us
+                    self._line.remove(turn)
             else:
                 self.wake(1)
             raise
@@ -27,8 +29,9 @@ class WaitingLine:
         """Wake so many of those that wait longest."""
         while self._line and count > 0:
             turn = self._line.popleft()
-            turn.set_result(None)
-            count -= 1
+            if not turn.done():  # else its task was cancelled, and has yet to go on
+                turn.set_result(None)
+                count -= 1
 
     def wake_all(self) -> None:
         """Wake everybody who waits now."""
