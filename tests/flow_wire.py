@@ -18,11 +18,11 @@ WELCOME = Welcome("gateway", KEEP_ALIVE_MS, FRAME_BYTES_MAX, 16, (), ("ANONYMOUS
 WELCOME_DEFLATE = replace(WELCOME, features=(DEFLATE,))  # compression is in force
 
 
-def engine(*, is_gateway: bool) -> FlowEngine:
+def engine(*, is_gateway: bool, frame_bytes_max: int = FRAME_BYTES_MAX) -> FlowEngine:
     """Return one end, of which nothing was heard yet."""
     return FlowEngine(
         is_gateway=is_gateway,
-        frame_bytes_max=FRAME_BYTES_MAX,
+        frame_bytes_max=frame_bytes_max,
         connect_timeout_ms=CONNECT_TIMEOUT_MS,
         keep_alive_ms=KEEP_ALIVE_MS,
         now_ms=NOW_MS,
@@ -32,10 +32,10 @@ def engine(*, is_gateway: bool) -> FlowEngine:
 class FlowWire:
     """Both ends. What each of them heard stands in `to_gateway` and `to_client`."""
 
-    def __init__(self, welcome: Welcome = WELCOME) -> None:
+    def __init__(self, welcome: Welcome = WELCOME, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.welcome = welcome
         self.client = engine(is_gateway=False)
-        self.gateway = engine(is_gateway=True)
+        self.gateway = engine(is_gateway=True, frame_bytes_max=frame_bytes_max)
         self.to_gateway: list[FlowEvent] = []
         self.to_client: list[FlowEvent] = []
 

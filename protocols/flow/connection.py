@@ -29,6 +29,7 @@ from protocols.flow.engine import FlowEngine
 from protocols.flow.errors import FlowBroken, PeerViolation
 from protocols.flow.events import FlowEvent, PeerViolated
 from protocols.flow.flow_ids import FlowIds
+from protocols.flow.frame_place import FramePlace
 from protocols.flow.greeting import authenticate, greet
 from protocols.flow.messages import FencePublisher
 from protocols.flow.output import Output
@@ -45,7 +46,7 @@ from protocols.identity import Identity
 from protocols.message_vpns import MessageVpns
 from protocols.reading_gate import ReadingGate
 from protocols.sasl import SaslDialogue
-from protocols.transports import ByteTransport, PeerInfo
+from protocols.transports import PLACED_BYTES_MIN, ByteTransport, PeerInfo
 
 log = logging.getLogger("sluicegate.flow")
 
@@ -121,10 +122,12 @@ class FlowConnection(Behaviour):
         return Publisher(space=services.space, spool=services.spool, address=address, rng=rng)
 
     def received(self, data: bytes) -> None:
-        """Handle bytes of the client."""
+        """Handle bytes of the client; none, once a frame was placed."""
         self._counters.bytes_received += len(data)
         now_ms, wall_ms = self.runtime.dispatcher.both_ms()
         self._handle(self.engine.feed(data, now_ms, wall_ms))
+        if self.engine.missing_bytes >= PLACED_BYTES_MIN and self._transport is not None:
+            self._transport.read_into(FramePlace(self))
 
     def tick(self, now_ms: int) -> None:
         """Bring time: keep-alive, silence, authentications that take too long."""
@@ -137,6 +140,7 @@ class FlowConnection(Behaviour):
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None
+        self.engine.drop()  # now: the collector, which finds who is gone, counts objects and not their bytes
         self.gate.attach(None)
         self._release()
         self.identity.close()

@@ -75,6 +75,8 @@ from protocols.flow.turns import (
     TO_GATEWAY,
 )
 from protocols.flow.turns import PREFACE as BEFORE_PREFACE
+from protocols.transports import PLACED_BYTES_MIN
+from protocols.unfilled import Unfilled
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
 CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE
@@ -101,7 +103,8 @@ class FlowEngine:
         self._out: list[bytes] = []
         # An unfinished frame, or what waits for an answer. Joined once whole: 30 MB come in more than a hundred parts.
         self._parts: list[bytes] = []
-        self._missing_bytes = 0  # of the frame that begins in `_parts`, as far as is known
+        self.missing_bytes = 0  # of the frame that begins in `_parts`, as far as is known
+        self._unfilled: Unfilled | None = None  # that frame, once its rest is read to where it stays
         self._waits = False  # the owner has to answer before anything more is read
         self._failed_count = 0  # authentications
         self._began_ms = now_ms
@@ -117,19 +120,43 @@ class FlowEngine:
     def feed(self, data: bytes, now_ms: int, wall_ms: int) -> list[FlowEvent]:
         """Return what the peer said, in wire order. A violation is answered here, and is the last event.
 
-        `wall_ms` is what the times in messages, which are relative on the wire, count from.
+        `wall_ms` is what the times in messages, which are relative on the wire, count from. `data` is empty behind a
+        frame that was placed.
         """
         self._received_ms = now_ms
         if self.phase == CLOSED:
             return []
         if self._parts:
-            self._parts.append(data)
-            self._missing_bytes -= len(data)
-            if self._missing_bytes > 0:
+            if data:  # a frame that was placed is whole, and joined it would be copied
+                self._parts.append(data)
+            self.missing_bytes -= len(data)
+            if self.missing_bytes > 0:
                 return []
             data = b"".join(self._parts)
             self._parts.clear()
         return self._read_on(data, wall_ms)
+
+    def room(self) -> memoryview | None:
+        """Return where the next bytes of the frame belong that has begun, if so much of it is missing that it pays."""
+        if self._unfilled is None:
+            if self.missing_bytes < PLACED_BYTES_MIN or not self._parts:
+                return None
+            begun = b"".join(self._parts)
+            self._parts.clear()
+            self._unfilled = Unfilled(begun, self.missing_bytes)
+        return self._unfilled.room
+
+    def placed(self, count: int) -> bool:
+        """Note that so many bytes have come to `room`; return whether the frame is whole: then `feed` no bytes."""
+        unfilled = self._unfilled
+        assert unfilled is not None, "who places bytes has asked for room"
+        unfilled.filled(count)
+        self.missing_bytes -= count
+        if self.missing_bytes > 0:
+            return False
+        self._unfilled = None
+        self._parts.append(unfilled.whole())
+        return True
 
     def take(self) -> list[bytes]:
         """Return the bytes to write."""
@@ -229,6 +256,12 @@ class FlowEngine:
         """End the connection at once with an ERROR: the peer broke a rule that only the owner knows, or we did."""
         self._violated(code, text, [])
 
+    def drop(self) -> None:
+        """Let go of what waits for more: nothing more is read."""
+        self._parts.clear()
+        self.missing_bytes = 0
+        self._unfilled = None
+
     def _resume(self, wall_ms: int) -> list[FlowEvent]:
         self._waits = False
         data = b"".join(self._parts)
@@ -278,7 +311,7 @@ class FlowEngine:
             text = f"more than {BUFFERED_BYTES_MAX} bytes before the client is authenticated"
             raise PeerViolation(LIMIT_EXCEEDED, text)
         self._parts.append(data[pos:])
-        self._missing_bytes = 0 if self._waits else missing_bytes(data, pos, end)
+        self.missing_bytes = 0 if self._waits else missing_bytes(data, pos, end)
 
     def _preface(self, data: bytes, events: list[FlowEvent]) -> int:
         """Read the peer's preface. One of another major version is answered with ours, and that is the end."""
@@ -385,5 +418,5 @@ class FlowEngine:
         if BEFORE_PREFACE < self.phase < CLOSED:
             self._out.append(Error(SESSION, NO_REQUEST, code, text, None).encode())
         self.phase = CLOSED
-        self._parts.clear()
+        self.drop()
         events.append(PeerViolated(code, text))

@@ -9,7 +9,10 @@ import pytest
 
 import mqtt_packets as mqtt
 from certificates import make_certificates
+from flow_client import FlowClient
 from inside_client import until
+from named_queues import create
+from protocols.flow.publish_frames import write_publish
 from raw_client import RawClient
 from running_broker import RunningBroker
 
@@ -132,3 +135,35 @@ async def test_what_a_client_sent_of_a_large_message_goes_with_it(broker: Runnin
         tracemalloc.stop()
         gc.enable()
     assert held_bytes < 2 * len(packet)
+
+
+async def test_large_messages_over_the_flow_protocol_arrive_as_sent_and_in_order(broker: RunningBroker) -> None:
+    """Here, too, one ends and the next begins in the middle of what is read."""
+    payloads = [LARGE, b"small", LARGE[1:], MEDIUM, MEDIUM[1:], b"", LARGE[2:]]
+    await create(broker)
+    before = broker.node.flow.counters.bytes_received
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher()
+        for number, payload in enumerate(payloads, 1):
+            client.publishes(opened.flow_id, [number], queue="q", payload=payload)
+        assert await client.answered(opened.flow_id, len(payloads)) == []
+        assert broker.node.flow.counters.bytes_received - before > sum(map(len, payloads))
+    async with FlowClient(broker.flow_port, name="reader") as client:
+        got = await client.receives_in_all(len(payloads), await client.binds("q"))
+    assert [each.payload for each in got] == payloads
+
+
+async def test_a_flow_client_that_goes_in_the_middle_of_a_large_message_leaves_the_others_alone(
+    broker: RunningBroker,
+) -> None:
+    await create(broker)
+    frame = write_publish(1, 1, "t", LARGE, None, to_queue=False, ttl_ms=0, delay_ms=0)
+    counters = broker.node.flow.counters
+    async with FlowClient(broker.flow_port, name="leaving") as leaving:
+        nearly_all = counters.bytes_received + len(frame) - 10
+        leaving.send(frame[:-10])
+        await until(lambda: counters.bytes_received == nearly_all, "all but its end")
+    async with FlowClient(broker.flow_port) as client:
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1], queue="q", payload=LARGE)
+        assert await client.answered(opened.flow_id, 1) == []

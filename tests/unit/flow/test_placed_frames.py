@@ -1,0 +1,79 @@
+"""Large frames are read to where they stay, and mean what they mean in any other reads."""
+
+import pytest
+
+from flow_wire import NOW_MS, WALL_MS, FlowWire
+from protocols.flow import codes
+from protocols.flow.events import FlowEvent, PeerViolated
+from protocols.flow.publish_frames import PublishesReceived, write_publish
+from protocols.flow.turns import CLOSED
+from protocols.transports import PLACED_BYTES_MIN
+
+LARGE = bytes(range(251)) * 4180  # a megabyte
+
+
+def frame_of(payload: bytes) -> bytes:
+    return write_publish(1, 1, "t", payload, None, to_queue=False, ttl_ms=0, delay_ms=0)
+
+
+def opened() -> FlowWire:
+    wire = FlowWire(frame_bytes_max=2 * len(LARGE))
+    wire.opens()
+    return wire
+
+
+def place(wire: FlowWire, data: bytes, *, at_once: int) -> list[FlowEvent]:
+    """Put data to the gateway's room, so many bytes in a read."""
+    for start in range(0, len(data), at_once):
+        room, piece = wire.gateway.room(), data[start : start + at_once]
+        assert room is not None
+        room[: len(piece)] = piece
+        if wire.gateway.placed(len(piece)):
+            return wire.gateway.feed(b"", NOW_MS, WALL_MS)
+    return []
+
+
+@pytest.mark.parametrize("begun", [4, 100, 100_000])
+@pytest.mark.parametrize("at_once", [65_536, 2_000_000])
+def test_a_frame_that_was_placed_brings_what_it_holds(begun: int, at_once: int) -> None:
+    wire, frame = opened(), frame_of(LARGE)
+    assert wire.gateway.feed(frame[:begun], NOW_MS, WALL_MS) == []
+    (event,) = place(wire, frame[begun:], at_once=at_once)
+    assert isinstance(event, PublishesReceived)
+    assert event.payloads == [LARGE]
+    assert wire.gateway.room() is None
+
+
+def test_what_comes_behind_a_placed_frame_is_read_as_ever() -> None:
+    wire, frame = opened(), frame_of(LARGE)
+    wire.gateway.feed(frame[:10], NOW_MS, WALL_MS)
+    place(wire, frame[10:], at_once=65_536)
+    (event,) = wire.gateway.feed(frame_of(b"small"), NOW_MS, WALL_MS)
+    assert isinstance(event, PublishesReceived)
+    assert event.payloads == [b"small"]
+
+
+@pytest.mark.parametrize("begun", [3, 200_000])
+def test_there_is_no_room_before_it_pays(begun: int) -> None:
+    """The size is not known yet, or little is missing."""
+    wire, frame = opened(), frame_of(LARGE[: 200_000 + PLACED_BYTES_MIN - 1000])
+    wire.gateway.feed(frame[:begun], NOW_MS, WALL_MS)
+    assert wire.gateway.room() is None
+
+
+def test_nobody_makes_the_gateway_hold_a_frame_before_it_is_known() -> None:
+    wire = FlowWire()
+    wire.client.send(b"")
+    wire.carry()
+    events = wire.gateway.feed(frame_of(LARGE)[:100], NOW_MS, WALL_MS)
+    assert isinstance(events[-1], PeerViolated)
+    assert wire.gateway.room() is None
+
+
+def test_a_connection_that_fails_in_the_middle_of_a_frame_has_no_room_for_it() -> None:
+    wire, frame = opened(), frame_of(LARGE)
+    wire.gateway.feed(frame[:100], NOW_MS, WALL_MS)
+    assert wire.gateway.room() is not None
+    wire.gateway.fail(codes.NOT_AUTHENTICATED, "the token has expired")
+    assert wire.gateway.phase == CLOSED
+    assert wire.gateway.room() is None
