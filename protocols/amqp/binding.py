@@ -223,7 +223,12 @@ async def _subscribe(
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, connection.services.selectors)
     wanted = wanted_queue(connection, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
     check_rights(connection, link, wanted)
-    queue = await subscription_queue(connection, link, wanted)
+    sides = connection.sides
+    sides.subscribing_count += 1
+    try:
+        queue = await subscription_queue(connection, link, wanted)
+    finally:
+        sides.subscribing_count -= 1
     if wanted.priorities:
         place = Subscriber(wanted.name)
         place.address = connection.cell.inbox

@@ -50,11 +50,14 @@ async def join_group(
     durable = source.durable > DURABLE_NONE
     count = partition_count_of(link)
     join = JoinGroup(member, *shared, AT_LEAST_ONCE, durable, count, from_queue=True)
+    sides.subscribing_count += 1
     try:
         joined: GroupJoined = await connection.services.router.ask(join)
     except ShareRefused as mismatch:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(mismatch)) from None
     except (StoreRefused, QueuesExhausted) as refusal:
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
+    finally:
+        sides.subscribing_count -= 1
     assert joined.queue is not None, "who asks for guaranteed messages gets a queue"
     return joined.queue, LeaveGroup(member, *shared)

@@ -37,6 +37,7 @@ class Sides:
         self._publishing: PublishingSide | None = None
         self._transacting: TransactingSide | None = None
         self.is_full = is_full  # the client reads slower than we write
+        self.subscribing_count = 0  # subscriptions whose queue is being made or found: they count already
 
     @property
     def consuming(self) -> ConsumingSide:
@@ -88,14 +89,13 @@ class Sides:
 
     def flow_count(self) -> int:
         """Return how many flows on queues the client has, those of its subscriptions and its looks among them."""
-        consuming = 0 if self._consuming is None else len(self._consuming.by_link)
+        consuming = self.subscribing_count + (0 if self._consuming is None else len(self._consuming.by_link))
         return consuming + (0 if self._browsing is None else len(self._browsing.by_link))
 
     def subscription_count(self) -> int:
         """Return how many subscriptions to topics the client has a link for."""
-        return (
-            0 if self._consuming is None else sum([each.is_subscription for each in self._consuming.by_link.values()])
-        )
+        links = [] if self._consuming is None else self._consuming.by_link.values()
+        return self.subscribing_count + sum([each.is_subscription for each in links])
 
     def top_up(self, link: IncomingLink) -> None:
         """Grant credit again to a link whose client has used some without a message."""

@@ -10,7 +10,7 @@ from inside_client import until
 from named_queues import shows
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
 from protocols.amqp.performatives import Attach, Detach
-from protocols.amqp.termini import COPY, NEVER, Source
+from protocols.amqp.termini import COPY, NEVER, Source, Target
 from protocols.amqp.values import AmqpMap, Symbol, uint
 from running_broker import RunningBroker
 
@@ -280,3 +280,28 @@ async def test_the_subscription_of_another_user_is_neither_ended_nor_changed(bro
     assert (queue.definition.config.owner, queue.definition.config.expires_unbound_s) == ("ann", 0)
     assert queue.definition.subscriptions == ("news/eu",)
     await ann.close()
+
+
+@pytest.mark.parametrize("address", [TOPIC, "$share/group/news/eu"])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        pytest.param(name, marks=pytest.mark.settings(f"authentication.client_profiles=[{{name: default, {name}: 2}}]"))
+        for name in ("max_egress_flow_count", "max_subscription_count")
+    ],
+)
+async def test_subscriptions_that_are_asked_for_at_once_are_counted_as_well(
+    broker: RunningBroker, limit: str, address: str
+) -> None:
+    """2.4.1: a client need not wait for the answer to an attach, and has no more than its profile allows for that."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    for handle in range(5):
+        asked = Attach(f"l{handle}", handle=handle, is_receiver=True, source=Source(address), target=Target("here"))
+        client.send(asked.encode())
+    answers = [await client.awaited(Attach) for _ in range(5)]
+    assert len([each for each in answers if each.source is not None]) == 2, limit
+    for _ in range(3):
+        error = (await client.awaited(Detach)).error
+        assert error is not None
+        assert error.condition == "amqp:resource-limit-exceeded"
+    await client.close()
