@@ -87,7 +87,7 @@ class MqttSession:
         self._receive_maximum = receive_maximum
         self._connack: ReasonCode | None = None
         self._answer = ""  # what CONNACK says
-        self._refusal: ReasonCode | None = None  # why the gateway closed the connection
+        self._farewell = ""  # why the gateway closed the connection, if it said so
         # Manual: a message that was received but not printed is not acknowledged, and so not lost.
         self.client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
@@ -146,8 +146,8 @@ class MqttSession:
         if self._connack is None:
             text = f"{self._peer.host}:{self._peer.port} closed the connection unanswered; is that an MQTT port?"
             return CommandFailed(text, exit_code=UNREACHABLE, advice="" if self._peer.tls else "One with TLS: --tls.")
-        if self._refusal is not None and self._refusal.is_failure:
-            return CommandFailed(f"the gateway closed the connection: {self._refusal}", exit_code=FAILED)
+        if self._farewell:
+            return CommandFailed(f"the gateway closed the connection: {self._farewell}", exit_code=FAILED)
         return CommandFailed("the connection to the gateway was lost", exit_code=UNREACHABLE)
 
     def _on_connect(
@@ -159,7 +159,7 @@ class MqttSession:
     def _on_disconnect(
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
     ) -> None:
-        self._refusal = reason
+        self._farewell = in_words(reason, properties) if reason.is_failure else ""
 
 
 def in_words(reason: ReasonCode, properties: Properties | None) -> str:
