@@ -239,7 +239,7 @@ def read_deliver(frame: Frame, data: bytes, wall_ms: int) -> Delivered:
     headers: Headers | None = None
     if key_bytes or size or priority != PRIORITY_DEFAULT or flags & HEADER_FLAGS:
         headers = headers_of(data[key_at:properties_at], priority, flags)
-        decode_properties(headers, data, properties_at, payload_at, wall_ms)
+        decode_properties(headers, data, properties_at, payload_at, wall_ms, size)  # each has a byte at least
     try:
         topic = data[topic_at:key_at].decode("utf-8")
     except UnicodeDecodeError:

@@ -30,7 +30,7 @@ F64: Final = 5
 TEXT: Final = 6  # u32 length before it, as bytes have
 BYTES: Final = 7
 
-ENTRIES_MAX: Final = 1024  # of one message
+ENTRIES_MAX: Final = 1024  # of one message that a client publishes; those of other protocols may have more
 TIME_MS_MAX: Final = 1 << 48  # nine thousand years: sums of two fit into 64 bits
 
 _I64: Final = struct.Struct(">q")
@@ -38,20 +38,20 @@ _U64: Final = struct.Struct(">Q")
 _F64: Final = struct.Struct(">d")
 
 
-def decode_properties(headers: Headers, data: bytes, start: int, end: int, wall_ms: int) -> None:
-    """Put the properties in `data[start:end]` into headers. Raises PeerViolation."""
+def decode_properties(headers: Headers, data: bytes, start: int, end: int, wall_ms: int, entries_max: int) -> None:
+    """Put the properties in `data[start:end]`, `entries_max` at most, into headers. Raises PeerViolation."""
     try:
-        _decode(headers, data, start, end, wall_ms)
+        _decode(headers, data, start, end, wall_ms, entries_max)
     except (IndexError, struct.error):
         raise PeerViolation(MALFORMED, "properties that end within an entry") from None
     except UnicodeDecodeError as error:
         raise PeerViolation(MALFORMED, f"a property that is not UTF-8: {error.reason}") from None
 
 
-def _decode(headers: Headers, data: bytes, start: int, end: int, wall_ms: int) -> None:
+def _decode(headers: Headers, data: bytes, start: int, end: int, wall_ms: int, entries_max: int) -> None:
     pos = start
     user: list[tuple[str, UserPropertyValue]] = []
-    for _ in range(ENTRIES_MAX):
+    for _ in range(entries_max):
         if pos >= end:
             break
         slot = data[pos]
@@ -64,7 +64,7 @@ def _decode(headers: Headers, data: bytes, start: int, end: int, wall_ms: int) -
             _decode_standard(headers, slot, data[value_at:stop], wall_ms)
         pos = stop
     if pos != end:
-        raise PeerViolation(MALFORMED, f"more than {ENTRIES_MAX} properties")
+        raise PeerViolation(MALFORMED, f"more than {entries_max} properties")
     if user:
         headers.user_properties = user
 

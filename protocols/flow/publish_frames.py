@@ -12,7 +12,7 @@ from protocols.flow.codes import MALFORMED
 from protocols.flow.errors import PeerViolation
 from protocols.flow.frames import PUB_ACK, PUBLISH, SESSION, Frame, encode_frame
 from protocols.flow.limits import HEAD_BYTES, RANGES_MAX
-from protocols.flow.properties import decode_properties, encode_properties
+from protocols.flow.properties import ENTRIES_MAX, decode_properties, encode_properties
 
 # Modes.
 DIRECT: Final = 0
@@ -148,7 +148,7 @@ def read_publish(
         return run
     headers = headers_of(data[key_at:properties_at], priority, flags)
     if properties_bytes:
-        decode_properties(headers, data, properties_at, payload_at, wall_ms)
+        decode_properties(headers, data, properties_at, payload_at, wall_ms, ENTRIES_MAX)
     run.headers.append(headers)
     run.has_headers = True
     return run
