@@ -12,6 +12,7 @@ from messaging.trace_context import TRACE_FIELDS
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX
 from protocols.http.message_in import PARTITION_KEY_PROPERTY
 
+INT64_MAX: Final = (1 << 63) - 1
 OCTETS: Final = "application/octet-stream"
 TEXT: Final = "text/plain; charset=utf-8"
 
@@ -69,7 +70,7 @@ def _append_property(fields: list[tuple[bytes, bytes]], name: str, value: UserPr
     elif isinstance(value, bool):
         append_field(fields, header, "true; type=boolean" if value else "false; type=boolean")
     elif isinstance(value, int):
-        append_field(fields, header, f"{value}; type=int64")
+        append_field(fields, header, f"{value}; type={'int64' if value <= INT64_MAX else 'uint64'}")
     else:
         append_field(fields, header, f"{value!r}; type=double")
 

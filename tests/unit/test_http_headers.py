@@ -2,7 +2,8 @@
 
 import pytest
 
-from messaging.headers import Headers
+from messaging.headers import Headers, UserPropertyValue
+from protocols.http.message_in import read_attributes
 from protocols.http.message_out import response_headers
 
 
@@ -17,3 +18,14 @@ def test_a_user_property_that_is_no_header_is_left_out(name: str, value: str) ->
     fields = response_headers(headers, 0)
     prefix = b"Solace-User-Property-"
     assert [each for each in fields if each[0].startswith(prefix)] == [(prefix + b"kept", b"2")]
+
+
+@pytest.mark.parametrize(
+    "value", [0, -(1 << 63), (1 << 63) - 1, 1 << 63, (1 << 64) - 1, True, 2.5, "x", "7; type=int8"]
+)
+def test_a_user_property_that_is_published_again_is_the_same(value: UserPropertyValue) -> None:
+    """As a line of JSON, or by a REST consumer that hands on what it got; numbers have the type that they fit."""
+    headers = Headers()
+    headers.user_properties = [("a", value)]
+    fields = [(name.decode(), said.decode()) for name, said in response_headers(headers, 0)]
+    assert read_attributes(fields, b"", 0).headers.user_properties == [("a", value)]
