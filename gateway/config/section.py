@@ -1,6 +1,11 @@
 """The base of every configuration section: frozen, and closed to keys it does not know."""
 
+import os
+
 from pydantic import BaseModel, ConfigDict
+
+# Else pydantic looks through what is said of every installed package for plugins of its own, before the first section.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 class Section(BaseModel):

@@ -24,6 +24,14 @@ finally:
     print(*sys.modules)
 """
 
+WITHOUT_PLUGINS: Final = """
+import importlib.metadata
+def looked_for(**of):
+    raise AssertionError(of)
+importlib.metadata.entry_points = looked_for
+import gateway.config.model
+"""
+
 
 def test_the_help_says_of_every_command_what_it_does() -> None:
     shown = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["--help"]).stdout
@@ -71,3 +79,11 @@ def test_a_command_is_imported_without_the_garbage_collector_and_runs_with_it(mo
     assert CliRunner().invoke(app, ["version"]).exit_code == 0
     assert collecting == [False]
     assert gc.isenabled()
+
+
+def test_the_configuration_looks_for_no_plugins_of_pydantic() -> None:
+    """It would read what is said of every installed package."""
+    told = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_PLUGINS], capture_output=True, env=same_imports(), timeout=60
+    )
+    assert (told.returncode, told.stderr) == (0, b"")
