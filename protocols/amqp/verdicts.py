@@ -86,9 +86,10 @@ class Verdicts:
 def verdict_of(link: OutgoingLink, state: DeliveryState | None) -> Verdict:
     """Return what a state means for deliveries of a link.
 
-    Settled without one: what the link said of that, or given back untouched.
+    Settled without an outcome (3.5.3): what the link said of that, or given back untouched. How much of a message has
+    been received is none.
     """
-    if state is None:
+    if state is None or state.code == outcomes.RECEIVED:
         terminus = link.attach.source
         state = None if terminus is None else terminus.default_outcome
     if state is None:

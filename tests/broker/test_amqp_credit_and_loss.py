@@ -6,10 +6,13 @@ from amqp_client import AmqpClient
 from amqp_heard import Ended, Received
 from inside_client import InsideClient, until
 from protocols.amqp.decoding import decode_list
+from protocols.amqp.encoding import encode_composite
 from protocols.amqp.fields import Fields
-from protocols.amqp.outcomes import MODIFIED, DeliveryState
+from protocols.amqp.outcomes import MODIFIED, RECEIVED, DeliveryState
+from protocols.amqp.performatives import DISPOSITION
 from protocols.amqp.sections import NOWHERE, find_sections
 from protocols.amqp.termini import Source
+from protocols.amqp.values import AmqpValue, Described, uint, ulong
 from running_broker import RunningBroker
 
 
@@ -133,14 +136,15 @@ async def test_ids_that_stand_for_nothing_are_passed_over(broker: RunningBroker)
     await client.close()
 
 
-async def test_what_is_settled_without_a_state_has_the_default_outcome(broker: RunningBroker) -> None:
+@pytest.mark.parametrize("state", [None, Described(ulong(RECEIVED), [uint(0), ulong(0)])])
+async def test_what_is_settled_without_an_outcome_has_the_default_one(broker: RunningBroker, state: AmqpValue) -> None:
     """AMQP 3.5.3, test case 52: here modified, with delivery-failed."""
     await queue(broker, b"m")
     failed = DeliveryState(MODIFIED, delivery_failed=True)
     client = await AmqpClient.open(broker.amqp_port)
     await client.receiver("l", Source("q", default_outcome=failed), credit=2)
     (first,) = await client.deliveries(1)
-    client.settle(first.delivery_id, state=None)
+    client.send(encode_composite(DISPOSITION, [True, uint(first.delivery_id), None, True, state]))
     (again,) = await client.deliveries(1)
     assert (delivery_count(first), delivery_count(again)) == (0, 1)
     await client.close()
