@@ -5,14 +5,18 @@ into the partition's memory.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from actors.futures import LoopFuture
 from actors.messages import BrowsedMessage, BrowsePartition, PageRead, ReadPage
+from actors.runtime import Runtime
 from actors.spool_io import StoreReader
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.ledger import Ledger
 from messaging.segments import Segment
+
+READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
 
 
 class PartitionBrowse(Address):
@@ -21,6 +25,7 @@ class PartitionBrowse(Address):
     def __init__(
         self,
         *,
+        runtime: Runtime,
         ledger: Callable[[], Ledger],
         number: int,
         partition_id: int,
@@ -28,6 +33,7 @@ class PartitionBrowse(Address):
         request: BrowsePartition,
         waiting: "dict[int, PartitionBrowse]",
     ) -> None:
+        self._runtime = runtime
         self._ledger = ledger  # asked for each time: a partition may be given a new one
         self._number = number
         self._partition_id = partition_id
@@ -67,6 +73,9 @@ class PartitionBrowse(Address):
     def post(self, message: object) -> None:
         """Take a page that was read; a damaged one has nothing to show."""
         assert isinstance(message, PageRead)
+        if message.failed:  # what a disk cannot give now is not lost
+            self._runtime.after(READ_AGAIN_MS, self.run)
+            return
         segment = self._ledger().segments.at_or_after(self._next)
         end = self._next + 1 if segment is None else _end_of_page(segment, message)
         for first, batch in message.runs:

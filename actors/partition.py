@@ -414,6 +414,7 @@ class Partition(Behaviour):
 
     def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
         look = PartitionBrowse(
+            runtime=self._runtime,
             ledger=lambda: self._ledger,
             number=self._number,
             partition_id=self._partition_id,

@@ -15,6 +15,8 @@ from named_queues import change, create, shown, shows
 from plain_http import plain_async_client
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
+from storage.errors import StoreFailed
+from storage.record_page import Run
 
 
 def payloads(messages: list[BrowsedMessage]) -> list[bytes]:
@@ -139,6 +141,27 @@ async def test_a_browser_reads_pages(broker: RunningBroker) -> None:
     browser = Browser(broker)
     await browser.bind(window=300)
     assert [int(payload[:4]) for payload in payloads(await browser.sees(300))] == list(range(300))
+
+
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+async def test_a_browser_waits_for_a_page_that_cannot_be_read_now(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never comes back to what it has passed over."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
+    read_page, fails = broker.node.store.read_page, [True]
+
+    def read_or_fail(partition_id: int, first_sequence: int) -> list[Run]:
+        if fails and fails.pop():
+            raise StoreFailed("input/output error")
+        return read_page(partition_id, first_sequence)
+
+    monkeypatch.setattr(broker.node.store, "read_page", read_or_fail)
+    browser = Browser(broker)
+    await browser.bind(window=300)
+    assert [int(payload[:4]) for payload in payloads(await browser.sees(300))] == list(range(300))
+    assert fails == []
 
 
 async def test_browsing_needs_read_only_and_removing_consume(broker: RunningBroker) -> None:
