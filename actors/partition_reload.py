@@ -12,7 +12,7 @@ from messaging.admission import QueueGate
 from messaging.ledger import Ledger
 from messaging.recovery import StoredBatch, StoredPartition, restore
 from messaging.retention import RetainedLog
-from messaging.settlement import DISCARD_PARTITION_FAILED
+from messaging.settlement import DISCARD_NOT_STORED, DISCARD_PARTITION_FAILED
 
 
 def fresh_ledger(
@@ -39,9 +39,12 @@ def fresh_ledger(
     stored.next_sequence = old.next_sequence
     readopted = [batch.publication for batch in stored.batches]
     found = {batch.first for batch in stored.batches}
+    refused_count = 0
     for segment in old.segments.all():
         publication = segment.publication
-        if segment.batch is not None and publication is not None and segment.first not in found:
+        if publication is not None and publication.refused:
+            refused_count += segment.live_count  # a consumer had it, which is lost with the ledger
+        elif segment.batch is not None and publication is not None and segment.first not in found:
             # Other partitions had yet to number it, so it was not in the store when that was read.
             stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
     ledger = Ledger(durable=old.durable, rules=old.rules)
@@ -52,8 +55,11 @@ def fresh_ledger(
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
     ledger.effects.buried_counts = old.effects.buried_counts
-    if old.waiting_count > ledger.waiting_count:
-        ledger.effects.discard(DISCARD_PARTITION_FAILED, old.waiting_count - ledger.waiting_count)
+    if refused_count > 0:
+        ledger.effects.discard(DISCARD_NOT_STORED, refused_count)
+    lost_count = old.waiting_count - refused_count - ledger.waiting_count
+    if lost_count > 0:
+        ledger.effects.discard(DISCARD_PARTITION_FAILED, lost_count)
     gate.restore(ledger.waiting_count, ledger.waiting_bytes)
     log = old_log.renewed(ledger)
     if old_log.active:

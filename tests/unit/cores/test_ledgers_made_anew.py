@@ -1,0 +1,35 @@
+"""A ledger in the place of one that cannot be trusted: what it takes over that the store does not have."""
+
+from actors.partition_reload import fresh_ledger
+from messaging.admission import QueueGate
+from messaging.ledger import Ledger
+from messaging.recovery import StoredPartition
+from messaging.settlement import DISCARD_NOT_STORED
+from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
+from unit.cores.messages import batch_of
+
+ENDLESS = 1 << 40
+
+
+def made_anew(partition: LoggedPartition) -> Ledger:
+    """Return a ledger that is made from a store without messages."""
+    gate = QueueGate(None, usage_bytes_max=ENDLESS, message_bytes_max=ENDLESS)
+    gate.restore(partition.ledger.waiting_count, partition.ledger.waiting_bytes)
+    stored = StoredPartition(PARTITION_ID)
+    ledger, _ = fresh_ledger(partition.ledger, partition.log, stored, partition_id=PARTITION_ID, gate=gate, spool=None)
+    ledger.check()
+    return ledger
+
+
+def test_what_is_not_in_the_store_yet_is_taken_over_and_what_the_store_refused_is_not() -> None:
+    """A consumer had it, and is lost with the ledger: its publisher may send it once more."""
+    partition = LoggedPartition()
+    refused = partition.append(batch_of([b"refused"]), stored=False)
+    partition.deliver()
+    refused.refused = True
+    partition.append(batch_of([b"on its way"]), stored=False)
+
+    ledger = made_anew(partition)
+
+    assert [segment.batch.payloads() for segment in ledger.segments.all() if segment.batch] == [[b"on its way"]]
+    assert ledger.effects.discards == {DISCARD_NOT_STORED: 1}
