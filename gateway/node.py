@@ -101,7 +101,7 @@ class Node:
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool
         self.spool = self._spawn_spool()
-        self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog)
+        self.partition_ids = PartitionIds(self.recovered.stored(DEFAULT_VPN).catalog, self.recovered.partitions)
         self.attempts = LoginAttempts()
         self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
         names = dict.fromkeys([*config.message_vpns(), *self.recovered.vpns])

@@ -7,7 +7,7 @@ maps stand there, with what the change still needs; partition ids then include t
 
 import base64
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,8 +80,9 @@ def queue_row_deleted(name: str) -> TableWrite:
 class PartitionIds:
     """The ids that partitions are still to get, of whichever message VPN: none is ever given out twice."""
 
-    def __init__(self, catalog: Mapping[bytes, bytes]) -> None:
-        self.next_id = int(catalog.get(COUNTER_ROW, b"1"))
+    def __init__(self, catalog: Mapping[bytes, bytes], used: Iterable[int]) -> None:
+        """`used` are those that the store has anything of: the row may be one that could not be read."""
+        self.next_id = max([int(catalog.get(COUNTER_ROW, b"1")), *[each + 1 for each in used]])
 
     def take(self, count: int) -> list[int]:
         """Return so many ids. The row is to be written with what gets them."""

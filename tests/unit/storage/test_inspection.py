@@ -11,7 +11,7 @@ from messaging.staging import StagedPage
 from storage.databases import PAGE_KEY, RECORD_KEY
 from storage.inspection import Finding, Severity, inspect_spool
 from storage.interface import CommitJob, PageWrite, Table, TableWrite
-from storage.queue_catalog import COUNTER_ROW, PartitionIds, StoredQueue, queue_row
+from storage.queue_catalog import PartitionIds, StoredQueue, queue_row
 from storage.record_cursor import CursorState
 from storage.spool_reader import SpoolReader
 from storage.staging_rows import page_row
@@ -30,7 +30,7 @@ def folder(store: SpoolStore) -> Path:
     """A spool in order: a queue with a page of sequences 5 to 7, and a record of 1000 to 1002."""
     store.commit(
         CommitJob(
-            table_writes=[queue("orders", 1), PartitionIds({COUNTER_ROW: b"2"}).row()],
+            table_writes=[queue("orders", 1), PartitionIds({}, used=[1]).row()],
             page_writes=[PageWrite(1, page_bytes(5))],
             cursor_puts=[CursorState(1, 5, [], 1 << 20, [])],
         )

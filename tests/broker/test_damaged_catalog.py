@@ -1,0 +1,36 @@
+"""What becomes of queues when rows of the catalog cannot be read: what can be is served, and nothing is mixed up."""
+
+import pytest
+
+from named_queues import create
+from running_broker import RunningBroker
+from storage.queue_catalog import COUNTER_ROW
+from unit.storage.spool_file import flip_raw
+
+
+@pytest.fixture(autouse=True)
+def expect_the_damage(caplog: pytest.LogCaptureFixture) -> None:
+    """The node tells of it, as an error."""
+    caplog.handler.addFilter(lambda record: "set aside" not in record.getMessage())
+
+
+async def test_a_queue_gets_no_partition_of_another_when_the_count_of_partitions_is_lost(
+    broker: RunningBroker,
+) -> None:
+    """Two queues on one partition of the store would have each other's messages after the next start."""
+    await create(broker, "old", subscriptions=["old"])
+    await (await broker.connect()).publish("old", b"of the old one")
+    await broker.all_vanish()
+    await broker.stop()
+    flip_raw(broker.config.data.path, "catalog", COUNTER_ROW, -1)
+    await broker.start()
+
+    await create(broker, "new", subscriptions=["new"])
+    await (await broker.connect()).publish("new", b"of the new one")
+    await broker.restart()
+
+    for name in ("old", "new"):
+        client = await broker.connect(level=5)
+        await client.subscribe(f"$queue/{name}", qos=1)
+        assert (await client.message()).payload == f"of the {name} one".encode()
+        await client.is_quiet()
