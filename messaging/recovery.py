@@ -54,12 +54,20 @@ class StoredPartition:
         self.delays: tuple[tuple[int, int, int], ...] = ()  # of messaging.back_off, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
+        self.lacks_cursor = False  # it could not be read: what was delivered is not known, nor how far sequences went
         self.is_offered_again = False  # some of it was settled, and is not to be taken for that
 
     def settle(self, first: int, end: int) -> None:
         """Note settled sequences."""
         if end > self.floor:
             self.settled.add(max(first, self.floor), end)
+
+    def known_end(self) -> int:
+        """Return the sequence behind the last that is known to have been used. A node may have reserved many more."""
+        ends = [page.end for page in self.pages] + [each.first + each.batch.count for each in self.batches]
+        if self.settled:
+            ends.append(self.settled.end())
+        return max([1, self.floor, *ends])
 
     def offer_again(self, first: int, end: int) -> None:
         """Take sequences for unsettled that are not; what is still stored of them will be delivered again."""
@@ -73,9 +81,11 @@ class StoredPartition:
 def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
     """Fill an empty ledger, and count in each publication the rows that are still open here.
 
-    Left in the ledger's effects: pages of which nothing is needed any more, and the sequences that hold no message (a
-    crash skips what was reserved and not used), which are settled from now on.
+    Without its cursor a partition is as after a crash. Left in the ledger's effects: pages of which nothing is needed
+    any more, and the sequences that hold no message (a crash skips what was reserved and not used), which are settled
+    from now on.
     """
+    was_clean = was_clean and not stored.lacks_cursor
     settled = RangeSet()
     settled.add(0, stored.floor)
     for first, end in stored.settled.ranges():

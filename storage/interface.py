@@ -133,6 +133,7 @@ class Recovery:
     journal: Iterator[tuple[int, JournalRecord]]  # in the order committed
     tables: Mapping[Table, Iterator[tuple[bytes, bytes]]]  # key and value; in no order for keys beyond 494 bytes
     quarantined: list[Quarantined]
+    lost_cursors: set[int] = field(default_factory=set)  # partitions whose cursor is among what could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ class RecoveryScan:
         self._databases = databases
         self._repairs = repairs
         self.quarantined: list[Quarantined] = []
+        self.lost_cursors: set[int] = set()  # of partitions whose cursor is not readable
 
     def cursors(self) -> dict[int, CursorState]:
         """Return the readable cursors by partition."""
@@ -47,9 +48,11 @@ class RecoveryScan:
             try:
                 cursor = decode_cursor(data, where)
             except DamagedRecord as error:
+                self.lost_cursors.add(partition_id)
                 self._set_aside("cursors", key, where, "damaged", error.reason)
                 continue
             if cursor.partition_id != partition_id:
+                self.lost_cursors.add(partition_id)
                 self._set_aside("cursors", key, where, "misplaced", f"it belongs to {cursor.partition_id}")
                 continue
             cursors[partition_id] = cursor

@@ -129,4 +129,5 @@ class SpoolReader:
             journal=scan.journal(),
             tables={table: scan.rows(table) for table in Table},
             quarantined=scan.quarantined,
+            lost_cursors=scan.lost_cursors,
         )

@@ -167,6 +167,7 @@ class SpoolStore:
                 journal=self._guarded(scan.journal()),
                 tables={table: self._guarded(scan.rows(table)) for table in Table},
                 quarantined=scan.quarantined,
+                lost_cursors=scan.lost_cursors,
             )
 
     def browse_quarantine(self, *, after: int = 0, limit: int = 100) -> list[QuarantinedBytes]:

@@ -159,10 +159,4 @@ class VpnReader:
 
 
 def _end_of(stored: StoredPartition | None) -> int:
-    """Return the sequence behind the last that is known to have been used. A node may have reserved many more."""
-    if stored is None:
-        return 1
-    ends = [each.end for each in stored.pages] + [each.first + each.batch.count for each in stored.batches]
-    if stored.settled:
-        ends.append(stored.settled.end())
-    return max([1, stored.floor, *ends])
+    return 1 if stored is None else stored.known_end()

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from messaging.flows import DeliveryRules
+from messaging.ledger import Ledger
+from messaging.recovery import restore
 from storage.databases import PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from storage.errors import DamagedRecord, PageNotFound, StoreFailed, UnsupportedFormat
 from storage.interface import CommitJob, PageDamage, PageWrite, Recovery, Table, TableWrite
@@ -17,6 +20,7 @@ from storage.record_journal import JOURNAL_KIND
 from storage.record_page import directory_row
 from storage.record_seal import seal
 from storage.store import SpoolStore
+from storage.stored_state import SEQUENCES_SKIPPED, read_partitions
 from unit.storage.samples import page_bytes, publish_job
 from unit.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
 
@@ -140,6 +144,24 @@ def test_a_cursor_under_a_wrong_key_is_not_believed(filled: SpoolStore, open_sto
 
     assert sorted(recovery.cursors) == [1, 3]
     assert [(item.where, item.reason) for item in recovery.quarantined] == [("cursor of partition 2", "misplaced")]
+
+
+def test_a_partition_without_its_cursor_goes_on_where_no_sequence_was_ever_given_out(
+    filled: SpoolStore, open_store: OpenStore
+) -> None:
+    """Readers elsewhere hold sequences. Nor is it known what was delivered, though the store was closed in order."""
+    flip_raw(filled.folder, "cursors", PARTITION_KEY.pack(2), 18)
+
+    partitions, _ = read_partitions(open_store().recover())
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    restore(ledger, partitions[2], was_clean=True)
+
+    ledger.check()
+    known_end = partitions[2].known_end()
+    assert known_end > 20
+    assert ledger.next_sequence == known_end + SEQUENCES_SKIPPED
+    assert ledger.was_delivered(ledger.floor)
+    assert partitions[1].next_sequence == 100
 
 
 def test_a_file_that_is_no_database_is_refused_by_its_name(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""What becomes of queues when rows of the catalog cannot be read: what can be is served, and nothing is mixed up."""
+"""What becomes of queues when some of what the store has of them cannot be read: the rest is served."""
 
 import pytest
 
 from named_queues import create
 from running_broker import RunningBroker
+from storage.databases import PARTITION_KEY
 from storage.queue_catalog import COUNTER_ROW
 from unit.storage.spool_file import flip_raw
 
@@ -34,3 +35,19 @@ async def test_a_queue_gets_no_partition_of_another_when_the_count_of_partitions
         await client.subscribe(f"$queue/{name}", qos=1)
         assert (await client.message()).payload == f"of the {name} one".encode()
         await client.is_quiet()
+
+
+async def test_a_queue_goes_on_without_the_place_of_its_partition(broker: RunningBroker) -> None:
+    """What was delivered is not known, so it may come again, and says so; so does what comes after the next crash."""
+    await create(broker, subscriptions=["t"])
+    await (await broker.connect()).publish("t", b"before")
+    await broker.all_vanish()
+    await broker.stop()
+    flip_raw(broker.config.data.path, "cursors", PARTITION_KEY.pack(1), -1)
+    await broker.start()
+    await (await broker.connect()).publish("t", b"after")
+    await broker.crash()
+
+    client = await broker.connect(level=5)
+    await client.subscribe("$queue/q", qos=1)
+    assert await client.payloads(2) == [b"before", b"after"]
