@@ -28,7 +28,8 @@ GC_THRESHOLDS = (10_000, 4, 20_000)
 def run(config: Config, *, reload: Callable[[], Config]) -> int:
     """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
 
-    Called with the garbage collector off, as importing this should be; it goes on when the node is ready. Raises
+    Called with the garbage collector off, as importing this should be; it goes on when the node is ready. Called with
+    SIGHUP blocked, which is heard from when the node begins to start: it would end the process before. Raises
     CannotStart.
     """
     try:
@@ -51,6 +52,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.keep(loop.create_task(_reload(node, reload))))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
     try:
         await node.start()
     except CannotStart:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,8 @@ SetOption = Annotated[
 
 def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
     """Run the gateway in the foreground until it is told to stop."""
+    # Whoever changes the configuration while it starts must not end it: `run` hears the signal when it can.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
     from gateway.process import run  # late: every other command starts without the broker's code

@@ -1,6 +1,7 @@
 """The README's first commands, run as a user runs them, against a gateway in a process of its own."""
 
 import json
+import os
 import select
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gateway_process import PYTHON, GatewayProcess, gateway, wait_until
+from processes import running
 
 ANSWER_S = 45
 
@@ -153,3 +155,36 @@ def test_hangup_takes_over_a_changed_configuration(tmp_path: Path) -> None:
         node.send_signal(signal.SIGHUP)
         wait_until(lambda: "loud" in node.stderr, within_s=ANSWER_S, what="the complaint")
         assert node.is_ready(), "a wrong file must not end a running node"
+
+
+def test_a_hangup_while_the_node_starts_is_obeyed_when_it_can_be(tmp_path: Path) -> None:
+    """The configuration is a pipe, so that the signal comes exactly while it is read for the first time."""
+    pipe = tmp_path / "sluicegate.yaml"
+    os.mkfifo(pipe)
+    ports = ["mqtt", "mqtt_websocket", "amqp", "flow", "http"]
+    listeners = ", ".join(f"{name}: {{port: 0}}" for name in ports)
+    text = f"listeners: {{{listeners}}}\nadmin: {{enabled: false}}\ndata: {{path: {tmp_path / 'data'}}}\n"
+    with running([*PYTHON, "serve", "--config", pipe]) as node:
+        with os.fdopen(_written_to(pipe, node), "w") as first:
+            node.send_signal(signal.SIGHUP)
+            pipe.unlink()
+            pipe.write_text(text + "log: {level: debug}\n")
+            first.write(text)
+        assert node.stderr is not None
+        assert any("log.level: info -> debug" in line for line in node.stderr)
+
+
+def _written_to(pipe: Path, reader: "subprocess.Popen[str]") -> int:
+    """Open a pipe for writing as soon as a process reads from it, which must not end before."""
+    opened: list[int] = []
+
+    def is_read() -> bool:
+        try:
+            opened.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:  # nobody reads
+            return reader.poll() is not None
+        return True
+
+    wait_until(is_read, within_s=ANSWER_S, what="the node to read its configuration")
+    assert opened, f"the node ended: {reader.returncode}"
+    return opened[0]
