@@ -1,12 +1,12 @@
 """The ports that are not for clients: the admin port, the same in TLS, and the one for probes.
 
 What answers there is a third of all code that a node imports, and nobody needs it to publish. So it is imported when
-the ports of clients are open already, module by module between what clients ask: none of them waits for more than one.
+the ports of clients are open already, module by module when nobody asks for anything: a client waits for one at most.
 """
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -52,6 +52,8 @@ IMPORTED: Final = (
     "gateway.admin.server",
 )
 
+CLIENTS_FIRST_MS: Final = 1000  # in all; then operators have their turn, however busy clients are
+
 
 class OperatorPorts:
     """Those ports of one node that its configuration opens."""
@@ -71,12 +73,15 @@ class OperatorPorts:
 
     async def open(self) -> None:
         """Serve at the addresses that were taken. Raises CannotStart."""
+        now_ms = self._node.clock.now_ms
+        until_ms = now_ms() + CLIENTS_FIRST_MS
         for module in IMPORTED if self._bound else ():
+            await turn_without(self._received_bytes, now_ms, until_ms)
             import_module(module)
-            await asyncio.sleep(0)
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(name, config)
+            del self._bound[name]
 
     async def stop(self) -> None:
         """Close them: requests that are under way are finished."""
@@ -100,6 +105,9 @@ class OperatorPorts:
             if each.enabled:
                 yield name, each
 
+    def _received_bytes(self) -> int:
+        return sum([front.counters.bytes_received for front in self._node.fronts])
+
     async def _serve(self, name: str, config: Admin | AdminTls | Health) -> "AdminServer":
         from gateway.admin.server import serve_admin  # late, as said above
         from gateway.node_port import NodeView
@@ -115,5 +123,14 @@ class OperatorPorts:
             events=node.runtime.events,
             queue_label_max=node.config.metrics.queue_label_max,
             probes_only=isinstance(config, Health),
-            bound=self._bound.pop(name),
+            bound=self._bound[name],
         )
+
+
+async def turn_without(asked: Callable[[], int], now_ms: Callable[[], int], until_ms: int) -> None:
+    """Let the loop turn until it has turned once without `asked` growing, or until that time; at least once."""
+    while True:
+        before = asked()
+        await asyncio.sleep(0)
+        if asked() == before or now_ms() >= until_ms:
+            return

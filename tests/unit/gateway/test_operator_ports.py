@@ -1,12 +1,13 @@
 """What only operators need is imported when clients are let in already, in small steps between what clients ask."""
 
+import asyncio
 import json
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Final
 
-from gateway.operator_ports import IMPORTED
+from gateway.operator_ports import IMPORTED, turn_without
 from unit.storage.spool_file import same_imports
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
@@ -35,3 +36,15 @@ def test_what_operators_need_is_imported_later_and_in_small_steps() -> None:
     counts = told["counts"]
     assert max(after - before for before, after in pairwise(counts)) < MODULES_MAX
     assert counts[-1] == told["all"], "a module is missing from the steps"
+
+
+def test_nothing_is_imported_while_clients_ask() -> None:
+    received = iter([1, 5, 5, 9, 9, 9, 9])
+    asyncio.run(turn_without(lambda: next(received), lambda: 0, until_ms=1))
+    assert list(received) == [9]
+
+
+def test_operators_have_their_turn_however_busy_clients_are() -> None:
+    received, clock = count(), count()
+    asyncio.run(turn_without(lambda: next(received), lambda: next(clock), until_ms=10))
+    assert next(clock) == 11
