@@ -17,6 +17,7 @@ DATA_FILE: Final = "data.mdb"
 
 _READERS_MAX: Final = 8  # the reader thread, recovery, somebody who looks at the quarantine
 _FULL_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FORBIDDEN_ERRORS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR})
 _SHORT_WRITE_SLACK_BYTES: Final = 1 << 20
 
 
@@ -103,6 +104,12 @@ def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> St
     """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
     if isinstance(error, lmdb.InvalidError):
         return StoreFailed(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
+    if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError):
+        return StoreFailed(
+            f"{folder / DATA_FILE} is damaged where LMDB keeps its own order ({error}): restore a backup"
+        )
+    if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be in order
+        return StoreFailed(f"{folder / DATA_FILE}, or lock.mdb beside it, cannot be used: {os.strerror(code)}")
     if code in _FULL_DISK_ERRORS:
         return StoreFull("disk", str(error))
     if code == errno.EIO and needed_bytes > 0:

@@ -170,6 +170,23 @@ def test_a_file_that_is_no_database_is_refused_by_its_name(tmp_path: Path) -> No
         SpoolStore.open(tmp_path, map_bytes_max=1 << 26)
 
 
+@pytest.mark.parametrize("name", ["data.mdb", "lock.mdb"])
+def test_a_file_that_may_not_be_opened_is_named(tmp_path: Path, name: str) -> None:
+    """The folder is in order. Of a folder in its place nobody may write, not even root."""
+    (tmp_path / name).mkdir()
+    with pytest.raises(StoreFailed, match=r"data\.mdb, or lock\.mdb beside it, cannot be used: Is a directory"):
+        SpoolStore.open(tmp_path, map_bytes_max=1 << 26)
+
+
+def test_a_file_without_lmdbs_own_order_is_refused_by_its_name(filled: SpoolStore, tmp_path: Path) -> None:
+    """All but its first two pages are gone, and read as zeros."""
+    folder = tmp_path / "short"
+    folder.mkdir()
+    (folder / "data.mdb").write_bytes((filled.folder / "data.mdb").read_bytes()[: 2 * 4096])
+    with pytest.raises(StoreFailed, match=r"data\.mdb is damaged where LMDB keeps its own order .*: restore a backup"):
+        SpoolStore.open(folder, map_bytes_max=1 << 26)
+
+
 @pytest.mark.crash
 def test_a_data_file_that_was_cut_short_is_reported_and_never_kills_the_process(
     filled: SpoolStore, tmp_path: Path
