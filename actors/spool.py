@@ -1,8 +1,9 @@
 """The spool actor: decides when the store commits, and tells everybody what became of their work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
-time. Messages that consumers have already are given an interval to need none (storage.unwritten). The writing itself
-happens on the writer's thread; publishers are confirmed when it reports the data on disk.
+time. After one that failed the pause is longer: what must not be lost is tried until the store takes it. Messages that
+consumers have already are given an interval to need none (storage.unwritten). The writing itself happens on the
+writer's thread; publishers are confirmed when it reports the data on disk.
 """
 
 import logging
@@ -44,6 +45,7 @@ from storage.unwritten import NEVER
 log = logging.getLogger("sluicegate.spool")
 
 JOURNAL_RECORDS_MAX = 4096  # beyond it, what holds up the head of the journal is moved into pages
+COMMIT_AGAIN_MS = 100  # after one that failed, before the next
 PROBE_INTERVAL_MS = 1000  # how often a full store is asked whether there is room again
 
 
@@ -280,6 +282,7 @@ class SpoolActor(LoopActor):
 
     def _commit_failed(self, message: CommitFailed) -> None:
         self._writing = False
+        self._last_commit_ms = self.runtime.clock.now_ms() + max(0, COMMIT_AGAIN_MS - self._commit_interval_ms)
         self.commits_failed[message.kind] = self.commits_failed.get(message.kind, 0) + 1
         commit = self._planner.failed()
         self._paging_through = 0  # pages it had asked for may be among what was not written

@@ -12,8 +12,8 @@ from actors.data_messages import Confirmed, Settled, Store
 from actors.loop_actor import LoopActor
 from actors.messages import WriteTables
 from actors.runtime import Runtime
-from actors.spool import SpoolActor
-from actors.spool_io import CommitDone
+from actors.spool import COMMIT_AGAIN_MS, SpoolActor
+from actors.spool_io import CommitDone, CommitFailed
 from actors.supervision import ONE_CONNECTION
 from messaging.address import Address
 from messaging.admission import SpoolGate
@@ -64,12 +64,17 @@ class Spool:
         self.came_us: dict[int, int] = {}
         self.confirmed_us: dict[int, int] = {}
         self.began_us: list[int] = []  # of each commit
+        self.failures_left = 0  # so many of the next commits are not made
 
     # --- the disk ---
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         self.began_us.append(self.now_us())
-        self.loop.call_later(COMMIT_US / 1_000_000, reply_to.post, CommitDone())
+        report: CommitDone | CommitFailed = CommitDone()
+        if self.failures_left > 0:
+            self.failures_left -= 1
+            report = CommitFailed("input/output error", "refused")
+        self.loop.call_later(COMMIT_US / 1_000_000, reply_to.post, report)
 
     def reload(self, request: object, reply_to: Address) -> None:
         raise AssertionError("no partition fails")
@@ -281,3 +286,17 @@ def test_publishers_hear_when_their_messages_are_written_or_settled_and_never_wa
     for earlier, later in zip(spool.began_us, spool.began_us[1:], strict=False):
         assert later - earlier >= max(COMMIT_US, (interval_ms - 1) * 1000)
     spool.runtime.stop()
+
+
+def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Spool) -> None:
+    """What has to be written is tried until it is: without a pause, a disk that fails for hours costs a core."""
+    token = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+    spool.failures_left = 2
+    spool.settle(token)
+    spool.passes(us=1_000_000)
+
+    pause_us = COMMIT_AGAIN_MS * 1_000 + COMMIT_US
+    first_us = INTERVAL_MS * 1_000
+    assert spool.began_us == [0, *[first_us + number * pause_us for number in range(3)]]
+    assert spool.failures_left == 0
