@@ -62,6 +62,7 @@ class Identity:
     def admit(self, client: str, host: str, *, takes_over: bool = False) -> ClientRights:
         """Give the client its place in the roster, under its name. Raises ClientDenied."""
         self._leave()
+        self._rights = None  # what it was before it may be no more, whether or not it is let in
         rights = self._roster.admit(self.user, client, host, self._clock.now_ms(), takes_over=takes_over)
         if self._is_closed:
             self._roster.leave(rights)

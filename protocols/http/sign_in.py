@@ -1,7 +1,7 @@
 """Who sends a request: by its Authorization, by the certificate of the connection, or nobody where that is allowed.
 
 Passwords take tens of milliseconds to check, by design; so a connection remembers the last header that was right, a
-token's for as long as it is valid.
+token's for as long as it is valid, a password's for as long as the account has it.
 """
 
 from typing import final
@@ -27,6 +27,7 @@ class SignIn:
         self._proven_header = ""
         self._proven_by = self.services  # of the VPN that the request with that header was for, but for its user name
         self._proven_services = self.services
+        self._proven_secret: str | None = None  # that the header was held against; None: it is a token
         self._proven = ANONYMOUS
 
     def known(self, authorization: str, here: HttpServices) -> Principal | None:
@@ -37,7 +38,7 @@ class SignIn:
         self.services = here
         if not authorization:
             return self._without_words()
-        if authorization == self._proven_header and here is self._proven_by and not self._is_over(self._proven):
+        if authorization == self._proven_header and here is self._proven_by and self._holds():
             self.services = self._proven_services
             return self._proven
         return None
@@ -61,11 +62,19 @@ class SignIn:
         self._proven_header = authorization
         self._proven_by = here
         self._proven_services = self.services
+        self._proven_secret = self.services.authenticator.credentials.secrets.get(principal.user_name)
         self._proven = principal
         return principal
 
-    def _is_over(self, principal: Principal) -> bool:
-        return 0 < principal.valid_until_ms < self._clock.wall_ms()
+    def _holds(self) -> bool:
+        """Return whether the remembered header still proves what it did.
+
+        A connection that others use as well is not ended when its user is deleted, nor is any by another password.
+        """
+        proven = self._proven
+        if 0 < proven.valid_until_ms < self._clock.wall_ms():
+            return False
+        return self._proven_services.authenticator.credentials.secrets.get(proven.user_name) == self._proven_secret
 
     def _without_words(self) -> Principal:
         authenticator, name = self.services.authenticator, self._peer.certificate_name
