@@ -31,6 +31,7 @@ IMPORTED: Final = (
     "starlette.applications",
     "prometheus_client",
     "gateway.metrics",
+    "scramp",  # for users that operators make, and clients that prove who they are by it
     "gateway.views",
     "gateway.figures",
     "gateway.client_views",

@@ -12,9 +12,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
-
-from scramp import ScramException, ScramMechanism
+from typing import Any, Final
 
 from protocols.authentication import ARGON2_PREFIX, SCRAM_PREFIX, AuthenticationFailed, Challenge, Principal, Proven
 
@@ -75,7 +73,7 @@ class ScramExchange:
     """One client's proof, in two steps."""
 
     def __init__(self, mechanism: ScramSha256, server_nonce: str) -> None:
-        self._server = ScramMechanism(NAME).make_server(self._look_up, s_nonce=server_nonce)
+        self._server = _library().ScramMechanism(NAME).make_server(self._look_up, s_nonce=server_nonce)
         self._mechanism = mechanism
         self._user_name = ""
         self._stored: StoredSecret | None = None
@@ -97,13 +95,20 @@ class ScramExchange:
                     f"{NAME} of user {self._user_name[:80]!r}: the account has changed meanwhile"
                 )
             return Proven(Principal(self._user_name), self._server.get_server_final().encode())
-        except (ScramException, UnicodeDecodeError) as failure:
+        except (_library().ScramException, UnicodeDecodeError) as failure:
             raise AuthenticationFailed(f"{NAME} of user {self._user_name[:80]!r}: {failure}") from None
 
     def _look_up(self, user_name: str) -> StoredSecret:
         self._user_name = user_name
         self._stored = self._mechanism.stored(user_name)
         return self._stored
+
+
+def _library() -> Any:
+    """Return scramp, imported for the first who needs it: with what it imports it was a thirtieth of every start."""
+    import scramp
+
+    return scramp
 
 
 def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
@@ -121,7 +126,8 @@ def stored_secret(secret: str, random_bytes: Callable[[int], bytes]) -> StoredSe
 
 
 def _derived(password: str, random_bytes: Callable[[int], bytes]) -> StoredSecret:
-    salt, stored_key, server_key, iterations = ScramMechanism(NAME).make_auth_info(
+    mechanism = _library().ScramMechanism(NAME)
+    salt, stored_key, server_key, iterations = mechanism.make_auth_info(
         password, iteration_count=ITERATIONS, salt=random_bytes(SALT_BYTES)
     )
     return salt, stored_key, server_key, iterations
@@ -131,7 +137,7 @@ def stored_text(password: str, random_bytes: Callable[[int], bytes]) -> str:
     """Return the stored form of a plain password as a text. Raises ValueError for one that RFC 4013 prohibits."""
     try:
         salt, stored_key, server_key, iterations = _derived(password, random_bytes)
-    except ScramException as problem:
+    except _library().ScramException as problem:
         raise ValueError(str(problem)) from None
     salt_text, stored_key_text, server_key_text = [
         base64.b64encode(part).decode("ascii") for part in (salt, stored_key, server_key)
