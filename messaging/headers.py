@@ -12,6 +12,7 @@ from messaging.dead_letter import DeadLetter
 PRIORITY_MAX: Final = 9  # what is published above counts as 9
 PRIORITY_DEFAULT: Final = 4  # JMS: what a message has whose publisher named none
 PARTITION_KEY_BYTES_MAX: Final = 255  # JMSXGroupID, UTF-8
+TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
 ORIGINAL_DESTINATION: Final = "x-opt-original-destination"  # user property of copies: where the message was sent
 
@@ -81,7 +82,7 @@ class Headers:
         self.correlation = correlation
         self.reply_to = reply_to  # a topic, or a queue: QUEUE_REPLY and its name
         self.message_id = message_id
-        self.timestamp_ms = timestamp_ms  # as the sender set it; 0: it did not
+        self.timestamp_ms = timestamp_ms  # as the sender set it, at most TIME_MS_MAX; 0: it did not
         self.dmq_eligible = dmq_eligible
         self.deliver_to_one = deliver_to_one
         self.eliding_eligible = eliding_eligible

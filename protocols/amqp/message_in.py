@@ -18,6 +18,7 @@ from messaging.headers import (
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
     PRIORITY_MAX,
+    TIME_MS_MAX,
     Headers,
     UserPropertyValue,
 )
@@ -47,7 +48,6 @@ _UNDERSTOOD: Final = (
     JMS_REPLY_TO,
 )
 CONTENT_JSON: Final = "application/json"
-TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999: what a sender means by a later time is never
 
 # Forms of a body: what has to stand before the payload to have the body again.
 BODY_NONE: Final = 0

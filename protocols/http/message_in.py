@@ -7,7 +7,14 @@ Names are those of Solace's REST encoding, and ours for what it has no name for.
 from typing import Final, final
 
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE
-from messaging.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_MAX, QUEUE_REPLY, Headers, UserPropertyValue
+from messaging.headers import (
+    PARTITION_KEY_BYTES_MAX,
+    PRIORITY_MAX,
+    QUEUE_REPLY,
+    TIME_MS_MAX,
+    Headers,
+    UserPropertyValue,
+)
 from messaging.partitioning import key_hash
 from messaging.trace_context import TRACE_FIELDS
 from protocols.http.destinations import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
@@ -90,7 +97,7 @@ def _read_attribute(headers: Headers, name: str, value: str, wall_ms: int) -> No
     elif name == "solace-correlation-id":
         headers.correlation = value.encode()
     elif name == "solace-timestamp":
-        headers.timestamp_ms = _number(name, value, MILLISECONDS_MAX)
+        headers.timestamp_ms = min(_number(name, value, MILLISECONDS_MAX), TIME_MS_MAX)
     elif name == "solace-priority":
         headers.priority = min(_number(name, value, SOLACE_PRIORITY_MAX), PRIORITY_MAX)
     elif name == "solace-reply-to-destination":

@@ -14,6 +14,7 @@ from messaging.headers import (
     PARTITION_KEY_BYTES_MAX,
     PRIORITY_DEFAULT,
     QUEUE_REPLY,
+    TIME_MS_MAX,
     Headers,
     UserPropertyValue,
 )
@@ -153,7 +154,7 @@ def _carried(found: Properties, native: bytes) -> Headers:
         elif key == DELIVER_TO_ONE_NAME:
             deliver_to_one = text.lower() == "true"
         elif key == TIMESTAMP_NAME and text.isascii() and text.isdigit() and len(text) <= _TIMESTAMP_DIGITS_MAX:
-            timestamp_ms = int(text)
+            timestamp_ms = min(int(text), TIME_MS_MAX)
     return Headers(
         partition_key=partition_key if partition_key else None,  # an empty key is no key
         key_hash=key_hash(partition_key) if partition_key else -1,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from messaging.headers import Headers, UserPropertyValue
+from messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
 from protocols.http.message_in import read_attributes
 from protocols.http.message_out import response_headers
 
@@ -29,3 +29,9 @@ def test_a_user_property_that_is_published_again_is_the_same(value: UserProperty
     headers.user_properties = [("a", value)]
     fields = [(name.decode(), said.decode()) for name, said in response_headers(headers, 0)]
     assert read_attributes(fields, b"", 0).headers.user_properties == [("a", value)]
+
+
+@pytest.mark.parametrize(("said_ms", "kept_ms"), [(1 << 53, TIME_MS_MAX), (1_700_000_000_000,) * 2])
+def test_a_timestamp_is_one_that_calendars_have(said_ms: int, kept_ms: int) -> None:
+    """What readers in bulk make a date of."""
+    assert read_attributes([("Solace-Timestamp", str(said_ms))], b"", 0).headers.timestamp_ms == kept_ms

@@ -2,10 +2,10 @@
 
 import pytest
 
-from messaging.headers import Headers, UserPropertyValue
+from messaging.headers import TIME_MS_MAX, Headers, UserPropertyValue
 from protocols.amqp.decoding import decode
 from protocols.amqp.encoding import encode
-from protocols.amqp.message_in import TIME_MS_MAX, read_message
+from protocols.amqp.message_in import read_message
 from protocols.amqp.message_out import write_message
 from protocols.amqp.sections import PROPERTIES, find_sections
 from protocols.amqp.values import AmqpMap, AmqpValue, Described, Symbol, timestamp, ulong

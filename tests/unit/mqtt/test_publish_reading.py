@@ -3,6 +3,7 @@
 import pytest
 
 import mqtt_packets as mqtt
+from messaging.headers import TIME_MS_MAX
 from messaging.partitioning import key_hash
 from mqtt_conversation import WALL_MS, Conversation, all_rows, connected, only, rows_of
 from protocols.mqtt.events import PeerViolated, PublishReceived
@@ -126,6 +127,20 @@ def test_all_properties_become_headers() -> None:
     assert headers.user_properties[:3] == [("k", "1"), ("JMSXGroupID", "key-1"), ("k", "2")]
     assert (headers.priority, headers.message_id, headers.timestamp_ms) == (7, "m-1", 123456)
     assert headers.native == carried
+
+
+@pytest.mark.parametrize(
+    ("said", "kept_ms"),
+    [("1700000000000", 1_700_000_000_000), ("9" * 18, TIME_MS_MAX), ("9" * 19, 0), ("-1", 0), ("", 0)],
+)
+def test_a_timestamp_is_one_that_calendars_have(said: str, kept_ms: int) -> None:
+    """More milliseconds than 64 bits have microseconds would end whoever reads the queue in columns."""
+    (event,) = batches(connected(5), mqtt.publish(level=5, properties=mqtt.user_property("timestamp", said)))
+
+    headers = event.batch.headers_of(0)
+    assert headers is not None
+    assert headers.timestamp_ms == kept_ms
+    assert headers.user_properties == [("timestamp", said)]
 
 
 @pytest.mark.parametrize("priority", ["10", "-1", "high", "", "٣"])
