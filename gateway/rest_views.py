@@ -46,7 +46,7 @@ class RestDeliveryPointView:
     origin: str  # one of gateway.origins
     enabled: bool
     up: bool
-    reason: str  # why it does not run, though it is enabled
+    reason: str  # why it does not run, though it is enabled, or has nothing to do; its parts say why they are not up
     definition: Definition
     rest_consumers: Sequence[RestConsumerView]
     queue_bindings: Sequence[QueueBindingView]
@@ -68,11 +68,18 @@ def point_view(
         origin=origin,
         enabled=definition.enabled,
         up=running is not None and running.is_up,
-        reason=reason,
+        reason=reason or _lacking(definition),
         definition=definition,
         rest_consumers=[_consumer_view(each) for each in ([] if running is None else running.consumers)],
         queue_bindings=[_binding_view(each) for each in ([] if running is None else running.bindings)],
     )
+
+
+def _lacking(definition: Definition) -> str:
+    """Return which parts an enabled point has none of; empty: it has some of both."""
+    parts = {"queue binding": definition.queue_bindings, "REST consumer": definition.rest_consumers}
+    lacking = [name for name, those in parts.items() if not those]
+    return f"it has no {' and no '.join(lacking)}" if lacking and definition.enabled else ""
 
 
 def _consumer_view(consumer: "RestConsumer") -> RestConsumerView:

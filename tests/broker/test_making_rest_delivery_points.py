@@ -32,6 +32,16 @@ async def until_settled(broker: RunningBroker) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_a_point_that_lacks_a_kind_of_part_says_so(broker: RunningBroker) -> None:
+    node = NodeView(broker.node)
+    bare = await node.create_rest_delivery_point({"name": "bare"})
+    off = await node.create_rest_delivery_point({"name": "off", "enabled": False})
+    binding = {"queue": "q", "post_request_target": "/"}
+    half = await node.update_rest_delivery_point("bare", {"queue_bindings": [binding]})
+    reasons = ["it has no queue binding and no REST consumer", "", "it has no REST consumer"]
+    assert [view.reason for view in (bare, off, half)] == reasons
+
+
 async def test_a_point_that_is_made_pushes_and_is_there_after_a_restart(broker: RunningBroker) -> None:
     await create(broker, "q")
     async with WebServer() as server:
