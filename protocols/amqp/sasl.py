@@ -52,6 +52,8 @@ class AmqpSasl:
         self._answer(answer)
 
     def _answer(self, answer: Challenge | Proven) -> None:
+        if self._connection.is_released:
+            return  # the client left meanwhile: what it sent on would be opened, and never closed
         if isinstance(answer, Challenge):
             self._connection.challenge(answer.data)
         else:
