@@ -120,7 +120,8 @@ class RunningBroker(Clients):
     async def restart(self, *settings: str) -> None:
         """Stop and start, with some settings changed."""
         await self.stop()
-        self.config = load(self._file, settings=(*self.settings, *settings))
+        if settings:
+            self.config = load(self._file, settings=(*self.settings, *settings))
         await self.start()
 
     async def crash(self) -> None:
