@@ -69,8 +69,10 @@ class ReadingGate:
         self._decide()
 
     def resume(self) -> None:
-        """A destination can take more, or is waited for no longer."""
+        """A destination can take more, or is waited for no longer. One may be full again by now: its word is spent."""
         self._waits_for = [pressure for pressure in self._waits_for or () if pressure.over] or None
+        for pressure in self._waits_for or ():
+            pressure.wait(self._address)
         self._decide()
 
     def waits_for_a_destination(self) -> bool:
