@@ -168,19 +168,23 @@ class PublishingSide:
     def released(self, first: int, last: int) -> None:
         """Take PUBREL: forget the ids, and say PUBCOMP once a restart would have forgotten them too."""
         received = self._session.received
+        known = [(first, last + 1)]
         if not received.take_lowest(first, last + 1):  # which spares a list
             known = received.remove(first, last + 1)
-            if sum([end - start for start, end in known]) < last - first + 1 and self._level == 5:
-                for packet_id in range(first, last + 1):
-                    was_known = any(start <= packet_id < end for start, end in known)
-                    self._engine.acknowledge(
-                        PUBCOMP, packet_id, packet_id, SUCCESS if was_known else PACKET_IDENTIFIER_NOT_FOUND
-                    )
-                return
-        if self._session.is_durable:
-            self._forget_received(first, last, lambda: self._engine.acknowledge(PUBCOMP, first, last))
+        if self._session.has_rows:
+            self._forget_received(first, last, lambda: self._complete(first, last, known))
         else:
+            self._complete(first, last, known)
+
+    def _complete(self, first: int, last: int, known: list[tuple[int, int]]) -> None:
+        """Say PUBCOMP for ids from `first` to `last`, of which those in the ranges of `known` were received."""
+        if self._level < 5 or sum([end - start for start, end in known]) == last - first + 1:
             self._engine.acknowledge(PUBCOMP, first, last)
+            return
+        for packet_id in range(first, last + 1):
+            was_known = any(start <= packet_id < end for start, end in known)
+            code = SUCCESS if was_known else PACKET_IDENTIFIER_NOT_FOUND
+            self._engine.acknowledge(PUBCOMP, packet_id, packet_id, code)
 
     def _publish_exactly_once(self, event: PublishReceived) -> None:
         """Publish what is not a repetition; repetitions are answered in their place and go nowhere [4.3.3-10]."""

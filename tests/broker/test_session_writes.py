@@ -194,6 +194,50 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
     assert (await named_queues.shown(broker)).ready_count == 12 * MESSAGES_PER_DRAIN_MAX + 1
 
 
+@pytest.mark.parametrize("level", [4, 5])
+async def test_a_released_packet_id_is_free_after_a_crash_whatever_was_released_beside_it(
+    broker: RunningBroker, level: int
+) -> None:
+    """[4.3.3-12] [4.3.3-13]: another message under it would pass for a repetition, and be lost.
+
+    A client that is back says PUBREL again for what it has heard no PUBCOMP of, which the broker may have forgotten.
+    """
+    await named_queues.create(broker, "q", subscriptions=["t"])
+    client = await broker.connect_durable("device", level)
+    client.send(mqtt.publish("t", b"first", qos=2, packet_id=5, level=level))
+    await client.answered(mqtt.PUBREC, 5)
+    client.send(mqtt.pubrel(4), mqtt.pubrel(5), mqtt.pubrel(6))
+    for packet_id, code in ((4, 0x92), (5, 0), (6, 0x92)):
+        assert await client.answered(mqtt.PUBCOMP, packet_id) == (code if level == 5 else 0)
+    await broker.crash()
+    back = await broker.connect_durable("device", level)
+    assert back.accepted.session_present
+    back.send(mqtt.publish("t", b"second", qos=2, packet_id=5, level=level))
+    assert await back.answered(mqtt.PUBREC, 5) == 0
+    await named_queues.shows(broker, lambda queue: queue.ready_count == 2)
+
+
+async def test_a_packet_id_released_on_a_last_connection_is_free_in_the_next_session(broker: RunningBroker) -> None:
+    """[3.1.2-23]: a session that was kept may end with its connection; what is stored of it goes with it."""
+    await named_queues.create(broker, "q", subscriptions=["t"])
+    client = await broker.connect_durable("device")
+    client.send(mqtt.publish("t", b"first", qos=2, packet_id=5, level=5))
+    await client.answered(mqtt.PUBREC, 5)
+    await client.vanish()
+    client = await broker.connect("device", 5, clean_start=False)
+    assert client.accepted.session_present
+    client.send(mqtt.pubrel(5))
+    assert await client.answered(mqtt.PUBCOMP, 5) == 0
+    await client.leave()
+    assert not (await broker.connect_durable("device")).accepted.session_present
+    await broker.crash()
+    back = await broker.connect_durable("device")
+    assert back.accepted.session_present
+    back.send(mqtt.publish("t", b"second", qos=2, packet_id=5, level=5))
+    assert await back.answered(mqtt.PUBREC, 5) == 0
+    await named_queues.shows(broker, lambda queue: queue.ready_count == 2)
+
+
 async def test_a_new_session_has_nothing_of_what_an_ended_one_was_subscribed_to(broker: RunningBroker) -> None:
     """[3.1.4-4]: not after a crash either, when all is there is what the store has."""
     first = await broker.connect_durable("device")
