@@ -55,6 +55,7 @@ class Entry:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.connection: ActorCell | None = None
+        self.closed_wall_ms = 0  # when the last connection ended, or else the broker was started; from then it expires
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
         self.expiry_timer: TimerHandle | None = None
@@ -194,7 +195,7 @@ class Sessions(Behaviour):
         goes_on = not message.clean_start and entry.session.expiry_s > 0
         if will is not None and goes_on and will.delay_s > 0:
             released.will = None
-        self._park(entry, released, announce=False)
+        self._park(entry, released)
 
     # --- sessions without a connection ---
 
@@ -202,9 +203,9 @@ class Sessions(Behaviour):
         entry = self._entries.get(message.session.client_id)
         if entry is None or entry.connection is not message.connection:
             return  # taken over meanwhile
-        self._park(entry, message, announce=True)
+        self._park(entry, message)
 
-    def _park(self, entry: Entry, released: SessionReleased, *, announce: bool) -> None:
+    def _park(self, entry: Entry, released: SessionReleased) -> None:
         """Keep a session until its client returns or it expires."""
         session = entry.session
         entry.connection = None
@@ -217,8 +218,9 @@ class Sessions(Behaviour):
             self._end(entry)
         else:
             entry.will = will
+            entry.closed_wall_ms = self._runtime.clock.wall_ms()
             self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
-            self._store(session, will, closed_wall_ms=self._runtime.clock.wall_ms())
+            self._store(entry)
         if entry.released is not None:
             entry.released.set(None)
             entry.released = None
@@ -245,7 +247,7 @@ class Sessions(Behaviour):
         entry.will_timer = None
         if will is not None:
             self._publish_will(entry.session.client_id, will)
-            self._store(entry.session, None, closed_wall_ms=self._runtime.clock.wall_ms())
+            self._store(entry)
 
     def _publish_will(self, client_id: str, will: Will) -> None:
         self._publisher.publish(will_batch(will, client_id, self._runtime.clock.wall_ms()), 0)
@@ -302,8 +304,9 @@ class Sessions(Behaviour):
         """The store has nothing of a session any more. Until now its client had no other."""
         self._ended.pop(client_id).set()
 
-    def _store(self, session: Session, will: Will | None, *, closed_wall_ms: int) -> None:
-        row = session.state_row(will=will_to_row(will), closed_wall_ms=closed_wall_ms)
+    def _store(self, entry: Entry) -> None:
+        session = entry.session
+        row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
         # Nobody hears whether these were written: what is unstored stays so until its client is back and waits for it.
         rows: list[tuple[bytes, bytes | None]] = [(session.state_key(), row), *session.unstored_rows()]
@@ -373,8 +376,11 @@ class Sessions(Behaviour):
             if joined.queue is not None:
                 await self._park_again(session, extra, joined.queue)
         # Connections that a crash ended count from now: nobody was there to see when they ended.
-        away_ms = wall_ms - stored.closed_wall_ms if stored.closed_wall_ms else 0
+        entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
+        away_ms = wall_ms - entry.closed_wall_ms
         entry.will = will_from_row(stored.will)
+        if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
+            self._store(entry)  # the next start goes on counting
         will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
         self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 

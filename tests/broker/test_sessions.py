@@ -75,6 +75,41 @@ async def test_a_session_does_not_expire_while_its_client_is_connected(broker: R
     assert await client.payloads(1) == [b"still here"]
 
 
+@pytest.mark.parametrize("crashed", [False, True])
+async def test_a_session_expires_however_often_the_broker_is_started_meanwhile(
+    broker: RunningBroker, crashed: bool
+) -> None:
+    """Section 3.1.2.11.2. After a crash with the client connected it counts from the start behind it, and goes on."""
+    client = await broker.connect("brief", 5, properties=mqtt.session_expiry(100))
+    if crashed:
+        await broker.crash()
+    else:
+        await client.vanish()
+        await broker.restart()
+    for _ in range(2):
+        assert broker.node.default.sessions_count == 1
+        broker.forward(60)
+        await broker.restart()
+    await broker.has_no_more_than(sessions=0, queues=0)
+
+
+async def test_a_delayed_will_does_not_prolong_its_session(broker: RunningBroker) -> None:
+    """Section 3.1.2.11.2: the interval counts from the end of the connection."""
+    witness = await broker.connect()
+    await witness.subscribe("will/topic")
+    will = WillPart(properties=mqtt.will_delay(1))
+    client = await broker.connect("brief", 5, will=will, properties=mqtt.session_expiry(100))
+    await client.vanish()
+    async with asyncio.timeout(DEADLINE_S):
+        while len(broker.node.mqtt.open_connections()) > 1:
+            await asyncio.sleep(0.01)
+    broker.forward(60)
+    assert await witness.payloads(1) == [b"gone"]
+    broker.forward(60)
+    await broker.restart()
+    await broker.has_no_more_than(sessions=0, queues=0)
+
+
 async def test_without_an_expiry_interval_the_session_ends_with_the_connection(broker: RunningBroker) -> None:
     """Section 3.1.2.11.2: absent is 0."""
     client = await broker.connect("brief", 5, clean_start=False)
