@@ -193,6 +193,7 @@ class TopicRouter(Behaviour):
             group.queue_members[client] = None
         self._members[key][client] = message.qos > 0
         if message.qos == 0:
+            self._delete_unused_queue(key, group)
             answer.set(GroupJoined(group, None))
             return answer
         assert self.directory is not None
@@ -227,13 +228,16 @@ class TopicRouter(Behaviour):
             return False
         group.leave(client)
         del self._members[key][client]
-        if group.queue is not None and not any(self._members[key].values()):
-            # The queue exists while a member asks for guaranteed messages.
-            assert self.directory is not None
-            self.directory.inbox.post(DeleteQueue(group.queue.name))
-            group.queue = None
+        self._delete_unused_queue(key, group)
         if not group.members:
             del self._groups[key]
             del self._members[key]
             self._space.unsubscribe(message.topic_filter, group)
         return True
+
+    def _delete_unused_queue(self, key: GroupKey, group: ShareGroup) -> None:
+        """Delete a group's queue, unless a member still asks for guaranteed messages."""
+        if group.queue is not None and not any(self._members[key].values()):
+            assert self.directory is not None
+            self.directory.inbox.post(DeleteQueue(group.queue.name))
+            group.queue = None

@@ -248,6 +248,8 @@ async def _subscribe_shared(
     count = asked.partition_count
     if count and qos == 0:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, "partitions at QoS 0, where there is no queue; allowed: QoS 1, 2")
+    if known is not None and qos == 0:
+        await _end_share(connection, known)  # nothing comes to it by the queue any more
     join = JoinGroup(session.subscriber, shared.share_name, shared.filter, qos, session.is_durable, count)
     try:
         joined: GroupJoined = await connection.services.router.ask(join)
@@ -256,7 +258,7 @@ async def _subscribe_shared(
     extra = _extra(request, asked.identifier)
     extra.qos = qos
     extra.queue_name = "" if joined.queue is None else joined.queue.name
-    if known is not None:
+    if known is not None and qos > 0:
         extra.continues(known)
     if known is None or not known.is_as(extra):
         session.changed(request.filter_text)
@@ -323,10 +325,7 @@ async def _replace_flow(
 async def _unsubscribe(connection: "MqttConnection", session: Session, filter_text: str) -> int:
     if filter_text in session.shares:
         session.changed(filter_text)
-        extra = session.shares.pop(filter_text)
-        if connection.attached is not None and connection.attached.delivering is not None:
-            connection.attached.delivering.disown(extra.ids)
-        await _end_flow(connection, extra)
+        await _end_share(connection, session.shares.pop(filter_text))
         shared = parse_shared(filter_text, Syntax.MQTT)
         assert shared is not None
         await connection.services.router.ask(LeaveGroup(session.subscriber, shared.share_name, shared.filter))
@@ -343,6 +342,13 @@ async def _unsubscribe(connection: "MqttConnection", session: Session, filter_te
         connection.attached.delivering.retained.forget(revoked)
     await connection.share.ask(connection.services.router, RemoveSubscription(session.subscriber, revoked.topic_filter))
     return SUCCESS
+
+
+async def _end_share(connection: "MqttConnection", extra: ExtraSubscription) -> None:
+    """End the flow of a shared subscription; of what was sent by it nothing is sent again."""
+    if connection.attached is not None and connection.attached.delivering is not None:
+        connection.attached.delivering.disown(extra.ids)
+    await _end_flow(connection, extra)
 
 
 async def _end_flow(connection: "MqttConnection", extra: ExtraSubscription) -> None:

@@ -284,6 +284,39 @@ async def test_a_message_too_large_for_a_member_does_not_hold_up_its_group(broke
     assert await small.payloads(1) == [b"short"]
 
 
+async def test_a_member_that_wants_no_more_than_qos_0_gets_what_is_published_to_its_group(
+    broker: RunningBroker,
+) -> None:
+    """[3.8.4-3] [3.8.4-8]: the group's queue goes when nobody asks for guaranteed messages any more."""
+    member = await broker.connect_durable("member")
+    await member.subscribe("$share/g/t", qos=1)
+    await member.subscribe("$share/g/t", qos=0)
+    await broker.has_no_more_than(sessions=1, queues=0)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"at once", qos=1)
+    assert await member.payloads(1) == [b"at once"]
+    await member.vanish()
+    member = await broker.connect_durable("member")
+    await publisher.publish("t", b"when it is back", qos=1)
+    assert await member.payloads(1) == [b"when it is back"]
+
+
+async def test_a_member_that_wants_no_more_than_qos_0_leaves_guaranteed_messages_to_the_others(
+    broker: RunningBroker,
+) -> None:
+    """[3.8.4-3]: what it has not answered is given back, as with UNSUBSCRIBE; QoS 2 ids are released first."""
+    member, other = await broker.connect_durable("member"), await broker.connect_durable("other")
+    await member.subscribe("$share/g/t", qos=2)
+    publisher = await broker.connect()
+    await publisher.publish("t", b"given back", qos=1)
+    assert (await member.message()).payload == b"given back"
+    await other.subscribe("$share/g/t", qos=1)
+    await member.subscribe("$share/g/t", qos=0)
+    await publisher.publish("t", b"next", qos=1)
+    assert sorted(await other.payloads(2)) == [b"given back", b"next"]
+    await member.is_quiet()
+
+
 async def test_leaving_a_group_ends_its_share(broker: RunningBroker) -> None:
     """[3.10.4-1]: by its whole text."""
     first, second = await broker.connect("first", 5), await broker.connect("second", 5)
