@@ -6,8 +6,10 @@ from actors.cell import ActorCell
 from actors.messages import UnbindFlow
 from actors.parking_messages import ParkFlow
 from protocols.mqtt.delivering import DeliveringSide
+from protocols.mqtt.events import DisconnectReceived
 from protocols.mqtt.messages import SessionReleased
 from protocols.mqtt.publishing import PublishingSide
+from protocols.mqtt.reason_codes import SUCCESS
 from protocols.mqtt.session import ParkedFlow, Session
 from protocols.mqtt.session_writes import SessionWrites
 from protocols.mqtt.will import Will
@@ -34,7 +36,14 @@ class AttachedSession:
         self.writes: SessionWrites | None = None  # until the session is stored
         self.explains = explains  # the client wants to read why a publish was refused [3.1.2-29]
 
-    def release(self, connection: ActorCell, *, with_will: bool) -> SessionReleased:
+    def says_goodbye(self, event: DisconnectReceived, session_expiry_s_max: int) -> None:
+        """Take what the client's DISCONNECT says of its session and its will [3.14.4-3]."""
+        if event.session_expiry_s >= 0:
+            self.session.expiry_s = min(event.session_expiry_s, session_expiry_s_max)
+        if event.reason_code == SUCCESS:
+            self.will = None
+
+    def release(self, connection: ActorCell) -> SessionReleased:
         """Take the session off its connection: flows end, packet ids are remembered."""
         session = self.session
         if self.writes is not None:
@@ -44,7 +53,7 @@ class AttachedSession:
             self.publishing.leave()
         if self.delivering is not None:
             _end(self.delivering)
-        return SessionReleased(session, self.will if with_will else None, connection)
+        return SessionReleased(session, self.will, connection)
 
 
 def _end(delivering: DeliveringSide) -> None:

@@ -59,7 +59,8 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         return
     if not connection.is_open():
         # The client left while its session was being fetched. It goes back at once, with the will it came with.
-        released = SessionReleased(claimed.session, event.will, connection.cell)
+        will = event.will if connection.engine.goodbye is None else None
+        released = SessionReleased(claimed.session, will, connection.cell)
         connection.services.sessions.inbox.post(released)
         return
     _accept(connection, event, claimed, client_id, expiry_s, proven)

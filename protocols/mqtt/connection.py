@@ -48,7 +48,6 @@ from protocols.mqtt.reason_codes import (
     QUOTA_EXCEEDED,
     SERVER_SHUTTING_DOWN,
     SESSION_TAKEN_OVER,
-    SUCCESS,
 )
 from protocols.mqtt.services import MqttServices
 from protocols.mqtt.sides import begin_publishing, begin_watching, delivering_of, writes_of
@@ -134,7 +133,7 @@ class MqttConnection(Behaviour, Flushed):
         self.gate.attach(None)
         if self.attached is not None and self._held is not None:
             writes_of(self, self.attached).abandon()  # what the request under way still writes is answered to nobody
-        self._release(with_will=True)
+        self._release()
         self.identity.close()
         self.cell.stop()
 
@@ -217,7 +216,7 @@ class MqttConnection(Behaviour, Flushed):
         elif isinstance(event, UnsubscribeReceived):
             self.carry_out(unsubscribe(self, event))
         elif isinstance(event, DisconnectReceived):
-            self._disconnect(event)
+            self._disconnect()
         elif isinstance(event, PeerViolated):
             self._violated(event)
         else:
@@ -256,10 +255,8 @@ class MqttConnection(Behaviour, Flushed):
         elif not delivering_of(self, attached).acknowledged(event):
             self.end(PROTOCOL_ERROR, f"packet id {event.first} was answered with the wrong kind of acknowledgement")
 
-    def _disconnect(self, event: DisconnectReceived) -> None:
-        if self.attached is not None and event.session_expiry_s >= 0:
-            self.attached.session.expiry_s = min(event.session_expiry_s, self.services.session_expiry_s_max)
-        self._release(with_will=event.reason_code != SUCCESS)
+    def _disconnect(self) -> None:
+        self._release()
         self._closing = True
         if self._transport is not None:
             self.flush()
@@ -287,7 +284,7 @@ class MqttConnection(Behaviour, Flushed):
         if self._taken_over is not None:
             self._taken_over.set(self._hand_over())
         elif not self.is_open():
-            self._release(with_will=True)  # the client went meanwhile
+            self._release()  # the client went meanwhile
         error = done.error()
         if isinstance(error, StoreRefused):
             self.end(QUOTA_EXCEEDED, f"the session could not be stored: {error}")
@@ -377,7 +374,7 @@ class MqttConnection(Behaviour, Flushed):
         return released if self._taken_over is None else self._taken_over
 
     def _hand_over(self) -> SessionReleased | None:
-        return None if self.attached is None else self._detach(self.attached, with_will=True)
+        return None if self.attached is None else self._detach(self.attached)
 
     def is_open(self) -> bool:
         """Return whether the client is still there."""
@@ -411,7 +408,7 @@ class MqttConnection(Behaviour, Flushed):
     def fail(self) -> None:
         """End the connection at once, after a mistake of our own."""
         self._closing = True
-        self._release(with_will=True)
+        self._release()
         if self._transport is not None:
             self._transport.abort()
 
@@ -425,7 +422,7 @@ class MqttConnection(Behaviour, Flushed):
         return f"{self.peer.host}:{self.peer.port}" if self.peer is not None else "?"
 
     def _close_abnormally(self) -> None:
-        self._release(with_will=True)
+        self._release()
         self._close()
 
     def _close(self) -> None:
@@ -435,14 +432,16 @@ class MqttConnection(Behaviour, Flushed):
             self.flush()
             self._transport.close_after_flush()
 
-    def _release(self, *, with_will: bool) -> None:
+    def _release(self) -> None:
         """Give the session to the directory; at most once."""
         if self.attached is None or self._held is not None:
             return  # none, or a request is changing it, after which we are called again
-        self.services.sessions.inbox.post(self._detach(self.attached, with_will=with_will))
+        self.services.sessions.inbox.post(self._detach(self.attached))
 
-    def _detach(self, attached: AttachedSession, *, with_will: bool) -> SessionReleased:
-        """Take the session off this connection."""
+    def _detach(self, attached: AttachedSession) -> SessionReleased:
+        """Take the session off this connection. A goodbye counts also where its turn has not come yet."""
         self.attached = None
         tell_disconnected(self, attached)
-        return attached.release(self.cell, with_will=with_will)
+        if self.engine.goodbye is not None:
+            attached.says_goodbye(self.engine.goodbye, self.services.session_expiry_s_max)
+        return attached.release(self.cell)

@@ -19,7 +19,7 @@ from mypy_extensions import i64
 
 from protocols.mqtt.authentication import NO_DIALOGUE, AuthenticationDialogue
 from protocols.mqtt.errors import LocalMisuse, PeerViolation
-from protocols.mqtt.events import ConnectReceived, Heard, MqttEvent, PeerViolated
+from protocols.mqtt.events import ConnectReceived, DisconnectReceived, Heard, MqttEvent, PeerViolated
 from protocols.mqtt.first_bytes import (
     AUTHENTICATING,
     BEFORE_CONNECT,
@@ -117,6 +117,7 @@ class MqttEngine:
         self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
         self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
         self._authentication = NO_DIALOGUE
+        self.goodbye: DisconnectReceived | None = None  # the client's DISCONNECT, from when it is read
 
     # --- the three verbs ---
 
@@ -390,6 +391,7 @@ class MqttEngine:
         event = decode_disconnect(data, body, stop, self.level)
         if event.session_expiry_s > 0 and self._expires_at_close:
             raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 [3.14.2-2]")
+        self.goodbye = event
         heard.add(event)
         self._end()
 

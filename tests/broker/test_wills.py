@@ -84,6 +84,25 @@ async def test_half_a_packet_does_not_keep_a_client_alive(broker: RunningBroker)
     await client.is_ended(0x8D)
 
 
+async def test_a_goodbye_that_waits_behind_a_request_deletes_the_will(broker: RunningBroker) -> None:
+    """[3.14.4-3]: it was received, though the client comes again before its turn."""
+    witness = await heir(broker)
+    await broker.connect_durable("polite", will=WillPart())
+    again = await broker.open(5)
+    await witness.round_trip()  # it is there
+    cells = list((broker.node.mqtt.connections.children or {}).values())
+    leaving, coming = cells[-2].actor.behaviour, cells[-1].actor.behaviour
+
+    def all_in_one_turn() -> None:
+        leaving.received(mqtt.subscribe(("t", 1), level=5) + mqtt.disconnect(0))
+        expiry = mqtt.session_expiry(3600)
+        coming.received(mqtt.connect("polite", level=5, clean_start=False, properties=expiry))
+
+    asyncio.get_running_loop().call_soon(all_in_one_turn)
+    assert (await again.connack()).session_present
+    await witness.is_quiet()
+
+
 @EVERY_LEVEL
 async def test_a_goodbye_deletes_the_will(broker: RunningBroker, level: int) -> None:
     """[3.1.2-10] [3.14.4-3]."""
