@@ -241,7 +241,7 @@ class PublishingSide:
         else:
             token = self.line.next_token()
             self.line.add(token, EXACTLY_ONCE, ids, 1, 1).publication = publication
-            self._before_answer(lambda: self._decided(token, publication), None)
+            self._before_answer(lambda: self._decided(token, publication), publication)
 
     def _decided(self, token: int, publication: Publication) -> None:
         """The first one is in the store, or it is not: then the client hears no, and sends it a third time."""

@@ -194,6 +194,35 @@ async def test_a_publish_under_way_as_its_session_ends_leaves_no_packet_id_to_th
     assert (await named_queues.shown(broker)).ready_count == 12 * MESSAGES_PER_DRAIN_MAX + 1
 
 
+async def test_a_repetition_is_answered_no_earlier_than_the_first_one_is_stored(broker: RunningBroker) -> None:
+    """[4.3.3-9]: PUBREC says that it is the broker's now. A partition may take its time to number the first one."""
+    await named_queues.create(broker, "q", subscriptions=["t"])
+    await (await broker.connect_durable("device")).subscribe("unused")
+    back = await broker.open(5)
+    publisher = await broker.connect("publisher")
+    await publisher.round_trip()  # they are there
+    cells = list((broker.node.mqtt.connections.children or {}).values())
+    first, second = cells[0].actor.behaviour, cells[1].actor.behaviour
+    under_way: list[Publication] = []
+
+    def all_in_one_turn() -> None:
+        first.received(mqtt.publish("t", b"m", qos=2, packet_id=1, level=5))
+        (entry,) = first.attached.publishing.line.unanswered()
+        under_way.append(entry.publication)
+        entry.publication.unsequenced_count += 1  # by another partition
+        expiry = mqtt.session_expiry(3600)
+        second.received(mqtt.connect("device", level=5, clean_start=False, properties=expiry))
+
+    asyncio.get_running_loop().call_soon(all_in_one_turn)
+    assert (await back.connack()).session_present
+    back.send(mqtt.publish("t", b"m", qos=2, packet_id=1, level=5, dup=True))
+    await back.is_quiet()
+
+    (publication,) = under_way
+    publication.unsequenced_count -= 1
+    await back.answered(mqtt.PUBREC, 1)
+
+
 @pytest.mark.parametrize("level", [4, 5])
 async def test_a_released_packet_id_is_free_after_a_crash_whatever_was_released_beside_it(
     broker: RunningBroker, level: int
