@@ -15,10 +15,9 @@ from gateway.config.listeners import Listener, TlsListener, is_loopback
 from gateway.config.message_vpns import vpn_setting
 from gateway.config.model import Config
 from gateway.config.sections import Queues
+from gateway.file_limit import files_wanted
 from storage.inspection import Finding, Severity
 
-# Files of a node beside its clients' sockets: database, log, listeners, loop.
-FILES_OF_THE_NODE: Final = 100
 MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
 
 
@@ -118,8 +117,8 @@ def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[Finding]:
 
 
 def _limits(config: Config) -> Iterator[Finding]:
-    wanted = sum(listener.max_connections for listener in config.listeners.enabled().values()) + FILES_OF_THE_NODE
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = files_wanted(config)
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node takes all that it may have
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
         text = f"together {wanted} files may be wanted, and a process started like this one may open {allowed}"
         yield _warning("listeners: max_connections", text)

@@ -13,6 +13,7 @@ import uvloop
 from actors.clock import SystemClock
 from gateway.allocator import keep_freed_memory
 from gateway.config.model import Config
+from gateway.file_limit import raise_file_limit
 from gateway.logs import set_up_logging
 from gateway.node import Node, open_store
 from gateway.start_errors import CannotStart
@@ -38,6 +39,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
         text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
         raise CannotStart(text) from None
     keep_freed_memory()
+    raise_file_limit(config)
     gc.freeze()  # what modules have made as they were imported, nearly all there is, is never looked through
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_serve(config, reload))
