@@ -24,15 +24,20 @@ EXTERNAL_NAME: Final = "EXTERNAL"
 class SaslDialogue(Generic[S]):
     """One client's authentication. A new `begin` begins anew.
 
-    `services` are those of the message VPN that it shows itself to: the listener's, unless it has named another one.
+    `services` are those of the message VPN that it shows itself to: the listener's, unless it has named another one,
+    for good with `enter`, or behind the user name of one attempt.
     """
 
     def __init__(self, vpns: MessageVpns[S], peer: PeerInfo, *, allows_plain_unencrypted: bool) -> None:
-        self.services = vpns.of_listener(peer.listener)
+        self.services = self._here = vpns.of_listener(peer.listener)
         self._vpns = vpns
         self._peer = peer
         self._allows_plain = peer.is_encrypted or allows_plain_unencrypted
         self._exchange: Exchange | None = None
+
+    def enter(self, services: S) -> None:
+        """Have the client show itself to another message VPN from now on."""
+        self.services = self._here = services
 
     def offered(self) -> list[str]:
         """Return the mechanisms this client may use, best first."""
@@ -51,6 +56,7 @@ class SaslDialogue(Generic[S]):
     async def begin(self, mechanism: str, response: bytes | None) -> Challenge | Proven:
         """Take the client's choice and its first words, if it has any. Raises AuthenticationFailed, ClientDenied."""
         self._exchange = None
+        self.services = self._here
         if mechanism not in self.offered():
             raise AuthenticationFailed(f"mechanism {mechanism[:80]!r} was not offered")
         if mechanism == ANONYMOUS_NAME:

@@ -31,7 +31,7 @@ class AmqpSasl:
         dialogue, vpn = self._dialogue, vpn_of_hostname(event.hostname)
         try:
             if vpn is not None:
-                dialogue.services = self._connection.vpns.named(vpn, dialogue.services, "")
+                dialogue.enter(self._connection.vpns.named(vpn, dialogue.services, ""))
             answer = await dialogue.begin(event.mechanism, event.initial_response)
         except AuthenticationFailed as failure:
             self._fail(str(failure))

@@ -17,7 +17,7 @@ def greet(connection: "FlowConnection", hello: Hello) -> None:
     assert connection.sasl is not None, "the transport comes before its bytes"
     if hello.vpn:
         try:
-            connection.sasl.services = connection.vpns.named(hello.vpn, connection.services, hello.client_name)
+            connection.sasl.enter(connection.vpns.named(hello.vpn, connection.services, hello.client_name))
         except ClientDenied as denied:
             connection.not_admitted(denied)
             return

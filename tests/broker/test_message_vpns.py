@@ -22,6 +22,7 @@ from messaging.client_rights import ENDPOINT_COUNT, NOT_AUTHENTICATED, TOO_MANY_
 from protocols.flow import codes
 from protocols.flow.frames import PROVISION
 from protocols.flow.provision_frames import Provision, Provisioned
+from protocols.flow.session_frames import AUTH_DONE, AUTH_FAILED
 from running_broker import RunningBroker
 from speaking_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, SpeakingClient
 from storage.inspection import inspect_spool
@@ -97,6 +98,17 @@ async def test_the_same_name_is_another_user_in_each_vpn(broker: RunningBroker, 
     assert await answer_to(broker, protocol, "ann@sales", SECRET) == NOT_BELIEVED[protocol]
     assert await answer_to(broker, protocol, "ann", OTHER_SECRET) == NOT_BELIEVED[protocol]
     assert denied(broker, "sales") == denied(broker, "default") == {NOT_AUTHENTICATED: 1}
+
+
+@ACCOUNTS
+async def test_a_user_without_a_vpn_is_in_the_listeners_whatever_was_tried_before(broker: RunningBroker) -> None:
+    """docs/flow-protocol.md: AUTH that failed may be tried again, and begins anew."""
+    client = FlowClient(broker.flow_port)
+    await client.connect()
+    for name, password, state in (("ann@sales", SECRET, AUTH_FAILED), ("ann", SECRET, AUTH_DONE)):
+        assert (await client.authenticate("PLAIN", f"\0{name}\0{password}".encode())).state == state
+    assert broker.node.default.clients.connected_count("ann") == 1
+    await client.close()
 
 
 @ACCOUNTS
