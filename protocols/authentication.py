@@ -133,6 +133,10 @@ class Authenticator:
         """Return whether there is an account of that name."""
         return user_name in self.credentials.secrets
 
+    def is_guess(self, user_name: str, password: bytes) -> bool:
+        """Return whether there is something that this might prove: else it is nobody's, right or wrong."""
+        return self.knows(user_name) or self._may_be_token(password)
+
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
         """Return who this is, or None. `host` is where it comes from: who has failed often has to wait."""
         if not await self.may_try(host, user_name):
@@ -170,7 +174,7 @@ class Authenticator:
 
     async def _password(self, user_name: str, password: bytes) -> Principal | None:
         secret = self.credentials.secrets.get(user_name)
-        if secret is None and self.credentials.tokens_as_passwords and password.count(b".") == 2:
+        if secret is None and self._may_be_token(password):
             principal = self.token(password)
             # A name beside a token may be left empty.
             return principal if principal is not None and user_name in ("", principal.user_name) else None
@@ -182,6 +186,9 @@ class Authenticator:
         if not matches or secret is None or self.credentials.secrets.get(user_name) != secret:
             return None
         return Principal(user_name)
+
+    def _may_be_token(self, password: bytes) -> bool:
+        return self.credentials.tokens_as_passwords and password.count(b".") == 2
 
     def token(self, token: bytes) -> Principal | None:
         """Return whose bearer token this is, or None: it is not believed, or tokens are not taken here."""

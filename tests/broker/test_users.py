@@ -70,6 +70,17 @@ async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protoc
     assert await comes_in(broker, protocol, "", "") == OK
 
 
+async def test_names_that_no_account_has_are_no_guesses_where_nobody_needs_one(broker: RunningBroker) -> None:
+    """docs/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
+    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    for number in range(25):
+        assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
+    assert broker.node.attempts.remembered_count == 0
+    assert await comes_in(broker, "mqtt", "ada", "wrong") == WRONG["mqtt"]
+    assert broker.node.attempts.remembered_count == 2  # the name from there, and the address
+    assert await comes_in(broker, "mqtt", "ada", "engine") == OK
+
+
 @pytest.mark.parametrize("protocol", CLIENTS)
 @ONLY_USERS
 async def test_a_user_that_is_shut_down_or_deleted_is_sent_away_at_once(broker: RunningBroker, protocol: str) -> None:
