@@ -2,12 +2,10 @@
 
 from typing import final
 
-from actors.cell import ActorCell
 from actors.messages import UnbindFlow
 from actors.parking_messages import ParkFlow
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.events import DisconnectReceived
-from protocols.mqtt.messages import SessionReleased
 from protocols.mqtt.publishing import PublishingSide
 from protocols.mqtt.reason_codes import SUCCESS
 from protocols.mqtt.session import ParkedFlow, Session
@@ -43,7 +41,7 @@ class AttachedSession:
         if event.reason_code == SUCCESS:
             self.will = None
 
-    def release(self, connection: ActorCell) -> SessionReleased:
+    def release(self) -> None:
         """Take the session off its connection: flows end, packet ids are remembered."""
         session = self.session
         if self.writes is not None:
@@ -53,7 +51,6 @@ class AttachedSession:
             self.publishing.leave()
         if self.delivering is not None:
             _end(self.delivering)
-        return SessionReleased(session, self.will, connection)
 
 
 def _end(delivering: DeliveringSide) -> None:

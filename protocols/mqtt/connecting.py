@@ -1,5 +1,6 @@
 """Carrying out CONNECT: who is it, whose session, and everything that goes on where it was left (section 3.1.4)."""
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from messaging.client_rights import NOT_AUTHENTICATED, ClientDenied
@@ -24,6 +25,8 @@ from protocols.mqtt.subscribing import revoke_denied
 
 if TYPE_CHECKING:
     from protocols.mqtt.connection import MqttConnection
+
+log = logging.getLogger("sluicegate.mqtt")
 
 ASSIGNED_PREFIX: Final = "auto-"
 LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
@@ -63,9 +66,10 @@ async def connect(connection: "MqttConnection", event: ConnectReceived, proven: 
         released = SessionReleased(claimed.session, will, connection.cell)
         connection.services.sessions.inbox.post(released)
         return
-    _accept(connection, event, claimed, client_id, expiry_s, proven)
     session = claimed.session
-    attached = connection.attached = _attach(connection, event, session)
+    attached = connection.attached = _attached(connection, event, session)  # at once: who fails now gives it back
+    _accept(connection, event, claimed, client_id, expiry_s, proven)
+    _begin(connection, attached)
     _tell_connected(connection, event, session, claimed.present)
     if claimed.present:
         await revoke_denied(connection, session)
@@ -162,19 +166,23 @@ def _accept(
     connection.ask_flush()
 
 
-def _attach(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
-    services = connection.services
-    limit = event.receive_maximum if event.level == 5 else services.window_v3
-    attached = AttachedSession(session, event.will, receive_maximum=limit, explains=event.request_problem_information)
+def _attached(connection: "MqttConnection", event: ConnectReceived, session: Session) -> AttachedSession:
+    limit = event.receive_maximum if event.level == 5 else connection.services.window_v3
+    return AttachedSession(session, event.will, receive_maximum=limit, explains=event.request_problem_information)
+
+
+def _begin(connection: "MqttConnection", attached: AttachedSession) -> None:
+    """Send what the session's last connection left, and be where its messages go."""
+    session = attached.session
     if session.has_deliveries:
         delivering = begin_delivering(connection, attached)
         delivering.resend_releases()
         wall_ms = connection.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)
         delivering.retained.go_on(wall_ms)
-    services.space.prioritise(session.subscriber, connection.identity.rights.profile.dto_local_priority)
+    priority = connection.identity.rights.profile.dto_local_priority
+    connection.services.space.prioritise(session.subscriber, priority)
     session.subscriber.address = connection.cell.inbox
-    return attached
 
 
 def _tell_connected(connection: "MqttConnection", event: ConnectReceived, session: Session, resumed: bool) -> None:
@@ -187,7 +195,23 @@ def _tell_connected(connection: "MqttConnection", event: ConnectReceived, sessio
     events.tell(CLIENT_CONNECTED, text, client=session.client_id)
 
 
-def tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
+def detach(connection: "MqttConnection", attached: AttachedSession) -> SessionReleased:
+    """Take the session off a connection that ends. A goodbye counts also where its turn has not come yet.
+
+    Whatever fails over that, the directory gets the session: who claims it waits for that, and would never be answered.
+    """
+    connection.attached = None
+    try:
+        if connection.engine.goodbye is not None:
+            attached.says_goodbye(connection.engine.goodbye, connection.services.session_expiry_s_max)
+        attached.release()
+        _tell_disconnected(connection, attached)
+    except Exception:
+        log.exception("taking the session of %r off its connection failed", attached.session.client_id)
+    return SessionReleased(attached.session, attached.will, connection.cell)
+
+
+def _tell_disconnected(connection: "MqttConnection", attached: AttachedSession) -> None:
     """Tell operators that a client's session has left its connection."""
     events, client = connection.services.events, attached.session.client_id
     if attached.publishing is not None and attached.publishing.has_flow:

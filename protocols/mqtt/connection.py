@@ -23,7 +23,7 @@ from protocols.message_vpns import MessageVpns
 from protocols.mqtt.attached import AttachedSession
 from protocols.mqtt.authenticating import Authenticating
 from protocols.mqtt.binding import flow_gone
-from protocols.mqtt.connecting import connect, tell_disconnected
+from protocols.mqtt.connecting import connect, detach
 from protocols.mqtt.delivering import DeliveringSide
 from protocols.mqtt.direct_out import send_direct, send_shared_direct
 from protocols.mqtt.engine import MqttEngine
@@ -374,7 +374,7 @@ class MqttConnection(Behaviour, Flushed):
         return released if self._taken_over is None else self._taken_over
 
     def _hand_over(self) -> SessionReleased | None:
-        return None if self.attached is None else self._detach(self.attached)
+        return None if self.attached is None else detach(self, self.attached)
 
     def is_open(self) -> bool:
         """Return whether the client is still there."""
@@ -436,12 +436,4 @@ class MqttConnection(Behaviour, Flushed):
         """Give the session to the directory; at most once."""
         if self.attached is None or self._held is not None:
             return  # none, or a request is changing it, after which we are called again
-        self.services.sessions.inbox.post(self._detach(self.attached))
-
-    def _detach(self, attached: AttachedSession) -> SessionReleased:
-        """Take the session off this connection. A goodbye counts also where its turn has not come yet."""
-        self.attached = None
-        tell_disconnected(self, attached)
-        if self.engine.goodbye is not None:
-            attached.says_goodbye(self.engine.goodbye, self.services.session_expiry_s_max)
-        return attached.release(self.cell)
+        self.services.sessions.inbox.post(detach(self, self.attached))

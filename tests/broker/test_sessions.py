@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from typing import cast
 
 import pytest
 
 import mqtt_packets as mqtt
 from actors.directory_messages import ListQueues
 from actors.messages import PurgeQueue
+from messaging.events import CLIENT_DISCONNECTED
 from mqtt_packets import Published, WillPart
 from raw_client import DEADLINE_S, RawClient
 from running_broker import RunningBroker
@@ -302,3 +304,23 @@ async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_se
     await broker.crash()
     assert not (await broker.connect_durable("back")).accepted.session_present
     assert [each.name for each in await broker.node.default.queues.ask(ListQueues())] == []
+
+
+async def test_a_connection_that_fails_over_its_end_gives_its_session_back(
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who claims the session waits for that: its client would never be answered again."""
+    client = await broker.connect_durable("sleeper", 5)
+    await client.subscribe("t", qos=1)
+    caplog.handler.addFilter(lambda record: "off its connection failed" not in record.getMessage())
+    counts = broker.node.runtime.events.record.counts
+    counts[CLIENT_DISCONNECTED.name] = cast("int", None)  # so that telling that the client has gone fails
+    await client.leave()
+    counts[CLIENT_DISCONNECTED.name] = 0
+
+    client = await broker.connect_durable("sleeper", 5)
+
+    assert client.accepted.session_present
+    publisher = await broker.connect()
+    await publisher.publish("t", b"kept")
+    assert await client.payloads(1) == [b"kept"]
