@@ -305,7 +305,7 @@ class Client:
             self._received[publish.packet_id] = number_of(publish.payload)
             target = self._target_of(publish)
             if target is not None:
-                self._truth.came_anew(target, number_of(publish.payload))
+                self._truth.came_anew(target, number_of(publish.payload), is_kept=self._is_durable)
         each = Held(publish)
         if self.mode == PROMPT:
             self._answer(each, 0)

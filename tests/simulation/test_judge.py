@@ -1,6 +1,7 @@
 """What the judge of a run must not hold against the node. Found by seeds."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -11,6 +12,7 @@ from simulation.inside import queues_of
 from simulation.run import drain, run
 from simulation.scenario import GATHER, LOCK, PLAIN, queue_id
 from simulation.steps import Step
+from simulation.targets import SESSION, Rules, Seen, Violation
 from simulation.world import World
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 2_000
@@ -62,6 +64,21 @@ def test_a_message_that_is_sent_again_may_be_refused_though_what_came_first_was_
     message.sent_count += 1
 
     truth.promised(message, 0x97)
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_what_the_store_refused_comes_twice_only_to_a_session_that_is_not_kept(world: World, is_kept: bool) -> None:
+    """It was sent before its commit. The publisher, which heard nothing, sends it again, and it is published anew."""
+    truth = world.truth
+    target = truth.begins("s", SESSION, ("work/d/",), Rules())
+    message = truth.sent("p0", "k0", "work/d/x", 2)
+    target.seen[message.number] = Seen()
+    truth.came_anew(target, message.number, is_kept=is_kept)
+    truth.store_refuses()
+    message.sent_count += 1
+
+    with pytest.raises(Violation, match="twice") if is_kept else nullcontext():
+        truth.came_anew(target, message.number, is_kept=is_kept)
 
 
 def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> None:

@@ -105,12 +105,15 @@ class Truth:
             if message.promised_to_nobody and not target.rules.is_temporary:  # which may have just ended
                 raise Violation(f"{message} was confirmed as wanted by nobody, and {target.name} wants it")
             line = target.line_of(message)
-            # Sent again after a refusal it stands behind later ones; the publisher may not have heard of that.
-            unheard = message.sent_count > 1 and self.refused_tick > message.sent_tick
-            if line is not None and not (message.refused or unheard):
+            # Sent again after a refusal it stands behind later ones.
+            if line is not None and not (message.refused or self._may_be_refused_unheard(message)):
                 seen = target.seen.get(message.number)
                 if seen is None or seen.settled_tick == 0:
                     target.lines.setdefault(line, []).append(message)
+
+    def _may_be_refused_unheard(self, message: Message) -> bool:
+        """Return whether the store may have refused it, and its publisher has sent it again without hearing of that."""
+        return message.sent_count > 1 and self.refused_tick > message.sent_tick
 
     # --- targets ---
 
@@ -256,13 +259,19 @@ class Truth:
         seen.held_life, seen.held_cuts = self.life, target.flow_cuts
         target.touched_us = self.now_us()
 
-    def came_anew(self, target: Target, message_number: int) -> None:
-        """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message."""
+    def came_anew(self, target: Target, message_number: int, *, is_kept: bool) -> None:
+        """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message.
+
+        To a session that is kept (`is_kept`) no message goes out that the store does not have. Another one may have got
+        it by the time that the store refuses it; when its publisher sends it again, that one is published anew.
+        """
         message, seen = self.messages[message_number], target.seen[message_number]
         seen.new_count += 1
-        if seen.given_back:
+        if seen.given_back or message.session_lost or message.refused:
             return
-        if message.qos == 2 and seen.new_count > 1 and not (message.session_lost or message.refused):
+        if not is_kept and self._may_be_refused_unheard(message):
+            return
+        if message.qos == 2 and seen.new_count > 1:
             raise Violation(f"{target.name} got {message} twice under QoS 2")
 
     def goes_to(self, target: Target, message_number: int, member: str, *, is_once: bool, is_leaving: bool) -> None:
