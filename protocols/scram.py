@@ -148,6 +148,18 @@ def stored_text(password: str, random_bytes: Callable[[int], bytes]) -> str:
 def password_matches(secret: str, password: bytes) -> bool:
     """Return whether a plain password is the one behind a stored SCRAM secret. Takes milliseconds by design."""
     salt, stored_key, _, iterations = stored_secret(secret, lambda size: bytes(size))
-    salted = hashlib.pbkdf2_hmac("sha256", password, salt, iterations)
+    salted = hashlib.pbkdf2_hmac("sha256", _prepared(password), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     return hmac.compare_digest(hashlib.sha256(client_key).digest(), stored_key)
+
+
+def _prepared(password: bytes) -> bytes:
+    """Return a password in the one form of its text that SCRAM knows (RFC 4013); what has none is left as it is."""
+    if password.isascii():
+        return password
+    library = _library()
+    try:
+        prepared: str = library.utils.saslprep(password.decode())
+    except (library.ScramException, UnicodeDecodeError):
+        return password
+    return prepared.encode()

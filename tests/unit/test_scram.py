@@ -41,6 +41,18 @@ def test_the_stored_form_of_a_password_proves_it_and_does_not_tell_it(password: 
     assert stored_secret(kept, RANDOM_BYTES)[3] == ITERATIONS
 
 
+@pytest.mark.parametrize("password", ["gru\u0308n", "a\u00a0b", "\u2168", "so\u00adft"])
+def test_a_password_that_is_sent_matches_in_the_form_in_which_it_was_kept(password: str) -> None:
+    """RFC 4013, as RFC 5802 and RFC 4616 ask for it: keyboards differ in how they write an umlaut."""
+    assert password_matches(stored_text(password, RANDOM_BYTES), password.encode())
+
+
+def test_a_password_that_has_no_such_form_matches_nothing() -> None:
+    kept = stored_text("engine", RANDOM_BYTES)
+    assert not password_matches(kept, b"\xff")
+    assert not password_matches(kept, "engine\ue000".encode())
+
+
 @pytest.mark.parametrize("password", ["engine", "a b", NOT_OF_ASCII, "$argon2 like", "SCRAM-SHA-256$ like", "x" * 1024])
 def test_a_client_proves_a_password_against_its_stored_form(password: str) -> None:
     mechanism = ScramSha256({"ada": stored_text(password, RANDOM_BYTES)}, RANDOM_BYTES)
