@@ -38,14 +38,14 @@ def _purge(world: World, step: Step) -> None:
     def done() -> None:
         purge[1] = world.truth.next_tick()
 
-    world.administer(_if_there(name, world.view.purge_queue(name)), done)
+    world.administer(if_there(name, world.view.purge_queue(name)), done)
 
 
 def _delete(world: World, step: Step) -> None:
     name = _queue(world, step)
     if name is not None:
         world.truth.ends(name)
-        world.administer(_if_there(name, world.view.delete_queue(name)), lambda: None)
+        world.administer(if_there(name, world.view.delete_queue(name)), lambda: None)
 
 
 def _move(world: World, step: Step) -> None:
@@ -68,7 +68,7 @@ def _move(world: World, step: Step) -> None:
     world.administer(take(), lambda: None)
 
 
-async def _if_there(name: str, request: Coroutine[Any, Any, object]) -> None:
+async def if_there(name: str, request: Coroutine[Any, Any, object]) -> None:
     """Carry out a request for a queue; the temporary one may have come to its end."""
     try:
         await request

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from simulation.actions import play
+from simulation.administration import if_there
 from simulation.client import OFFLINE, PROMPT
 from simulation.inside import check_at_rest, queues_of
 from simulation.job import OVER
@@ -16,6 +17,7 @@ from simulation.world import World
 DRAIN_ROUND_US = 2_000_000
 DRAIN_ROUNDS_MAX = 100
 STEPS_DEFAULT = 400
+MENDING_US = 5_000_000  # for what was under way as the last step was done
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,11 @@ def drain(world: World) -> None:
     world.faults.full = False
     world.faults.failures_left = 0
     world.finish_admin()
-    world.advance(5_000_000)
+    world.advance(MENDING_US)
     for name in NAMES:
         if name in world.truth.targets:
             opened: dict[str, object] = {"ingress_enabled": True, "egress_enabled": True, "max_redelivery_count": 0}
-            world.ask(world.change(name, opened))
+            world.ask(if_there(name, world.change(name, opened)))
             world.truth.outage(name, False)
             world.truth.limits(name, 0)
     for rounds in range(DRAIN_ROUNDS_MAX):

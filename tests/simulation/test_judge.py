@@ -9,8 +9,8 @@ from simulation.actions import play
 from simulation.client import HOLD, PROMPT, REJECTED
 from simulation.fate import FAILURES_MAX
 from simulation.inside import queues_of
-from simulation.run import drain, run
-from simulation.scenario import GATHER, LOCK, PLAIN, queue_id
+from simulation.run import MENDING_US, drain, run
+from simulation.scenario import GATHER, LOCK, PLAIN, TEMPORARY, queue_id
 from simulation.steps import Step
 from simulation.targets import SESSION, Rules, Seen, Violation
 from simulation.world import World
@@ -79,6 +79,20 @@ def test_what_the_store_refused_comes_twice_only_to_a_session_that_is_not_kept(w
 
     with pytest.raises(Violation, match="twice") if is_kept else nullcontext():
         truth.came_anew(target, message.number, is_kept=is_kept)
+
+
+def test_the_temporary_queue_may_end_while_queues_are_opened_for_the_end_of_a_run(world: World) -> None:
+    """Those before it wait for the store, and nobody looks meanwhile which queues are left."""
+    asked = world.scenario.definition(TEMPORARY).to_dict()
+    world.ask(world.view.create_queue(asked, durable=False))
+    world.begins(TEMPORARY)
+    lives_us = world.scenario.queues[TEMPORARY].attributes["expires_unbound_s"] * 1_000_000
+    world.advance(lives_us - MENDING_US - 2500)
+    world.pace.slow_left = 20
+
+    drain(world)
+
+    assert TEMPORARY not in world.truth.targets
 
 
 def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> None:
