@@ -65,8 +65,15 @@ class Publisher:
             result.refusal = rights.publish_verdict(batch)
             if result.refusal != ADMITTED:
                 return result
-        if batch.retain:
+        copies = self._send(batch, token, result)
+        if batch.retain and result.refusal == ADMITTED:
             result.confirmations_pending += self._retain(batch, token)
+            if copies is not None:
+                result.confirmations_pending += self._retain(copies, token)
+        return result
+
+    def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:
+        """Send a batch where its topics lead; return what definitions made of it that is to be retained as well."""
         topics = batch.topics
         if topics is None:
             route = self._space.route(batch.topic)
@@ -74,25 +81,29 @@ class Publisher:
                 if route.fan is not None:
                     self._note_fan(route.fan, batch.count, batch.count, result)
                 self._publish_by(route, batch, None, token, result)
-                return result
+                return None
             rows_by_route = {route: list(range(batch.count))}
         else:
             rows_by_route = {}
             route_of = self._space.route
             for row in range(batch.count):
                 rows_by_route.setdefault(route_of(topics[row]), []).append(row)
+        copies: MessageBatch | None = None
         if self._space.selects:
             rows_by_route = _chosen(batch, rows_by_route)
             self._note_fans(rows_by_route, batch.count, result)
             if any(route.fan is not None and bool(route.fan.copies) for route in rows_by_route):
-                batch, rows_by_route = self._expanded(batch, rows_by_route, token, result)
+                expansion = Expansion(batch, self._space.natives)
+                expansion.add(rows_by_route)
+                copies = expansion.copies() if batch.retain else None
+                batch, rows_by_route = expansion.batch(), expansion.rows_by_route
                 if not rows_by_route:  # nobody is there for any of it
-                    return result
+                    return copies
         if len(rows_by_route) == 1:
             self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
-            return result
-        self._publish_mixed(batch, rows_by_route, token, result)
-        return result
+        else:
+            self._publish_mixed(batch, rows_by_route, token, result)
+        return copies
 
     def _note_fans(self, rows_by_route: dict[Route, list[int]], published: int, result: PublishResult) -> None:
         for route, rows in rows_by_route.items():
@@ -117,17 +128,6 @@ class Publisher:
             if fan.is_nowhere:
                 self._space.filtered_count += count
 
-    def _expanded(
-        self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
-    ) -> tuple[MessageBatch, dict[Route, list[int]]]:
-        """Return a batch with the copies that definitions make of its rows, and who gets which row of that."""
-        expansion = Expansion(batch, self._space.natives)
-        expansion.add(rows_by_route)
-        copies = expansion.copies() if batch.retain else None
-        if copies is not None:
-            result.confirmations_pending += self._retain(copies, token)
-        return expansion.batch(), expansion.rows_by_route
-
     def _publish_mixed(
         self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
     ) -> None:
@@ -136,11 +136,10 @@ class Publisher:
         queues: dict[QueueTarget, list[int]] = {}
         groups: dict[ShareGroup, list[int]] = {}
         guaranteed = batch.qos != AT_MOST_ONCE
+        nowhere_count = 0
         for route, rows in rows_by_route.items():
             if route.is_empty:
-                self._nobody_there(batch, len(rows), result)
-                if result.refusal != ADMITTED:
-                    return
+                nowhere_count += len(rows)
             receivers = route.direct
             if not guaranteed:
                 receivers = receivers + route.guaranteed + route.takers
@@ -163,10 +162,15 @@ class Publisher:
         for group in list(groups):
             if guaranteed and group.queue is not None:
                 queues.setdefault(group.queue, []).extend(groups.pop(group))
+        if nowhere_count and self._refuses_nowhere(batch):
+            result.refusal = REFUSED_NO_MATCH
+            return
         if queues or result.refusal != ADMITTED:
             targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
             if not self._spool_to(targets, batch, token, result):
                 return
+        self._count_nowhere(batch, nowhere_count)
+        result.routed = nowhere_count < batch.count
         for subscriber, rows in direct.items():
             self._post_direct(subscriber, _selected(batch, _in_order(batch, rows)))
         for group, rows in groups.items():
@@ -209,19 +213,21 @@ class Publisher:
                 self._post_shared(group, batch)
         if route.is_empty:
             result.routed = False
-            self._nobody_there(batch, batch.count, result)
+            if not self._refuses_nowhere(batch):
+                self._count_nowhere(batch, batch.count)
+                return
+            result.refusal = REFUSED_NO_MATCH
+            if batch.count == 1:  # else they are counted one by one
+                self._space.unmatched_refused_count += 1
 
-    def _nobody_there(self, batch: MessageBatch, count: int, result: PublishResult) -> None:
-        """Drop the `count` rows that nobody subscribes to; guaranteed ones are refused where that is configured."""
-        space = self._space
-        if batch.retain:
-            return  # it is kept for those to come
-        if not space.refuses_unmatched or batch.qos == AT_MOST_ONCE:
-            space.unmatched_count += count
-            return
-        result.refusal = REFUSED_NO_MATCH
-        if batch.count == 1:  # else they are counted one by one
-            space.unmatched_refused_count += 1
+    def _refuses_nowhere(self, batch: MessageBatch) -> bool:
+        """Return whether rows that nobody subscribes to are refused; retained ones are kept for those to come."""
+        return self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE and not batch.retain
+
+    def _count_nowhere(self, batch: MessageBatch, count: int) -> None:
+        """Note that `count` rows are dropped that nobody subscribes to."""
+        if not batch.retain:
+            self._space.unmatched_count += count
 
     # --- direct messages ---
 

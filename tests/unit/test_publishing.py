@@ -13,6 +13,7 @@ from lone_actors import spawned, turn
 from messaging.admission import QueueGate
 from messaging.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from messaging.pressure import Pressure
+from messaging.refusals import ADMITTED
 from messaging.routing import PartitionTarget, QueueTarget, Subscriber, Subscription, TopicSpace
 from messaging.topics import Syntax, parse_filter
 
@@ -37,18 +38,32 @@ def publisher_on(runtime: Runtime, space: TopicSpace, *, in_transaction: bool) -
     return Publisher(space=space, spool=nobody, address=nobody, rng=random.Random(1), in_transaction=in_transaction)
 
 
-def message(qos: int) -> MessageBatch:
+def message(qos: int, *, retain: bool = False, topics: list[str] | None = None) -> MessageBatch:
+    """Return a message on `t`, or one on each of `topics`."""
+    count = 1 if topics is None else len(topics)
     return MessageBatch(
         topic="t",
-        topics=None,
-        payloads=[b"m"],
+        topics=topics,
+        payloads=[b"m"] * count,
         headers=None,
         qos=qos,
-        retain=False,
+        retain=retain,
         publisher="p",
         received_ms=0,
-        payload_bytes=1,
+        payload_bytes=count,
     )
+
+
+def queue_for(runtime: Runtime, space: TopicSpace, got: list[object], *, message_bytes_max: int = 1 << 20) -> None:
+    """Have a durable queue of one partition collect what is published on `t`."""
+    partition = recorder(runtime, got)
+    partition.inbox.takes_at_once = True
+    gate = QueueGate(None, usage_bytes_max=1 << 20, message_bytes_max=message_bytes_max)
+    target = QueueTarget("q", gate, Pressure(high_bytes=1 << 20, low_bytes=0), durable=True)
+    target.partitions.append(PartitionTarget(1, partition.inbox))
+    subscriber = Subscriber("c")
+    subscriber.queue = target
+    space.subscribe(parse_filter("t", Syntax.MQTT), "c", Subscription(subscriber, AT_LEAST_ONCE))
 
 
 @pytest.mark.parametrize(("in_transaction", "handled_at_once"), [(False, 1), (True, 0)])
@@ -57,14 +72,8 @@ def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_i
 ) -> None:
     """They are put to the publication behind the publish. A consumer that was faster would have it confirmed twice."""
     got: list[object] = []
-    partition = recorder(runtime, got)
-    partition.inbox.takes_at_once = True
-    gate = QueueGate(None, usage_bytes_max=1 << 20, message_bytes_max=1 << 20)
-    target = QueueTarget("q", gate, Pressure(high_bytes=1 << 20, low_bytes=0), durable=True)
-    target.partitions.append(PartitionTarget(1, partition.inbox))
-    space, subscriber = TopicSpace(), Subscriber("c")
-    subscriber.queue = target
-    space.subscribe(parse_filter("t", Syntax.MQTT), "c", Subscription(subscriber, AT_LEAST_ONCE))
+    space = TopicSpace()
+    queue_for(runtime, space, got)
 
     result = publisher_on(runtime, space, in_transaction=in_transaction).publish(message(AT_LEAST_ONCE), 1)
 
@@ -94,3 +103,43 @@ def test_a_direct_message_is_handled_at_once_by_its_only_receiver(
     assert len(got) == handled_at_once
     turn(runtime)
     assert len(got) == receivers
+
+
+@pytest.mark.parametrize(("message_bytes_max", "kept"), [(1 << 20, 1), (0, 0)])
+def test_a_message_is_retained_only_if_it_is_taken(runtime: Runtime, message_bytes_max: int, kept: int) -> None:
+    """Its publisher hears that it was refused, and publishes it once more or not at all."""
+    space = TopicSpace()
+    queue_for(runtime, space, [], message_bytes_max=message_bytes_max)
+
+    result = publisher_on(runtime, space, in_transaction=False).publish(message(AT_LEAST_ONCE, retain=True), 1)
+
+    assert (result.refusal == ADMITTED) == bool(kept)
+    assert space.retained.count == kept
+
+
+@pytest.mark.parametrize(("topics", "is_routed", "unmatched"), [(["x", "y"], False, 2), (["t", "y"], True, 1)])
+def test_messages_on_several_topics_are_routed_if_anybody_is_there_for_one(
+    runtime: Runtime, topics: list[str], is_routed: bool, unmatched: int
+) -> None:
+    space = TopicSpace()
+    queue_for(runtime, space, [])
+
+    result = publisher_on(runtime, space, in_transaction=False).publish(message(AT_LEAST_ONCE, topics=topics), 1)
+
+    assert result.routed == is_routed
+    assert space.unmatched_count == unmatched
+
+
+def test_messages_that_nobody_wants_are_counted_once_when_a_queue_refuses_those_beside_them(runtime: Runtime) -> None:
+    """A batch is refused as a whole, and then published message by message."""
+    space = TopicSpace()
+    queue_for(runtime, space, [], message_bytes_max=0)
+    publisher = publisher_on(runtime, space, in_transaction=False)
+
+    batch = message(AT_LEAST_ONCE, topics=["t", "y"])
+    assert publisher.publish(batch, 1).refusal != ADMITTED
+    assert space.unmatched_count == 0
+    results = [publisher.publish(batch.select([row]), 1) for row in (0, 1)]
+
+    assert [result.refusal == ADMITTED for result in results] == [False, True]
+    assert space.unmatched_count == 1
