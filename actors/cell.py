@@ -58,6 +58,17 @@ class ActorOverview:
     children: list["ActorOverview"] = field(default_factory=list)
 
 
+@final
+class EndedActors:
+    """What the actors of one kind that were stopped had counted: connections come and go, and a counter never falls."""
+
+    def __init__(self) -> None:
+        self.handled_count: int = 0
+        self.batches_count: int = 0
+        self.handling_ns: int = 0
+        self.restarts_count: int = 0
+
+
 class Behaviour:
     """What an actor does: compiled, and called directly, which takes a call of Python's for each message less."""
 
@@ -276,6 +287,7 @@ class ActorCell(Scheduled):
         self._behaviour = NOTHING
         self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
         self._refuse(self.inbox.let_go())
+        self._leave_counts()
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(id(self), None)
 
@@ -305,6 +317,13 @@ class ActorCell(Scheduled):
             dead_letters=self.inbox.dead_letters,
             children=[child.overview() for child in self.children.values()] if self.children else [],
         )
+
+    def _leave_counts(self) -> None:
+        ended = self.runtime.ended.setdefault(self.kind, EndedActors())
+        ended.handled_count += self.handled_count
+        ended.batches_count += self.batches_count
+        ended.handling_ns += self.handling_ns
+        ended.restarts_count += 0 if self._restarts is None else self._restarts.count
 
     def _handle_envelope(self, behaviour: Behaviour, envelope: Envelope[Any]) -> None:
         if isinstance(envelope.message, pykka_messages._ActorStop):

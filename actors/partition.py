@@ -288,7 +288,7 @@ class Partition(Behaviour):
         elif isinstance(message, PurgePartition):
             return ledger.purge()
         elif isinstance(message, DescribePartition):
-            return self._overview()
+            return self.overview()
         elif isinstance(message, BrowsePartition):
             return self._browse(message)
         elif isinstance(message, EndBrowse):
@@ -425,7 +425,8 @@ class Partition(Behaviour):
         look.run()
         return look.answer
 
-    def _overview(self) -> PartitionOverview:
+    def overview(self) -> PartitionOverview:
+        """Return how the partition stands."""
         return overview_of(
             self._ledger,
             self._log,

@@ -3,7 +3,7 @@
 from actors.cell import ActorCell
 from actors.data_messages import WAKE
 from actors.loop_actor import LoopActor
-from actors.messages import Attach, Detach, Pause
+from actors.messages import Attach, Detach, PartitionOverview, Pause
 from actors.partition import Partition
 from messaging.recovery import StoredPartition
 
@@ -37,6 +37,10 @@ class PartitionActor(LoopActor):
         inbox.items = [message for message in inbox.items if not isinstance(message, Attach | Pause | Detach)]
         self._partition.reload(stored)
         self.cell.resume()
+
+    def overview(self) -> PartitionOverview:
+        """Return how the partition stands now: for whoever is about to end it, and cannot wait for an answer."""
+        return self._partition.overview()
 
     def on_stop(self) -> None:
         """Give back what the partition counted for."""

@@ -13,6 +13,7 @@ from actors.partition_actor import PartitionActor
 from actors.queue import QueueActor
 from actors.queue_core import QueueCore
 from actors.queue_expiry import NEVER, QueueExpiry
+from actors.queue_totals import GoneQueues
 from actors.quota_watch import QueueWatch
 from actors.runtime import Runtime
 from actors.spool_io import StoreReader
@@ -61,6 +62,7 @@ class QueueServices:
     clients: ClientRoster  # whose clients ask for queues
     targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
     tracing: Tracing | None  # None: no message is traced
+    gone: GoneQueues  # what those that were deleted had counted
 
 
 def assemble_queue(

@@ -36,6 +36,7 @@ from actors.futures import LoopFuture
 from actors.loop_actor import LoopActor
 from actors.messages import PurgeFromStore, Reconfigure, RegisterPartition, WriteTables
 from actors.queue_assembly import NAMED, TEMPORARY, QueueServices, assemble_queue
+from actors.queue_sight import last_overview
 from actors.queue_table import QueueTable
 from actors.queue_templates import QueueTemplates, template_row
 from actors.rescale_messages import RescaleAdvanced, RescaleFinished
@@ -381,6 +382,7 @@ class QueueDirectory(LoopActor):
 
     def _end(self, handle: QueueHandle) -> None:
         """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
+        self._services.gone.add(handle.name, last_overview(handle.core))
         self._queues.remove(handle.name)
         del self._services.targets[handle.name]
         self._rescales.drop(handle, self._rescales.pending(handle.name))

@@ -32,6 +32,12 @@ def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
     return answer
 
 
+def last_overview(core: QueueCore) -> QueueOverview:
+    """Return what is to be seen of a queue that is about to end, without the partitions that failed too often."""
+    sound = [cell for cell in core.partitions if not (cell.suspended or cell.stopped.is_set())]
+    return _overview(core, [cell.actor.overview() for cell in sound])
+
+
 def tell_consumers(core: QueueCore) -> LoopFuture[None] | None:
     """Tell who wants to know who consumes, and what each selects; None when nobody does."""
     watcher = core.target.watcher

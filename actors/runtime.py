@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pykka
 
-from actors.cell import ActorCell
+from actors.cell import ActorCell, EndedActors
 from actors.clock import Clock
 from actors.events import Events
 from actors.futures import LoopFuture
@@ -64,6 +64,7 @@ class Runtime:
         self.events = Events(clock)  # what happens, for operators
         self.dispatcher = Dispatcher(call_soon=loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
+        self.ended: dict[str, EndedActors] = {}  # by kind
         self._on_fatal = on_fatal
         self._urn = 0
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -1,19 +1,20 @@
 """A node's samples, one for each row of `gateway.metrics.METRICS` that has a value."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from actors.backups import BackupActor
-from actors.cell import ActorOverview
+from actors.cell import ActorOverview, EndedActors
 from actors.cursor_messages import CursorOverview
 from actors.directory_messages import QueueHandle
 from actors.messages import QueueOverview
+from actors.queue_totals import QueueTotals
 from actors.staging_messages import StagingOverview
 from gateway.build import version
 from gateway.reader_views import cursor_view
 from gateway.rest_views import point_samples
-from gateway.samples import Sample, queue_label
+from gateway.samples import SESSIONS, Sample, queue_label
 from messaging.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from protocols.amqp.transaction import TransactionAccounts
 from protocols.counters import ProtocolCounters
@@ -35,7 +36,11 @@ class VpnFigures:
 
 
 def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
-    """Return everything that is to be seen of a node now."""
+    """Return everything that is to be seen of a node now.
+
+    A queue that was deleted since it was asked is among those that are gone, and not counted twice.
+    """
+    vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.stopped.is_set()]) for each in vpns]
     return [
         Sample("sluicegate_build", 1, (version(),)),
         Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
@@ -47,7 +52,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
         *_backups(node),
         *_events(node),
         *_traces(node),
-        *_actors([root.overview() for root in node.runtime.roots]),
+        *_actors([root.overview() for root in node.runtime.roots], node.runtime.ended),
     ]
 
 
@@ -78,6 +83,7 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)
     yield Sample("sluicegate_retained_messages", vpn.space.retained.count)
     yield from _queues(figures.queues)
+    yield from _totals((SESSIONS,), vpn.gone_queues.sessions)
     yield from _cursors(figures.cursors)
     yield from vpn.reader_batches.samples()
     yield from _transactions(figures.staging)
@@ -115,27 +121,26 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         yield Sample("sluicegate_queue_messages_held", sum(each.held_count for each in partitions), name)
         yield Sample("sluicegate_queue_partitions", len(partitions), name)
         yield Sample("sluicegate_queue_flows", len(overview.flows), name)
-        yield Sample("sluicegate_queue_messages_accepted_total", overview.accepted_count, name)
-        yield Sample(
-            "sluicegate_queue_messages_delivered_total", sum(each.delivered_count for each in partitions), name
-        )
-        yield Sample(
-            "sluicegate_queue_messages_redelivered_total", sum(each.redelivered_count for each in partitions), name
-        )
-        yield Sample("sluicegate_queue_messages_settled_total", sum(each.settled_count for each in partitions), name)
         yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
-        yield Sample(
-            "sluicegate_queue_annotations_lost_total", sum(each.remarks_lost_count for each in partitions), name
-        )
-        yield Sample("sluicegate_queue_ack_timeouts_total", sum(each.lock_losses_count for each in partitions), name)
-        yield Sample("sluicegate_queue_rebalances_total", overview.rebalances_count, name)
-        for reason, count in overview.bind_refusals.items():
-            yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
-        for each in partitions:
-            for reason, count in each.discards.items():
-                yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
-            for reason, count in each.buried.items():
-                yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
+        totals = QueueTotals()
+        totals.add(overview)
+        yield from _totals(name, totals)
+
+
+def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
+    yield Sample("sluicegate_queue_messages_accepted_total", totals.accepted_count, name)
+    yield Sample("sluicegate_queue_messages_delivered_total", totals.delivered_count, name)
+    yield Sample("sluicegate_queue_messages_redelivered_total", totals.redelivered_count, name)
+    yield Sample("sluicegate_queue_messages_settled_total", totals.settled_count, name)
+    yield Sample("sluicegate_queue_annotations_lost_total", totals.annotations_lost_count, name)
+    yield Sample("sluicegate_queue_ack_timeouts_total", totals.lock_losses_count, name)
+    yield Sample("sluicegate_queue_rebalances_total", totals.rebalances_count, name)
+    for reason, count in totals.bind_refusals.items():
+        yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
+    for reason, count in totals.discards.items():
+        yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
+    for reason, count in totals.buried.items():
+        yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
 
 
 def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
@@ -151,11 +156,15 @@ def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
     reasons = {reason for front in node.fronts for reason in front.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
-    for _, overview in [each for figures in vpns for each in figures.queues]:
-        for verdict, count in overview.refusals.items():
-            yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
-        for verdict, count in overview.drops.items():
-            yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
+    for figures in vpns:
+        gone = figures.vpn.gone_queues
+        overviews = [overview for _, overview in figures.queues]
+        for refusals in (gone.refusals, *[each.refusals for each in overviews]):
+            for verdict, count in refusals.items():
+                yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
+        for drops in (gone.drops, *[each.drops for each in overviews]):
+            for verdict, count in drops.items():
+                yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
 
 
 def _cursors(cursors: list[CursorOverview]) -> Iterator[Sample]:
@@ -227,8 +236,11 @@ def _traces(node: "Node") -> Iterator[Sample]:
         yield Sample("sluicegate_trace_records_dropped_total", export.buffer.dropped_count)
 
 
-def _actors(roots: Sequence[ActorOverview]) -> Iterator[Sample]:
-    totals: dict[str, list[float]] = {}
+def _actors(roots: Sequence[ActorOverview], ended: Mapping[str, EndedActors]) -> Iterator[Sample]:
+    totals: dict[str, list[float]] = {
+        kind: [0, 0, gone.handled_count, gone.batches_count, gone.handling_ns / 1e9, gone.restarts_count]
+        for kind, gone in ended.items()
+    }
     for actor in _walk(roots):
         total = totals.setdefault(actor.kind, [0, 0, 0, 0, 0, 0])
         total[0] += 1

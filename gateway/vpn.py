@@ -18,6 +18,7 @@ from actors.publishing import Publisher
 from actors.queue_assembly import QueueServices
 from actors.queue_directory import QueueDirectory
 from actors.queue_selectors import DurableSelectors
+from actors.queue_totals import GoneQueues
 from actors.quota_watch import watch_vpn
 from actors.runtime import TimerHandle
 from actors.staging import StagingActor, StagingServices
@@ -92,6 +93,7 @@ class MessageVpn:
         )
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
+        self.gone_queues = GoneQueues()
         self.queues = self._spawn_queues(stored)
         self.cursors = self._spawn_cursors()
         self.reader_batches = ReaderBatches()
@@ -247,6 +249,7 @@ class MessageVpn:
             cursors=self._book,
             clients=self.clients,
             tracing=self.space.tracing,
+            gone=self.gone_queues,
         )
         cell = self._spawn(
             "queues",

@@ -11,6 +11,7 @@ from http_client import LINES, event_stream, http_client
 from inside_client import InsideClient, until
 from messaging.batch import AT_MOST_ONCE, MessageBatch
 from messaging.headers import Headers
+from messaging.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
 from messaging.settlement import DISCARD_EXPIRED, DISCARD_REJECTED
 from named_queues import create, shows
 from protocols.amqp.message_in import BODY_DATA, body_bytes_of
@@ -214,3 +215,41 @@ async def test_an_actor_counts_what_other_actors_have_sent_it(broker: RunningBro
         client.publishes(opened.flow_id, list(range(1, 101)), queue="q")
         await client.answered(opened.flow_id, 100)
     assert 1 <= await counted(broker, "actor_messages_handled_total", "partition") - before < 100
+
+
+async def test_what_sessions_counted_stays_counted_when_they_end(broker: RunningBroker) -> None:
+    """Goal: a counter that falls counts as one that began anew, and its whole rest as new. Method: one of two ends."""
+    stays, goes = [await broker.connect(name, 5) for name in ("stays", "goes")]
+    publisher = await broker.connect("publisher")
+    for client in (stays, goes):
+        await client.subscribe("t", qos=1)
+    await publisher.publish("t", b"x", qos=1)
+    for client in (stays, goes):
+        await client.messages(1)
+        await client.round_trip()
+    names = [f"queue_messages_{name}_total" for name in ("accepted", "delivered", "settled")]
+    assert [await counted(broker, name, "#sessions") for name in names] == [2, 2, 2]
+    handled = await counted(broker, "actor_messages_handled_total", "partition")
+    queues = await counted(broker, "queues")
+    await goes.leave()
+
+    async def one_is_gone() -> bool:
+        return await counted(broker, "queues") == queues - 1
+
+    await until(one_is_gone, "the end of the session's queue")
+    assert [await counted(broker, name, "#sessions") for name in names] == [2, 2, 2]
+    assert await counted(broker, "actor_messages_handled_total", "partition") >= handled > 0
+
+
+async def test_what_a_queue_refused_stays_counted_when_it_is_deleted(broker: RunningBroker) -> None:
+    orders = InsideClient(broker, "orders")
+    await orders.create()
+    gate = (await orders.handle()).target.gate
+    gate.refuse(REFUSED_QUEUE_FULL, 3, hears=True)
+    gate.refuse(REFUSED_QUEUE_FULL, 2, hears=False)
+    reason = REFUSAL_COUNTERS[REFUSED_QUEUE_FULL]
+    assert await counted(broker, "messages_refused_total", reason) == 3
+    assert await counted(broker, "messages_dropped_total", reason) == 2
+    await orders.delete()
+    assert await counted(broker, "messages_refused_total", reason) == 3
+    assert await counted(broker, "messages_dropped_total", reason) == 2
