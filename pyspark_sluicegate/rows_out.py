@@ -92,10 +92,12 @@ def _put_time(out: ColumnWriter, bit: int, array: Array) -> None:
 
 
 def _put_properties(out: ColumnWriter, bit: int, array: Array) -> None:
-    """Write maps of texts; a row without one, and a null value, have no property."""
+    """Write maps, their values as texts; a row without one, and a null value, have no property."""
     if array.null_count == len(array):
         return
-    whole = _at_zero(array)
+    if not pa.types.is_map(array.type):
+        raise OptionError(f"the column user_properties is {array.type}; the sink takes maps")
+    whole = _at_zero(array.cast(pa.map_(pa.string(), pa.string())))
     if whole.null_count or whole.items.null_count:
         rows = whole.to_pylist()
         plain = [[(name, text) for name, text in each if text is not None] if each else [] for each in rows]

@@ -86,6 +86,27 @@ def test_rows_without_what_every_message_needs_are_refused() -> None:
         encode_rows(pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], "priority": [10]}))
 
 
+@pytest.mark.parametrize(
+    ("kind", "values", "texts"),
+    [
+        (pa.map_(pa.large_string(), pa.large_string()), ["x", "yz"], ["x", "yz"]),
+        (pa.map_(pa.string(), pa.int64()), [1, -20], ["1", "-20"]),
+        (pa.map_(pa.string(), pa.bool_()), [True, None], ["true", None]),
+    ],
+)
+def test_properties_of_any_type_are_published_as_their_texts(kind: Any, values: list[Any], texts: list[Any]) -> None:
+    """Large texts are Spark's with `spark.sql.execution.arrow.useLargeVarTypes`."""
+    found = pa.array([[("name", each)] for each in values], kind)
+    batch = pa.RecordBatch.from_pydict({"topic": ["a", "b"], "payload": [b"1", b"2"], "user_properties": found})
+    assert _properties(_through_the_wire(batch)) == [{} if text is None else {"name": text} for text in texts]
+
+
+def test_properties_that_are_no_map_are_refused_by_their_type() -> None:
+    batch = pa.RecordBatch.from_pydict({"topic": ["a"], "payload": [b"1"], "user_properties": ["colour=red"]})
+    with pytest.raises(OptionError, match="user_properties is string; the sink takes maps"):
+        encode_rows(batch)
+
+
 def _sink(given: dict[str, str], batch: Any) -> SinkOptions:
     return SinkOptions.of({"url": "flow://gateway", **given}, batch.schema.names)
 
