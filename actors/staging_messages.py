@@ -9,7 +9,7 @@ from messaging.batch import MessageBatch
 class Stage:
     """Keep batches for a transaction: durable, and seen by nobody. Answered with Staged once they are on the disk.
 
-    Raises StagingRefused: BAD_TRANSACTION, TOO_MUCH_STAGED, BUSY, NOT_STORED.
+    Raises StagingRefused: BAD_TRANSACTION, TOO_LARGE, TOO_MUCH_STAGED, BUSY, NOT_STORED.
     """
 
     transaction: str

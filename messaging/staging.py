@@ -23,6 +23,7 @@ STAGE_BYTES_MAX: Final = 16 << 20  # payload of one call: it becomes one page, w
 # Why something is refused: codes, as protocols show them.
 BAD_TRANSACTION: Final = "bad_transaction"
 TOO_MUCH_STAGED: Final = "too_much_staged"
+TOO_LARGE: Final = "stage_too_large"  # one call; no other time will do either
 NOT_STAGED: Final = "not_staged"
 BUSY: Final = "transaction_busy"
 NOT_STORED: Final = "not_stored"
@@ -102,7 +103,7 @@ class StagingArea:
             raise StagingRefused(BAD_TRANSACTION, f"part {part}, attempt {attempt}; allowed: 0 to {PART_MAX}")
         if payload_bytes > STAGE_BYTES_MAX:
             text = f"{payload_bytes} bytes in one call; allowed: {STAGE_BYTES_MAX}"
-            raise StagingRefused(TOO_MUCH_STAGED, text)
+            raise StagingRefused(TOO_LARGE, text)
         if self.staged_bytes + payload_bytes > self.bytes_max or self.pages_count >= PAGES_MAX:
             text = f"{self.staged_bytes} bytes in {self.pages_count} pages are staged; allowed: {self.bytes_max}"
             raise StagingRefused(TOO_MUCH_STAGED, text)

@@ -4,6 +4,7 @@ A task stages its rows under a part (its partition) and an attempt that nobody e
 each part. So what a task left that was tried again, or a driver that crashed, is never published.
 """
 
+import logging
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any, Final, final
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from protocols.flow.codes import MALFORMED, MESSAGE_TOO_LARGE, NOT_PERMITTED, TOPIC_INVALID
 from protocols.flow.limits import ROWS_MAX
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import DROP, SinkOptions
@@ -19,6 +21,11 @@ from sluicegate import RequestRefused
 
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024  # of one request: half of what the gateway takes, so that properties fit
 REASONS_MAX: Final = 10  # rejected rows that a task reports in words
+
+# What is wrong with a row, at any time. Whatever else is refused is the gateway's state, or the job's own mistake.
+ROW_REFUSALS: Final = frozenset({MALFORMED, MESSAGE_TOO_LARGE, TOPIC_INVALID, NOT_PERMITTED})
+
+_log: Final = logging.getLogger("pyspark_sluicegate")
 
 
 @final
@@ -66,7 +73,11 @@ class Stager:
                 attempt=staged.attempt,
                 to_queues=self._options.is_to_queue,
             )
-        except (RequestRefused, RowError) as refused:
+        except RequestRefused as refused:
+            if refused.code not in ROW_REFUSALS:
+                raise SinkFailed(f"rows cannot be staged: {refused}") from refused
+            self._refused(rows, refused)
+        except RowError as refused:
             self._refused(rows, refused)
         else:
             staged.staged_count += rows.num_rows
@@ -109,6 +120,10 @@ def commit(options: SinkOptions, parts: Iterable[StagedPart]) -> None:
         bulk_for(options.connect).commit_staged(transaction, attempts)
     except RequestRefused as refused:
         raise SinkFailed(f"the transaction {transaction} is not published: {refused}") from refused
+    rejected_count = sum(each.rejected_count for each in found)
+    if rejected_count:
+        reasons = "; ".join([reason for each in found for reason in each.reasons][:REASONS_MAX])
+        _log.warning("transaction %s: %d rows were refused and left out: %s", transaction, rejected_count, reasons)
 
 
 def abort(options: SinkOptions, transaction: str) -> None:

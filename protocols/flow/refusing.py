@@ -24,6 +24,7 @@ REFUSAL_CODES: Final[dict[str, int]] = {
     cursors.NO_SUCH_PARTITION: codes.NOT_FOUND,
     cursors.AHEAD: codes.REQUEST_INVALID,
     staging.BAD_TRANSACTION: codes.REQUEST_INVALID,
+    staging.TOO_LARGE: codes.MESSAGE_TOO_LARGE,
     staging.TOO_MUCH_STAGED: codes.SPOOL_FULL,
     staging.NOT_STAGED: codes.NOT_FOUND,
     staging.BUSY: codes.IN_USE,

@@ -9,6 +9,7 @@ from messaging.staging import (
     BUSY,
     NOT_STAGED,
     STAGE_BYTES_MAX,
+    TOO_LARGE,
     TOO_MUCH_STAGED,
     StagedPage,
     StagingArea,
@@ -122,7 +123,7 @@ def test_a_commit_names_one_attempt_of_each_part_and_only_what_was_staged(
 def test_what_is_staged_has_bounds() -> None:
     area = area_of(bytes_max=10)
     area.stage("t", 0, 0, count=1, payload_bytes=10, wall_ms=0)
-    for size in (1, STAGE_BYTES_MAX + 1):
+    for size, code in ((1, TOO_MUCH_STAGED), (STAGE_BYTES_MAX + 1, TOO_LARGE)):
         with pytest.raises(StagingRefused) as refused:
             area.stage("t", 0, 0, count=1, payload_bytes=size, wall_ms=0)
-        assert refused.value.code == TOO_MUCH_STAGED
+        assert refused.value.code == code

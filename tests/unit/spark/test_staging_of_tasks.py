@@ -1,0 +1,68 @@
+"""What a task of the sink does about refusals: a row's own are dropped if so wished, the gateway's state never is."""
+
+import logging
+
+import pyarrow as pa
+import pytest
+
+from protocols.flow import codes
+from protocols.flow.columns import ColumnWriter
+from pyspark_sluicegate import staging
+from pyspark_sluicegate.options import ConnectOptions, SinkOptions
+from pyspark_sluicegate.rows_out import encode_rows
+from pyspark_sluicegate.staging import SinkFailed, Stager
+from sluicegate import RequestRefused
+
+ROWS = pa.RecordBatch.from_pydict({"topic": ["a", "b", "c"], "payload": [b"1", b"2", b"3"]})
+
+
+class RefusingBulk:
+    """A gateway that refuses every request with more bytes of columns than it has room for."""
+
+    def __init__(self, code: int, bytes_max: int) -> None:
+        self._code = code
+        self._bytes_max = bytes_max
+        self.staged_count = 0
+        self.committed: dict[int, int] = {}
+
+    def stage(
+        self, transaction: str, columns: ColumnWriter, count: int, *, part: int, attempt: int, to_queues: bool
+    ) -> None:
+        if len(columns.encoded()) > self._bytes_max:
+            raise RequestRefused(self._code, "no", None)
+        self.staged_count += count
+
+    def commit_staged(self, transaction: str, attempts: dict[int, int]) -> None:
+        self.committed = attempts
+
+
+def _sink(monkeypatch: pytest.MonkeyPatch, bulk: RefusingBulk) -> SinkOptions:
+    def bulk_for(options: ConnectOptions) -> RefusingBulk:
+        return bulk
+
+    monkeypatch.setattr(staging, "bulk_for", bulk_for)
+    return SinkOptions.of({"url": "flow://gateway", "onReject": "drop"}, ROWS.schema.names)
+
+
+@pytest.mark.parametrize("code", [codes.SPOOL_FULL, codes.NOT_STORED, codes.IN_USE, codes.REQUEST_INVALID])
+def test_a_gateway_that_cannot_take_rows_now_fails_the_task_whatever_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    options = _sink(monkeypatch, RefusingBulk(code, bytes_max=0))
+    with pytest.raises(SinkFailed, match=codes.NAMES[code]):
+        Stager(options, "job/1", 0).stage_all([ROWS])
+
+
+def test_rows_that_are_wrong_themselves_are_left_out_and_told_of_when_the_rest_is_published(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one_row = ROWS.slice(0, 1)
+    bulk = RefusingBulk(codes.MESSAGE_TOO_LARGE, bytes_max=len(encode_rows(one_row).encoded()))
+    options = _sink(monkeypatch, bulk)
+    wide = pa.RecordBatch.from_pydict({"topic": ["a", "b", "c"], "payload": [b"1", b"2" * 100, b"3"]})
+    part = Stager(options, "job/1", 4).stage_all([wide])
+    assert (part.staged_count, part.rejected_count, bulk.staged_count) == (2, 1, 2)
+    with caplog.at_level(logging.WARNING):
+        staging.commit(options, [part])
+    assert bulk.committed == {4: part.attempt}
+    assert "transaction job/1: 1 rows were refused and left out: message too large (0x0501): no" in caplog.text
