@@ -46,7 +46,9 @@ class Acknowledger(StreamingQueryListener):
         reference = f"{progress.id}/{progress.batchId}"
         for offset in ours_among([source.endOffset or "" for source in progress.sources]):
             try:
-                acknowledge(self._options, offset, reference)
+                stands = bulk_for(self._options).look_at_cursor(offset.queue, offset.cursor)
+                if stands.incarnation == offset.incarnation:  # else it is of another gateway, with equal names
+                    acknowledge(self._options, offset, reference)
             except (FlowClientError, OSError, TimeoutError) as error:
                 # The next batch or the sweep repairs it; the query itself is none the worse.
                 self.failed_count += 1

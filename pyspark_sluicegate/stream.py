@@ -81,7 +81,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._acknowledge(begin)
         ends: Mapping[int, int]
         if self._target is None:
-            ends = self._next_now(above=begin.next, wait_ms=self._options.long_poll_ms)
+            # Partitions that came later have nothing to read before their first sequence, and are not in `begin` yet.
+            above = {each.partition: begin.next_in(each.partition) for each in self._bound().positions}
+            ends = self._next_now(above=above, wait_ms=self._options.long_poll_ms)
         else:
             ends = self._target
         chosen = self._limited(begin, ends, limit)

@@ -1,0 +1,71 @@
+"""What listener and stream ask of the gateway: nothing for another gateway's query, and no waiting that cannot wait."""
+
+import json
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from protocols.flow.cursor_frames import Position
+from pyspark_sluicegate import acknowledging, stream
+from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.options import SourceOptions
+from pyspark_sluicegate.reading import RangeReader
+
+OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
+ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=1, next={0: 5})
+
+
+class OneCursor:
+    """A gateway with one cursor, which stands in two partitions; the second is new and has nothing."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.epoch = 1
+        self.positions = (Position(0, 1, 5, 5, 0), Position(1, 1, 1, 1, 0))
+        self.acknowledged: list[Mapping[int, int]] = []
+        self.waited_above: list[Mapping[int, int]] = []
+
+    def look_at_cursor(self, queue: str, cursor: str) -> "OneCursor":
+        return self
+
+    def bound_cursor(self, queue: str, cursor: str, epoch: int) -> "OneCursor":
+        return self
+
+    def bind_cursor(self, queue: str, cursor: str, **wishes: Any) -> "OneCursor":
+        return self
+
+    def acknowledge(self, before: Mapping[int, int], *, batch_ref: str) -> None:
+        self.acknowledged.append(before)
+
+    def status(self, above: Mapping[int, int], *, wait_s: float) -> "OneCursor":
+        self.waited_above.append(above)
+        return self
+
+
+@pytest.mark.parametrize(("incarnation", "acknowledged"), [(0xA1, [{0: 5}]), (0xB2, [])])
+def test_a_listener_acknowledges_to_the_gateway_that_was_read_and_to_no_other_with_such_a_queue(
+    monkeypatch: pytest.MonkeyPatch, incarnation: int, acknowledged: list[Mapping[int, int]]
+) -> None:
+    cursor = OneCursor(incarnation)
+    monkeypatch.setattr(acknowledging, "bulk_for", lambda options: cursor)
+    source = SimpleNamespace(endOffset=json.dumps(ORDERS.to_json()))
+    progress: Any = SimpleNamespace(progress=SimpleNamespace(id="q", batchId=3, sources=[source]))
+    listener = acknowledging.Acknowledger(OPTIONS.connect)
+    listener.onQueryProgress(progress)
+    assert (cursor.acknowledged, listener.failed_count) == (acknowledged, 0)
+
+
+def test_a_stream_waits_for_messages_though_a_partition_that_came_later_has_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A status is answered at once when some partition is above what is named, and 0 is what is not."""
+    cursor = OneCursor(0xA1)
+    monkeypatch.setattr(stream, "bulk_for", lambda options: cursor)
+    monkeypatch.setattr(stream, "Thread", lambda **how: SimpleNamespace(start=lambda: None))
+    reader = stream.QueueStreamReader(OPTIONS, RangeReader(OPTIONS, None))
+    begin = ORDERS.to_json()
+    assert reader.latestOffset(begin, ReadAllAvailable()) == begin
+    assert cursor.waited_above == [{0: 5, 1: 1}]
