@@ -55,7 +55,10 @@ export function open(place, [name]) {
     edit: () => attempt(() => edit(name)),
     redrive: () =>
       attempt(async () => {
-        if (await startRedrive(name)) asksOfRedrive = true;
+        if (await startRedrive(name)) {
+          asksOfRedrive = true;
+          startedCount += 1;
+        }
       }),
     replay: () => startReplay(name),
     purge: () => purge(name),
@@ -87,11 +90,13 @@ export function open(place, [name]) {
   );
 
   let asksOfRedrive = true; // until the gateway says that there was none
+  let startedCount = 0; // what it says of the time before a start says nothing of the one behind it
 
   async function refresh() {
+    const startedBefore = startedCount;
     const asked = [get(queuePath(name)), asksOfRedrive ? latest(queuePath(name, "/redrive")) : null, cursors.refresh()];
     const [view, driven] = await Promise.all(asked);
-    asksOfRedrive = driven !== null;
+    if (startedCount === startedBefore) asksOfRedrive = driven !== null;
     const { config } = view;
     setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const now = performance.now();
