@@ -35,8 +35,8 @@ def left(ledger: LedgerState, first: int, end: int) -> None:
 
 
 def stay(ledger: LedgerState, first: int, end: int) -> None:
-    """The other queue did not take `[first, end)`: consumers may have it again."""
-    for start, stop in ledger.leaving.remove(first, end):
+    """The other queue did not take `[first, end)`: consumers may have it again, but for what the store refused."""
+    for start, stop in [kept for each in ledger.leaving.remove(first, end) for kept in ledger.drop_refused(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
             hold_undue(ledger, segment, ledger.passed_ms)

@@ -195,19 +195,19 @@ class LedgerState:
         return taken
 
     def requeue(self, first: int, end: int, failed: int, client: str) -> None:
-        """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0.
+        """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0."""
+        for start, stop in self.drop_refused(first, end):
+            self._requeue(start, stop, failed, client)
 
-        What the store refused goes: it was promised to nobody, and its publisher may send it once more.
-        """
+    def drop_refused(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Of `[first, end)`, which nobody holds, drop what the store refused (it may come again); return the rest."""
+        refused = RangeSet()
         for segment in self.segments.overlapping(first, end):
             if segment.publication is not None and segment.publication.refused:
-                start, stop = max(first, segment.first), min(end, segment.end)
-                if first < start:
-                    self._requeue(first, start, failed, client)
-                self.discard_for_good(start, stop, DISCARD_NOT_STORED)
-                first = stop
-        if first < end:
-            self._requeue(first, end, failed, client)
+                refused.add(max(first, segment.first), min(end, segment.end))
+        for start, stop in refused.ranges():
+            self.discard_for_good(start, stop, DISCARD_NOT_STORED)
+        return refused.outside(first, end)
 
     def _requeue(self, first: int, end: int, failed: int, client: str) -> None:
         rules = self.rules

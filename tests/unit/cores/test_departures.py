@@ -9,7 +9,7 @@ from messaging.departures import depart, left, lost, stay
 from messaging.flows import DeliveryRules
 from messaging.ledger import Ledger
 from messaging.paging import page_loaded, pages_written, plan_pages
-from messaging.settlement import ACCEPTED, FAILED, REJECTED, TO_DMQ_FAILED
+from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED, REJECTED, TO_DMQ_FAILED
 from unit.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from unit.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
 from unit.cores.plain_partition import READY, REPLACED, PlainPartition
@@ -35,6 +35,8 @@ class PlainDepartures(PlainPartition):
         assert self.messages[sequence].flow_id == LEAVING
         self.messages[sequence].flow_id = READY
         self.messages[sequence].retry_at_ms = 0
+        if sequence in self.refused:
+            super()._discard(sequence, DISCARD_NOT_STORED)
 
     def lost(self, sequence: int, reason: str) -> None:
         assert self.messages[sequence].flow_id == LEAVING
@@ -176,6 +178,23 @@ def test_what_departs_is_passed_over_and_what_stays_comes_first_and_as_new() -> 
 
     stay(ledger, 1, 3)
     assert [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)] == [([1, 2], False)]
+
+
+def test_what_the_store_refused_meanwhile_goes_and_only_the_rest_stays() -> None:
+    """Its publisher was told that it is not there, and may send it once more."""
+    ledger = Ledger(durable=True, rules=DeliveryRules())
+    ledger.append(numbered(2), None)
+    publication = published(numbered(2))
+    publication.sequenced(PARTITION_ID, ledger.append(publication.batch, publication), None)
+    depart(ledger, 2, 5)
+    publication.refused = True
+    ledger.attach(flow_of(1), epoch=1)
+
+    stay(ledger, 2, 5)
+
+    assert [seq for each in ledger.deliver(0) for seq in sequences_of(each)] == [1, 2]
+    assert ledger.effects.discards == {DISCARD_NOT_STORED: 2}
+    ledger.check()
 
 
 def test_what_left_needs_no_commit_of_its_own() -> None:
