@@ -12,7 +12,9 @@ from protocols.http.problems import BAD_REQUEST, HEAD_TOO_LARGE
 from protocols.http.requests import Request
 from protocols.http.responses import ResponseHeads
 
-HEAD_BYTES_MAX: Final = 32 * 1024  # of a request line and its headers; parsers have no limit of their own
+# Of a request line and its headers, and of trailers; parsers have no limit of their own, and put together a header's
+# pieces at a cost that grows with the square of its length.
+HEAD_BYTES_MAX: Final = 32 * 1024
 AHEAD_REQUESTS_MAX: Final = 100  # of one client that wait for their answers; those behind them are not looked at
 SLICE_BYTES: Final = 16 * 1024  # parsed in one go: some 900 of the smallest requests
 
@@ -36,7 +38,8 @@ class HttpEngine:
         self._request = Request(heads)  # that comes
         self._target = b""
         self._head_bytes = 0  # of its names and values
-        self._unparsed_head_bytes = 0  # that have come without its end
+        self._has_yielded = False  # the slice at hand: the end of a head, or some of a body
+        self._unyielding_bytes = 0  # that have come of a head without its end, or between two pieces of a body
         self._body_follows_upgrade = False
         self._takes_no_more = False  # but for the body at hand
         self._ahead = b""  # read, and not looked at
@@ -66,6 +69,7 @@ class HttpEngine:
             self._line.append(self._request)
         self._request.is_last = True
         self._request.answer(status)
+        self.in_head = self.in_body = False
         self._take_no_more()
 
     def shut(self) -> None:
@@ -88,6 +92,11 @@ class HttpEngine:
     def is_idle(self) -> bool:
         """Whether nothing has come that is not answered."""
         return not self._line and not self.in_head and not self.in_body
+
+    @property
+    def awaits_our_word(self) -> bool:
+        """Whether the client sends the body that is due once it is told to, as it has asked for."""
+        return self.in_body and self._request.is_awaited and not self._request.is_answered
 
     @property
     def holds_back(self) -> bool:
@@ -171,6 +180,7 @@ class HttpEngine:
         request.is_http_1_0 = parser.get_http_version() == "1.0"
         request.is_last = request.is_http_1_0 or not parser.should_keep_alive()
         request.headers_complete()
+        self._has_yielded = True
         self.in_head = False
         self.in_body = True
         # Whoever asks for another protocol is answered in this one. The parser takes no body of such a request.
@@ -184,6 +194,7 @@ class HttpEngine:
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
+        self._has_yielded = True
         self._request.came(body)
 
     def on_message_complete(self) -> None:
@@ -214,7 +225,7 @@ class HttpEngine:
     def _parse(self, data: bytes) -> None:
         parser = self._parser
         assert parser is not None, "nobody feeds a connection that has ended"
-        requests_count = len(self._line)
+        self._has_yielded = False
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -227,11 +238,11 @@ class HttpEngine:
         except httptools.HttpParserError:
             if not self._takes_no_more:  # else it comes behind the last request, and is for nobody
                 self.refuse(BAD_REQUEST, "malformed")
-        if self.in_head and len(self._line) == requests_count:
-            self._unparsed_head_bytes += len(data)
-        else:
-            self._unparsed_head_bytes = 0
-        if self._unparsed_head_bytes > HEAD_BYTES_MAX:
+        if self._has_yielded or not (self.in_head or self.in_body):
+            self._unyielding_bytes = 0
+            return
+        self._unyielding_bytes += len(data)
+        if self._unyielding_bytes > HEAD_BYTES_MAX:
             self.refuse(HEAD_TOO_LARGE, "head_too_large")
 
     def _parse_behind_upgrade(self, parser: httptools.HttpRequestParser, data: bytes) -> None:

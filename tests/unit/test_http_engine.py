@@ -177,6 +177,34 @@ def test_a_head_has_a_largest_size(reads: int) -> None:
     assert (engine.is_over, engine.violation) == (True, "head_too_large")
 
 
+@pytest.mark.parametrize("behind", [b"1;", b"1\r\na\r\n0\r\nX: ", b"0\r\n" + b"X: y\r\n" * 100])
+def test_what_a_body_brings_beside_its_bytes_has_a_largest_size_too(behind: bytes) -> None:
+    """RFC 9112 7.1.1, 7.1.2: extensions of a chunk, and trailers, of which the parser keeps what has no end."""
+    engine = new_engine()
+    engine.feed(GET + b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + behind)
+    [request] = begun(engine)
+    piece = b"X: y\r\n" if behind.endswith(b"X: y\r\n") else b"abc"
+    engine.feed(piece * (2 * HEAD_BYTES_MAX // len(piece)))
+    assert engine.violation == "head_too_large"
+    engine.feed(piece * HEAD_BYTES_MAX)
+    assert engine.holds_back  # nothing behind it is looked at
+    request.answer_ok()
+    assert statuses(engine.take()) == [200, 431]
+    assert engine.is_over
+
+
+def test_a_body_whose_request_is_answered_may_go_on_for_as_long_as_it_is() -> None:
+    """RFC 9110 15.5: its client may not have seen the answer yet."""
+    engine = new_engine()
+    size = 4 * HEAD_BYTES_MAX
+    engine.feed(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n" % size)
+    [request] = begun(engine)
+    request.answer(401)
+    engine.feed(bytes(size) + GET)
+    assert statuses(engine.take()) == [401]
+    assert len(begun(engine)) == 1
+
+
 def test_what_is_no_request_is_answered_behind_those_before_it() -> None:
     """RFC 9112 2.2, 9.3.2."""
     engine = new_engine()
