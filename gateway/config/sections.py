@@ -147,7 +147,9 @@ class Http(Section):
     """Limits and choices of HTTP messaging."""
 
     head_timeout_s: int = Field(default=10, ge=1, le=600, description="for the head of a request, and for the first")
-    body_timeout_s: int = Field(default=30, ge=1, le=600, description="of silence within the body of a request")
+    body_timeout_s: int = Field(
+        default=30, ge=1, le=600, description="of silence within the body of a request, or with an answer not read on"
+    )
     keep_alive_s: int = Field(default=60, ge=1, le=3600, description="between two requests of a connection")
     max_body_size: Size = Field(
         default=64 * MIB, ge=KIB, le=GIB, description="largest body of a request, also after gzip is undone"

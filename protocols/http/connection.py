@@ -72,6 +72,7 @@ class HttpConnection(Behaviour):
         self._served: Request | None = None  # that has a task
         self._reading_paused = False
         self._writable: LoopFuture[None] | None = None  # the client reads slower than we write
+        self._unread_bytes = 0  # that it had not taken when we last looked
         self._resumed: LoopFuture[None] | None = None  # somebody waits for the gate
         self._reader: FlowReader | None = None  # what the present request reads messages with
         self._reading_end: str | None = None  # why no request reads any more
@@ -117,6 +118,7 @@ class HttpConnection(Behaviour):
     def writing_paused(self) -> None:
         """The client reads slower than we write."""
         self._writable = LoopFuture()
+        self._since_ms = self._clock.now_ms()
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
@@ -134,9 +136,11 @@ class HttpConnection(Behaviour):
         """Bring time: a request that does not come to an end ends the connection (RFC 9110 15.5.9), so does silence."""
         if self._reader is not None:
             self._reader.tick(now_ms)
-        if self._transport is None or self._reading_paused or self._resumed is not None:
-            return  # a client that we do not read from cannot send, nor one that waits for our word
+        if self._writable is not None:
+            self._look_for_progress(now_ms)
         engine = self._engine
+        if self._transport is None or self._reading_paused or self._resumed is not None or engine.awaits_our_word:
+            return  # a client that we do not read from cannot send, nor does one that waits for our word
         limits = self.services.limits
         silent_ms = now_ms - self._since_ms
         if engine.in_body:
@@ -149,6 +153,20 @@ class HttpConnection(Behaviour):
         elif engine.is_idle and silent_ms > limits.keep_alive_ms:
             engine.shut()
             self._go_on()
+
+    def _look_for_progress(self, now_ms: int) -> None:
+        """Cut off a client that takes nothing of its answer: nothing else would end it, or free what waits for it."""
+        transport = self._transport
+        if transport is None:
+            return
+        unread_before, self._unread_bytes = self._unread_bytes, transport.buffered_bytes()
+        if self._unread_bytes < unread_before:
+            self._since_ms = now_ms
+        elif now_ms - self._since_ms > self.services.limits.body_timeout_ms:
+            self._counters.count(self._counters.violated, "answer_not_read")
+            log.info("client at %s takes nothing of its answer", self._peer_name)
+            self._transport = None
+            transport.abort()
 
     # --- whose turn it is ---
 

@@ -91,6 +91,27 @@ async def test_a_client_that_asks_first_need_not_send_what_is_refused(broker: Ru
     assert await ready_count(broker, "q") == 1
 
 
+async def test_a_client_that_asks_first_is_not_late_while_a_poll_before_it_waits(broker: RunningBroker) -> None:
+    """RFC 9110 10.1.1: until it is told to, it sends nothing of its body, however long that takes."""
+    await create(broker, "q")
+    async with wire(broker) as client:
+        asks = POLL.replace(b"/q ", b"/q?wait_s=100 ")
+        asks += b"POST /QUEUE/q HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        client.writer.write(asks)
+        async with asyncio.timeout(DEADLINE_S):
+            while broker.node.http.counters.bytes_received < len(asks):
+                await asyncio.sleep(0.01)
+        broker.forward(40)  # longer than `http.body_timeout_s`
+        broker.node.http.look_at_the_clock()
+        async with http_client(broker) as publisher:
+            await publish(publisher, "q", "found")
+        assert await client.answer() == (200, b"found")
+        assert await client.answer() == (100, b"")
+        client.writer.write(b"hello")
+        assert (await client.answer())[0] == 200
+    assert broker.node.http.counters.violated == {}
+
+
 async def test_a_body_may_come_in_many_pieces(broker: RunningBroker) -> None:
     """Larger than what is taken before anybody reads it, announced by its length or in chunks."""
     await create(broker, "q")
@@ -155,6 +176,28 @@ async def test_a_client_that_does_not_read_its_answers_is_not_read_from(broker: 
         for _ in range(count):
             status, answered = await client.answer()
             assert (status, len(answered) > len(body)) == (200, True)
+
+
+async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(broker: RunningBroker) -> None:
+    """`http.body_timeout_s` counts from when it last took some: one that reads slowly is left alone."""
+    await create(broker, "q")
+    body = "x" * 200_000
+    async with http_client(broker) as publisher:
+        await publish(publisher, "q", body)
+    async with wire(broker) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # one for both directions
+        client.writer.write(b"GET /QUEUE/q?browse=true HTTP/1.1\r\nHost: h\r\n\r\n" * 200)
+        port = broker.node.http
+        async with asyncio.timeout(DEADLINE_S):
+            while not any(each.is_writing_paused for each in port.open_connections()):
+                await asyncio.sleep(0.01)
+        for seconds in (20, 20):
+            broker.forward(seconds)
+            port.look_at_the_clock()
+        async with asyncio.timeout(DEADLINE_S):
+            while port.open_connections():
+                await asyncio.sleep(0.01)
+        assert port.counters.violated == {"answer_not_read": 1}
 
 
 @pytest.mark.settings("http.max_body_size=100KiB")
