@@ -10,7 +10,7 @@ import base64
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, final
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatchError
@@ -95,6 +95,27 @@ class Credentials:
     tokens_as_passwords: bool = False
 
 
+@final
+class _Attempt:
+    """An exchange as an attempt of its host. Steps cannot wait: what would have to is refused unseen."""
+
+    def __init__(self, authenticator: "Authenticator", exchange: Exchange, host: str) -> None:
+        self._authenticator = authenticator
+        self._exchange = exchange
+        self._host = host
+        self._is_in_line = authenticator.wait_in_line(host)
+
+    def step(self, data: bytes | None) -> Challenge | Proven:
+        """Take the client's message and return ours. Raises AuthenticationFailed."""
+        if not self._is_in_line and self._authenticator.wait_in_line(self._host):
+            raise AuthenticationFailed(f"too many attempts from {self._host} have failed since it began")
+        try:
+            return self._exchange.step(data)
+        except AuthenticationFailed:
+            self._authenticator.tried(self._host, "", succeeded=False)
+            raise
+
+
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
@@ -138,12 +159,18 @@ class Authenticator:
         return self.knows(user_name) or self._may_be_token(password)
 
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
-        """Return who this is, or None. `host` is where it comes from: who has failed often has to wait."""
-        if not await self.may_try(host, user_name):
-            return None
-        principal = await self._password(user_name, password)
-        self.tried(host, user_name, succeeded=principal is not None)
-        return principal
+        """Return who this is, or None. `host` is where it comes from: who has failed often has to wait.
+
+        Whose check began beside those that have used up the free failures meanwhile gets in line as if it came now,
+        right or wrong: a burst would else be looked at as a whole before the first of it counts.
+        """
+        while await self.may_try(host, user_name):
+            is_in_line = self.wait_in_line(host, user_name)
+            principal = await self._password(user_name, password)
+            if is_in_line or not self.wait_in_line(host, user_name):
+                self.tried(host, user_name, succeeded=principal is not None)
+                return principal
+        return None
 
     async def bearer(self, token: bytes, host: str) -> Principal | None:
         """Return whose bearer token this is, or None. Tokens name nobody before they are believed: the host waits."""
@@ -164,6 +191,14 @@ class Authenticator:
     def may_try_now(self, host: str) -> bool:
         """Return whether an attempt may be looked at at once, for those who cannot wait."""
         return self._attempts.begin(host, "", self._clock.now_ms()) == 0
+
+    def wait_in_line(self, host: str, user_name: str = "") -> bool:
+        """Return whether attempts from there wait for each other by now."""
+        return self._attempts.wait_in_line(host, user_name, self._clock.now_ms())
+
+    def exchange(self, mechanism: Mechanism, host: str) -> Exchange:
+        """Begin an exchange from a host that may try one. How it ends is noted."""
+        return _Attempt(self, mechanism.begin(), host)
 
     def tried(self, host: str, user_name: str, *, succeeded: bool) -> None:
         """Note how an attempt ended."""

@@ -48,8 +48,7 @@ class LoginAttempts:
 
     def begin(self, host: str, user: str, now_ms: int) -> int | None:
         """Return for how long an attempt has to wait before it is looked at; None: it is refused."""
-        found = [each for each in map(self._records.get, _keys(host, user)) if each is not None]
-        found = [each for each in found if now_ms - each.last_ms < REMEMBERED_MS]
+        found = self._found(host, user, now_ms)
         wait_ms = max([each.next_ms - now_ms for each in found], default=0)
         if wait_ms > WAIT_MS_MAX:
             self.refused_count += 1
@@ -60,6 +59,10 @@ class LoginAttempts:
         if wait_ms > 0:
             self.delayed_count += 1
         return max(0, wait_ms)
+
+    def wait_in_line(self, host: str, user: str, now_ms: int) -> bool:
+        """Return whether attempts from there wait for each other by now. Until then they may begin side by side."""
+        return any(each.delay_ms() > 0 for each in self._found(host, user, now_ms))
 
     def failed(self, host: str, user: str, now_ms: int) -> None:
         """Note that an attempt failed."""
@@ -82,6 +85,10 @@ class LoginAttempts:
     def remembered_count(self) -> int:
         """How many names and addresses are remembered."""
         return len(self._records)
+
+    def _found(self, host: str, user: str, now_ms: int) -> list[_Record]:
+        found = [each for each in map(self._records.get, _keys(host, user)) if each is not None]
+        return [each for each in found if now_ms - each.last_ms < REMEMBERED_MS]
 
 
 def _keys(host: str, user: str) -> list[Key]:

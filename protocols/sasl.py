@@ -65,9 +65,10 @@ class SaslDialogue(Generic[S]):
             return Proven(await self._plain(response or b""), b"")
         if mechanism == EXTERNAL_NAME:
             return Proven(self._external(response or b""), b"")
-        if not await self.services.authenticator.may_try(self._peer.host):
+        authenticator = self.services.authenticator
+        if not await authenticator.may_try(self._peer.host):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
-        self._exchange = self.services.authenticator.mechanisms[mechanism].begin()
+        self._exchange = authenticator.exchange(authenticator.mechanisms[mechanism], self._peer.host)
         return self.step(response)
 
     def step(self, data: bytes | None) -> Challenge | Proven:
@@ -76,11 +77,7 @@ class SaslDialogue(Generic[S]):
         if exchange is None:
             raise AuthenticationFailed("a response where none was asked for")
         self._exchange = None
-        try:
-            answer = exchange.step(data)
-        except AuthenticationFailed:
-            self.services.authenticator.tried(self._peer.host, "", succeeded=False)
-            raise
+        answer = exchange.step(data)
         if isinstance(answer, Challenge):
             self._exchange = exchange
         return answer

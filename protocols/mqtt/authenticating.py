@@ -42,14 +42,15 @@ class Authenticating:
             except ClientDenied as denied:
                 refuse_denied(self._connection, denied)
                 return
-        mechanism = self._connection.services.authenticator.mechanisms.get(self._method)
+        authenticator = self._connection.services.authenticator
+        mechanism = authenticator.mechanisms.get(self._method)
         if mechanism is None:
             self._fail(BAD_AUTHENTICATION_METHOD, f"authentication method {self._method[:80]!r} is not known")
             return
-        if not self._connection.services.authenticator.may_try_now(self._host()):
+        if not authenticator.may_try_now(self._host()):
             self._fail(CONNECTION_RATE_EXCEEDED, f"too many attempts from {self._host()} have failed")
             return
-        self._exchange = mechanism.begin()
+        self._exchange = authenticator.exchange(mechanism, self._host())
         self._step(data)
 
     def received(self, event: AuthReceived) -> None:
@@ -65,7 +66,6 @@ class Authenticating:
         try:
             answer = exchange.step(data)
         except AuthenticationFailed as failure:
-            self._connection.services.authenticator.tried(self._host(), "", succeeded=False)
             self._fail(BAD_USER_NAME_OR_PASSWORD if self._connect is not None else NOT_AUTHORIZED, str(failure))
             return
         if isinstance(answer, Proven):
