@@ -1,5 +1,6 @@
 """Deleting, moving, copying and re-driving messages of a queue: what the admin API asks of the actors, in parts."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ class MessageDeeds:
         self._node = node
         self._vpn = vpn
         self._redrives: dict[str, tuple[ActorCell, MessageSelection]] = {}
+        self._beginning = asyncio.Lock()  # two that begin at once would both find that none is running
 
     async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
         """Do a deed to the messages selected, of all partitions. What is not done at a failure is not undone."""
@@ -64,6 +66,21 @@ class MessageDeeds:
 
     async def start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
         """Begin to drive a queue's messages back."""
+        async with self._beginning:
+            return await self._start_redrive(handle, selection)
+
+    async def show_redrive(self, name: str) -> RedriveView:
+        """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
+        cell, selection = self._known(name)
+        return _redrive_view(name, selection, await self._progress(cell))
+
+    async def cancel_redrive(self, name: str) -> RedriveView:
+        """End a re-drive where it is."""
+        cell, selection = self._known(name)
+        progress: RedriveProgress = await cell.ask(CancelRedrive())
+        return _redrive_view(name, selection, progress)
+
+    async def _start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
         known = self._redrives.get(handle.name)
         if known is not None and (await self._progress(known[0])).state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
@@ -84,17 +101,6 @@ class MessageDeeds:
         )
         self._redrives[handle.name] = (cell, selection)
         return await self.show_redrive(handle.name)
-
-    async def show_redrive(self, name: str) -> RedriveView:
-        """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
-        cell, selection = self._known(name)
-        return _redrive_view(name, selection, await self._progress(cell))
-
-    async def cancel_redrive(self, name: str) -> RedriveView:
-        """End a re-drive where it is."""
-        cell, selection = self._known(name)
-        progress: RedriveProgress = await cell.ask(CancelRedrive())
-        return _redrive_view(name, selection, progress)
 
     async def _make_place(self) -> None:
         """Forget the oldest re-drive that has ended, if as many as may be are remembered. Raises Refused."""

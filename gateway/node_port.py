@@ -47,7 +47,7 @@ from gateway.figures import NodeFigures, QueuesFigures, QueuesQuestion, node_fig
 from gateway.message_deeds import MessageDeeds
 from gateway.node_metrics import VpnFigures, samples_of
 from gateway.overview_views import actor_view, event_view, message_view, queue_view
-from gateway.ports import NodePort
+from gateway.ports import NodePort, template_of
 from gateway.queue_questions import ask_queue, overview_of, overviews_of
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
@@ -65,7 +65,7 @@ from gateway.vpn_views import MessageVpnsView, vpns_view
 from messaging.cursors import NO_SUCH_CURSOR, CursorRefused
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueInvalid, changed
-from messaging.queue_template import QueueTemplate
+from messaging.queue_template import QueueTemplate, changed_template
 from messaging.selectors import Selector
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class NodeView(AccountsView, NodePort):
         super().__init__(node.vpns[vpn])
         self._node = node
         self._deeds = MessageDeeds(node, self._vpn)
-        self._changing = asyncio.Lock()  # a change of a queue is made from its definition as it is
+        self._changing = asyncio.Lock()  # a change of a queue or template is made from it as it is
         self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
 
     def in_vpn(self, name: str) -> "NodeView":
@@ -199,6 +199,17 @@ class NodeView(AccountsView, NodePort):
 
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
         """Keep a template."""
+        async with self._changing:
+            await self._put_template(template, must_be_new=must_be_new)
+
+    async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
+        """Change some fields of a template."""
+        async with self._changing:
+            template = changed_template(await template_of(self, name), dict(changes))
+            await self._put_template(template, must_be_new=False)
+        return template
+
+    async def _put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
         try:
             await self._vpn.queues.ask(PutTemplate(template, must_be_new))
         except TemplateExists:
@@ -208,8 +219,9 @@ class NodeView(AccountsView, NodePort):
 
     async def delete_template(self, name: str) -> None:
         """Delete a template."""
-        if not await self._vpn.queues.ask(DeleteTemplate(name)):
-            raise TemplateNotFound(name)
+        async with self._changing:
+            if not await self._vpn.queues.ask(DeleteTemplate(name)):
+                raise TemplateNotFound(name)
 
     async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy messages."""

@@ -19,6 +19,7 @@ from protocols.listeners import BaseListener, bind
 if TYPE_CHECKING:
     from gateway.admin.server import AdminServer
     from gateway.node import Node
+    from gateway.node_port import NodeView
 
 # In an order in which each has little to import that those before it have not. What is not named comes with the last.
 IMPORTED: Final = (
@@ -79,9 +80,12 @@ class OperatorPorts:
         for module in IMPORTED if self._bound else ():
             await turn_without(self._received_bytes, now_ms, until_ms)
             import_module(module)
+        from gateway.node_port import NodeView  # late, as said above
+
+        view = NodeView(self._node)  # one for all ports: what is under way at one is known at the others
         for name, config in self._configured():
             with opening(name, config.host, config.port):
-                self.servers[name] = await self._serve(name, config)
+                self.servers[name] = await self._serve(view, name, config)
             del self._bound[name]
 
     async def stop(self) -> None:
@@ -109,13 +113,12 @@ class OperatorPorts:
     def _received_bytes(self) -> int:
         return sum([front.counters.bytes_received for front in self._node.fronts])
 
-    async def _serve(self, name: str, config: Admin | AdminTls | Health) -> "AdminServer":
+    async def _serve(self, view: "NodeView", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
         from gateway.admin.server import serve_admin  # late, as said above
-        from gateway.node_port import NodeView
 
         node = self._node
         return await serve_admin(
-            NodeView(node),
+            view,
             config.host,
             config.port,
             name=name,

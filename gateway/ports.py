@@ -90,6 +90,12 @@ class NodePort(Protocol):
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
         """Keep a queue template, in the place of the one by that name. Raises TemplateAlreadyExists, Refused."""
 
+    async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
+        """Change some fields of a queue template; None takes an attribute out.
+
+        Raises TemplateNotFound, QueueInvalid, Refused.
+        """
+
     async def delete_template(self, name: str) -> None:
         """Delete a queue template; queues made from it stay as they are. Raises TemplateNotFound."""
 

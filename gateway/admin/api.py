@@ -55,7 +55,7 @@ from gateway.smrp_views import SmrpQuestion
 from gateway.specimen import Specimen, properties_from_json
 from gateway.views import ActorView, EventView, MessageView, QueueView
 from messaging.queue_config import QueueInvalid
-from messaging.queue_template import changed_template, template_from_dict
+from messaging.queue_template import template_from_dict
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +327,7 @@ class AdminApi(AccountApi, FiguresApi, ProfileApi, RestApi, UserApi):
 
     async def update_template(self, request: Request) -> Response:
         """Change what the body names."""
-        template = changed_template(await template_of(self._node, path_name(request)), await json_object(request))
-        await self._node.put_template(template, must_be_new=False)
+        template = await self._node.update_template(path_name(request), await json_object(request))
         return json_answer(orjson.dumps(template.to_dict()))
 
     async def delete_template(self, request: Request) -> Response:

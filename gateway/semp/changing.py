@@ -16,7 +16,7 @@ from gateway.answers import NotFound, QueueNotFound, UserNotFound
 from gateway.config.client_profiles import AclProfileSettings, ClientProfileSettings
 from gateway.config.section import NamedSection
 from gateway.described import described
-from gateway.ports import NodePort, template_of
+from gateway.ports import NodePort
 from gateway.profile_views import ProfileKind
 from gateway.semp.attributes import KEYS_APART, SempAttribute, SempObject
 from gateway.semp.client_objects import EXCEPTIONS
@@ -36,7 +36,7 @@ from gateway.semp.resources import (
 )
 from gateway.stored_users import asked_user
 from messaging.queue_config import QueueInvalid, config_from_dict
-from messaging.queue_template import changed_template, template_from_dict
+from messaging.queue_template import template_from_dict
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
 Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
@@ -85,8 +85,7 @@ async def _create_template(node: NodePort, names: Names, fields: Fields) -> None
 
 
 async def _change_template(node: NodePort, names: Names, fields: Fields) -> None:
-    template = changed_template(await template_of(node.in_vpn(names[0]), names[1]), fields)
-    await node.in_vpn(names[0]).put_template(template, must_be_new=False)
+    await node.in_vpn(names[0]).update_template(names[1], fields)
 
 
 async def _replace_template(node: NodePort, names: Names, fields: Fields) -> None:

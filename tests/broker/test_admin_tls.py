@@ -10,6 +10,7 @@ from certificates import Certificates, make_certificates
 from gateway.config.errors import ConfigError
 from gateway.config.load import load
 from gateway.config.model import Config
+from named_queues import create
 from raw_client import DEADLINE_S
 from running_broker import RunningBroker
 
@@ -17,12 +18,12 @@ PASSWORD = "correct-horse"
 TLS_FAILED = "SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL"
 
 
-def settings(folder: Path, certificates: Certificates, **more: object) -> tuple[str, ...]:
+def settings(folder: Path, certificates: Certificates, *, level: str = "read-only", **more: object) -> tuple[str, ...]:
     """Return the settings of an admin port in TLS, with an account."""
     password = folder / "ada.operator"
     password.write_text(PASSWORD)
     values = {"enabled": "true", "port": 0, "certificate": certificates.server, "key": certificates.server_key, **more}
-    account = f"{{name: ada, password_file: {password}, global_access_level: read-only}}"
+    account = f"{{name: ada, password_file: {password}, global_access_level: {level}}}"
     return (*[f"admin.tls.{key}={value}" for key, value in values.items()], f"admin.users=[{account}]")
 
 
@@ -52,6 +53,25 @@ async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
             assert about["meta"]["request"]["uri"].startswith(broker.node.operator_ports.servers["admin.tls"].url)
         async with client(broker, trusting(certificates), "a guess") as stranger:
             assert (await stranger.get("/queues")).status_code == 401
+
+
+async def test_a_redrive_is_the_same_one_at_all_ports(tmp_path: Path) -> None:
+    """Who comes over TLS sees and ends what was begun at the plain port, and begins no second one beside it."""
+    certificates = make_certificates(tmp_path)
+    ports = (*settings(tmp_path, certificates, level="admin"), "admin.enabled=true", "admin.port=0")
+    async with RunningBroker(tmp_path / "data", ports) as broker:
+        await create(broker, "dead")
+        plain_url = broker.node.operator_ports.servers["admin"].url
+        basic = httpx.BasicAuth("ada", PASSWORD)
+        async with (
+            client(broker, trusting(certificates)) as over_tls,
+            httpx.AsyncClient(base_url=plain_url, auth=basic, timeout=DEADLINE_S, trust_env=False) as plain,
+        ):
+            begun = await plain.post("/queues/dead/redrive", json={"rate": 1})
+            assert begun.status_code == 202
+            assert (await over_tls.get("/queues/dead/redrive")).json() == (
+                await plain.get("/queues/dead/redrive")
+            ).json()
 
 
 async def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(tmp_path: Path) -> None:

@@ -283,6 +283,20 @@ async def test_a_cancelled_redrive_is_taken_up_where_it_ended(broker: RunningBro
     assert await payloads(broker, "q") == numbers
 
 
+async def test_of_two_who_begin_a_redrive_at_once_one_is_told_that_it_runs(broker: RunningBroker) -> None:
+    """Else two would run, and one of them nobody could see or end."""
+    await create(broker, DMQ)
+    await create(broker, subscriptions=["t"])
+    await died(broker, "1", "2", "3")
+    node, slowly = NodeView(broker.node), selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE)
+    begun, refused = await asyncio.gather(
+        node.start_redrive(DMQ, slowly), node.start_redrive(DMQ, slowly), return_exceptions=True
+    )
+    assert isinstance(begun, RedriveView)
+    assert isinstance(refused, Refused)
+    assert (await node.cancel_redrive(DMQ)).state == "cancelled"
+
+
 async def test_what_dies_again_is_left_for_the_next_redrive(broker: RunningBroker) -> None:
     """Else a poisonous message would go round for ever."""
     await create(broker, DMQ)

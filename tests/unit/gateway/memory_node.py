@@ -20,6 +20,7 @@ from gateway.client_views import ClientQuestion, ClientsView, ClientView
 from gateway.explanations import DestinationView, KeyExplanation, PublishExplanation
 from gateway.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
 from gateway.name_patterns import name_pattern
+from gateway.ports import template_of
 from gateway.process_figures import ProcessFigures
 from gateway.reader_batches import ReaderBatch
 from gateway.reader_views import BackupState, BackupView, CursorPartitionView, CursorState, CursorView, SpoolView
@@ -46,7 +47,7 @@ from gateway.views import (
 from gateway.vpn_views import MessageVpnsView, MessageVpnView
 from messaging.message_vpn import DEFAULT_VPN
 from messaging.queue_config import QueueDefinition, QueueInvalid, changed, definition_from_dict
-from messaging.queue_template import QueueTemplate
+from messaging.queue_template import QueueTemplate, changed_template
 from messaging.routing import TopicSpace
 from messaging.wait_reason import WaitReason
 from unit.gateway.memory_profiles import MemoryProfiles
@@ -198,6 +199,11 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
         if must_be_new and template.name in self.templates:
             raise TemplateAlreadyExists(template.name)
         self.templates[template.name] = template
+
+    async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
+        template = changed_template(await template_of(self, name), dict(changes))
+        await self.put_template(template, must_be_new=False)
+        return template
 
     async def delete_template(self, name: str) -> None:
         if self.templates.pop(name, None) is None:
