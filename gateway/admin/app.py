@@ -51,8 +51,11 @@ def build_app(
     api = AdminApi(node=node, exposition=Exposition(queue_label_max=queue_label_max))
     others = [] if probes_only else [*semp_routes(node), *console_routes()]
     served = routes(api, probes_only=probes_only) + others
+    router = Starlette(routes=served, exception_handlers=HANDLERS)
+    # A browser makes `queues/orders/` of `queues/orders/cursors/..`: whoever deletes that cursor is led to no queue.
+    router.router.redirect_slashes = False
     return Guard(
-        Starlette(routes=served, exception_handlers=HANDLERS),
+        router,
         accounts=None if probes_only else accounts,
         events=events,
         loopback_only=loopback_only,

@@ -43,6 +43,10 @@ export function queuePath(name, below = "") {
 
 /** Return what the gateway answers; null for nothing. Throws Problem. */
 async function ask(method, path, query = {}, body = undefined) {
+  // As a part of an address a browser takes them for the way to somewhere else, however they are written.
+  if (path.split("/").some((part) => part === "." || part === "..")) {
+    throw new Problem(400, "a browser cannot ask for what is named . or .., the command sluicegate can");
+  }
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
     if (value !== "" && value !== null && value !== undefined) url.searchParams.set(name, value);

@@ -100,6 +100,21 @@ def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, runn
     expect(cursor).to_have_count(0)
 
 
+def test_a_cursor_that_a_browser_cannot_name_is_left_and_so_is_its_queue(page: Page, running: GatewayProcess) -> None:
+    """Clients choose these names, and `queues/kept/cursors/..` is `queues/kept/` to a browser."""
+    running.create_queue("kept")
+    go(page, "queues/kept")
+    with client_of(running, "reader") as client:
+        client.bulk.bind_cursor("kept", "..", instance="job-7", start="earliest")
+        row(page, "job-7", table="Durable cursors").get_by_role("button", name="Delete").click()
+        fill_in(page, "Delete")
+        expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("the command sluicegate can")
+    assert running.queue("kept")
+    told = running.command("queue", "delete-cursor", "kept", "..", "--yes")
+    assert told.returncode == 0, told.stderr
+    assert running.queue("kept")
+
+
 def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess) -> None:
     go(page, "spool")
     expect(page.locator("#page")).to_contain_text("None since the node began.")

@@ -161,6 +161,16 @@ def test_durable_cursors_are_listed_and_forgotten(admin: RunningAdmin, node: Mem
     assert admin.ask("GET", "/queues/other/cursors").status == 404
 
 
+def test_who_deletes_what_is_named_of_dots_deletes_nothing_else(admin: RunningAdmin, node: MemoryNode) -> None:
+    """Browsers and proxies make `/queues/q/` of `/queues/q/cursors/..`, and go on to where that would lead."""
+    admin.ask("POST", "/queues", {"name": "q"})
+    answer = admin.ask("DELETE", "/queues/q/cursors/..")
+    assert (answer.status, answer.json()["title"]) == (404, "Cursor not found")
+    answer = admin.ask("DELETE", "/queues/q/")
+    assert (answer.status, answer.json()["title"]) == (404, "Not found")
+    assert list(node.definitions) == ["q"]
+
+
 def test_a_reader_in_bulk_tells_of_its_batch(admin: RunningAdmin, node: MemoryNode) -> None:
     admin.ask("POST", "/queues", {"name": "q"})
     node.cursors = [cursor_view_of("a/b")]
