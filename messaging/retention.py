@@ -54,6 +54,7 @@ class RetainedLog:
         self.payload_bytes = 0
         self.memory_bytes: i64 = 0
         self.bytes_end = 0  # payload bytes that ever came in
+        self._newest_ms = 0  # wall clock, when the last of it came, or later; 0: not known yet
         self.holds: dict[str, int] = {}  # reader -> it needs everything from this sequence on
         self._held_from = HELD_BY_NOBODY
         self._firsts: list[int] = []
@@ -87,7 +88,7 @@ class RetainedLog:
             if last is not None and last.page_first == page.first:  # read back, a page is several segments
                 self._grow(last, segment.end, size)
             else:
-                self._add(paged(page.first, segment.first, segment.end, size, 0))
+                self._add(paged(page.first, segment.first, segment.end, size, page.marks.arrived_ms))
 
     def restore(self, stored: StoredPartition) -> None:
         """Begin with what the store held of the partition, settled or not; after messaging.recovery.restore."""
@@ -131,6 +132,7 @@ class RetainedLog:
             return
         if not self.active:
             self.open()
+        self._newest_ms = self._newest_ms or wall_ms
         self._trim(wall_ms)
 
     def withdraw(self, first: int, end: int) -> None:
@@ -341,6 +343,12 @@ class RetainedLog:
 
     def _add(self, stretch: Stretch) -> None:
         stretch.bytes_before = self.bytes_end
+        if stretch.arrived_ms > 0:  # pages of earlier releases, which do not say when they came, came before
+            for before in reversed(self._stretches):
+                if before.arrived_ms > 0:
+                    break
+                before.arrived_ms = stretch.arrived_ms
+        self._newest_ms = 0 if stretch.batch is None else stretch.arrived_ms  # the newest of a page may be just come
         self._firsts.append(stretch.first)
         self._stretches.append(stretch)
         self.bytes_end += stretch.payload_bytes
@@ -392,10 +400,9 @@ class RetainedLog:
 
     def _arrived_before(self, index: int, wall_ms: int) -> bool:
         """Return whether all of a stretch arrived before: the next one's oldest is not older than its newest."""
-        if index + 1 < len(self._stretches):
-            index += 1
-        arrived_ms = self._stretches[index].arrived_ms
-        return 0 < arrived_ms < wall_ms
+        following = self._stretches[index + 1 : index + 2]
+        newest_ms = following[0].arrived_ms if following else 0
+        return (newest_ms or self._newest_ms) < wall_ms
 
     def _is_live(self, first: int, end: int) -> bool:
         """Return whether the ledger has something of `[first, end)`, which no segment of it reaches over."""
@@ -425,13 +432,12 @@ class RetainedLog:
 
     def _forget(self) -> None:
         self.active = False
-        self.payload_bytes = 0
+        self.payload_bytes = self._newest_ms = 0
         self.memory_bytes = 0
         self._firsts = []
         self._stretches = []
         self._pages = set()
-        self._pageable_from = 0
-        self._look_from = 0
+        self._pageable_from = self._look_from = 0
 
 
 def _lies_in(pages: list[tuple[int, int]], sequence: int) -> bool:

@@ -37,7 +37,7 @@ class Stretch:
         self.first = first
         self.end = end
         self.payload_bytes = payload_bytes
-        self.arrived_ms = arrived_ms  # wall clock, of the oldest; 0: not known, of pages of earlier releases
+        self.arrived_ms = arrived_ms  # wall clock, of the oldest, or later; 0: not known, of pages of earlier releases
         self.batch = batch
         self.publication = publication
         self.page_first = page_first  # key of its page in the store; NO_PAGE while the journal has it

@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from messaging.gaps import GAP_SETTLED, Gap
+from messaging.marks import UNKNOWN_MARKS
+from messaging.recovery import StoredPage, StoredPartition, restore
 from messaging.settlement import ACCEPTED, DISCARD_NOT_STORED, FAILED, RELEASED
-from unit.cores.logged_partition import LoggedPartition
+from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of, numbered
 
 WHAT = [
@@ -184,6 +186,62 @@ def test_time_is_counted_from_arrival() -> None:
     partition.look_after()
 
     assert partition.log.low() == 3
+
+
+def test_what_lay_in_pages_when_keeping_began_goes_when_its_time_is_over() -> None:
+    partition = LoggedPartition()
+    for second in range(1, 7):
+        partition.append(numbered(1).arriving(1000 * second))
+        if second < 5:
+            partition.page_out(page_bytes=1)
+    partition.rules.time_ms = 1000
+    partition.wall_ms = 7000
+    partition.look_after()
+    settle_all(partition)
+    assert partition.log.low() == 5, "the sixth may have come with the newest of the fifth"
+
+    partition.append(numbered(1).arriving(9000))
+    partition.wall_ms = 9500
+    settle_all(partition)
+
+    assert partition.log.low() == 6
+
+
+def test_a_page_is_kept_until_the_time_of_its_newest_message_is_over() -> None:
+    partition = kept_partition(time_ms=1000)
+    for tick in range(1, 7):
+        partition.append(numbered(1).arriving(500 * tick))
+    partition.page_out(page_bytes=1000)
+    partition.wall_ms = 3900
+    settle_all(partition)
+    assert partition.log.low() == 1
+
+    partition.wall_ms = 4100
+    partition.look_after()
+
+    assert partition.log.low() == 7
+
+
+@pytest.mark.parametrize("arrived_ms", [0, 5000])
+def test_pages_of_an_earlier_release_go_when_what_came_behind_them_is_too_old(arrived_ms: int) -> None:
+    """Pages without marks, as that release wrote them, do not say when they came."""
+    partition = LoggedPartition()
+    marks = [UNKNOWN_MARKS, UNKNOWN_MARKS, UNKNOWN_MARKS._replace(arrived_ms=arrived_ms)]
+    partition.stored = {first: [(first, numbered(1))] for first in (1, 2, 3)}
+    stored = StoredPartition(PARTITION_ID)
+    stored.pages = [StoredPage(first, first + 1, 1, 1, each) for first, each in enumerate(marks, 1)]
+    stored.floor = stored.next_sequence = 4
+    restore(partition.ledger, stored, was_clean=True)
+    partition.log.restore(stored)
+    partition.rules.time_ms = 1000
+    partition.wall_ms = 10_000
+    partition.look_after()
+    assert partition.log.low() == (3 if arrived_ms else 1)
+
+    partition.wall_ms = 11_001
+    partition.look_after()
+
+    assert partition.log.low() == 4
 
 
 def test_a_publish_that_could_not_be_stored_is_read_by_nobody() -> None:
