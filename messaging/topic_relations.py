@@ -1,7 +1,8 @@
 """How two topic filters relate: whether one covers the other, and whether they overlap.
 
 What a filter matches is `messaging.topics`; the rules here follow from the three there, over the levels alone. A filter
-that ends in REST is looked at as one that ends in ANY_LEVEL and REST_OR_NONE, which match the same topics.
+that ends in REST is looked at as one that ends in ANY_LEVEL and REST_OR_NONE, which match the same topics; and so is
+one that is REST_OR_NONE alone, for every topic has a level.
 
 Invariants, with `matches` for any topic: if `covers(outer, inner)`, whatever the inner one matches the outer one does;
 if both match a topic, they overlap.
@@ -63,7 +64,7 @@ def _hides(first: Level, literal: Level) -> bool:
 
 def _levels(topic_filter: TopicFilter) -> list[Level]:
     levels = list(topic_filter.levels)
-    if levels[-1].kind == REST:
+    if levels[-1].kind == REST or (len(levels) == 1 and levels[0].kind == REST_OR_NONE):
         levels[-1:] = [_ANY, _REST_OR_NONE]
     return levels
 
