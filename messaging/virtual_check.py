@@ -48,7 +48,7 @@ def check_target(target: ForwardTarget) -> str:
 
 
 def errors_of(definitions: VirtualDestinations) -> list[Finding]:
-    """Return what no set of definitions may have: circles, and chains of more than 8."""
+    """Return what no set of definitions may have: circles, and chains of more than 8 composites."""
     ways = _Ways(definitions)
     found: list[Finding] = []
     for composite in definitions.composites:
@@ -63,7 +63,7 @@ def errors_of(definitions: VirtualDestinations) -> list[Finding]:
     for composite in definitions.composites:
         hops = ways.longest_from(composite)
         if hops > HOPS_MAX:
-            text = f"{hops} definitions forward one after the other; allowed: at most {HOPS_MAX}"
+            text = f"{hops} composites forward one after the other; allowed: at most {HOPS_MAX}"
             found.append(Finding((*composite.place, "forward_to"), text))
     return found
 
@@ -103,7 +103,7 @@ class _Ways:
         return ""
 
     def longest_from(self, composite: CompositeDestination) -> int:
-        """Return how many definitions stand behind each other. Only where there is no circle."""
+        """Return how many composites stand behind each other. Only where there is no circle."""
         return 1 + max([self._longest(target) for target in _targets(composite)], default=0)
 
     def _circle(self, start: Name) -> list[Name]:
@@ -124,7 +124,7 @@ class _Ways:
         return []
 
     def _longest(self, name: Name) -> int:
-        """Return how many definitions take what comes to a name further, one after the other."""
+        """Return how many composites take what comes to a name further, one after the other."""
         order: list[Name] = [name]
         while order:
             each = order[-1]

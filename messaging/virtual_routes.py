@@ -35,7 +35,8 @@ from messaging.virtual_names import NamePattern
 from messaging.virtual_tree import ALWAYS, NEVER, NO_SAY, WHEN_NOT_MATCHED, Branch, Fork, TreeChoices, TreeNode
 
 BROKER_PATH: Final = "x-opt-broker-path"  # what a message has that came over a bridge
-HOPS_MAX: Final = 8  # definitions behind each other
+HOPS_MAX: Final = 8  # composites behind each other
+_DEPTH_MAX: Final = 2 * HOPS_MAX + 1  # with queues of virtual topics before each, and at the end
 
 _LOCAL_ONLY: Final = f'"{BROKER_PATH}" IS NULL'
 
@@ -127,7 +128,7 @@ class VirtualRoutes(TopicExpander):
         return choices.begin(root) if root.forks else None
 
     def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> TreeNode:
-        assert depth <= HOPS_MAX, "no definition that was loaded forwards so far"
+        assert depth <= _DEPTH_MAX, "no definitions that were loaded forward so far"
         node = TreeNode(topic, matches)
         for place, found_selecting in enumerate(matches.selecting):
             assert found_selecting.selector is not None, "it selects"

@@ -10,6 +10,7 @@ from messaging.pressure import Pressure
 from messaging.routing import QueueTarget, TopicSpace
 from messaging.selectors import Selectors
 from messaging.topics import queue_topic_filter
+from messaging.virtual_check import errors_of
 from messaging.virtual_destinations import (
     QUEUE,
     TOPIC,
@@ -19,7 +20,7 @@ from messaging.virtual_destinations import (
     VirtualTopic,
 )
 from messaging.virtual_names import ConsumerNames, NamePattern
-from messaging.virtual_routes import VirtualRoutes
+from messaging.virtual_routes import HOPS_MAX, VirtualRoutes
 
 COLORS = ["red", "blue"]
 QUEUES = ["q0", "q1", "q2", "Consumer.A.t0", "Consumer.B.t0", "Consumer.A.t1"]
@@ -137,3 +138,18 @@ def test_a_target_that_is_not_there_is_named() -> None:
     fan = space.route("in").fan
     assert fan is not None
     assert fan.missing == ["q0"]
+
+
+def test_the_longest_chain_may_go_from_consumer_queue_to_virtual_topic_and_on_at_every_step() -> None:
+    """What the check of the definitions lets through has a route."""
+    chain = [
+        composite(QUEUE, f"Consumer.A.V.{number}", [ForwardTarget(TOPIC, f"V.{number + 1}")], 0)
+        for number in range(HOPS_MAX)
+    ]
+    virtual = VirtualTopic((), NamePattern("V.>"), ConsumerNames("Consumer.*.", ""))
+    definitions = VirtualDestinations((virtual,), tuple(chain))
+    assert errors_of(definitions) == []
+
+    space = space_with([f"Consumer.A.V.{number}" for number in range(HOPS_MAX + 1)], definitions)
+
+    assert reached(space, "V.0", "red") == {f"Consumer.A.V.{HOPS_MAX}"}

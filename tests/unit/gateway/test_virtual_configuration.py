@@ -132,7 +132,7 @@ def test_what_looks_like_a_circle_and_is_none_is_taken() -> None:
 def test_chains_have_a_limit() -> None:
     """activemq.md 25.4: a hop limit of 8."""
     chain = ", ".join(f"{{name: Q{number}, forward_to: [{{queue: Q{number + 1}}}]}}" for number in range(9))
-    with pytest.raises(ConfigError, match="9 definitions forward one after the other; allowed: at most 8"):
+    with pytest.raises(ConfigError, match="9 composites forward one after the other; allowed: at most 8"):
         load(None, settings=[f"virtual_destinations={{composite_queues: [{chain}]}}"])
     load(None, settings=[f"virtual_destinations={{composite_queues: [{chain[: chain.rindex(', {name')]}]}}"])
 
