@@ -4,6 +4,7 @@ Arrow itself would cut 1.5 to 1, take `true` for 1.0, and a number for microseco
 """
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any, Final, TypeAlias
@@ -14,6 +15,8 @@ from pipeline.decode.decoder import ArrowType, SchemaError, Undecodable
 
 Fit: TypeAlias = Callable[[Any, str], Any]  # the value, and where it stands; raises Undecodable
 SHOWN_CHARACTERS_MAX: Final = 60  # of a value that does not fit
+EXACT_MAX: Final = float(1 << 53)  # beyond, a float may be another number than was written
+FLOATING_MAX: Final = {32: 3.4028234663852886e38, 64: sys.float_info.max}  # by bits; beyond is infinity
 
 INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
 NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -92,7 +95,7 @@ def _whole(kind: ArrowType) -> Fit:
     def fit(value: Any, place: str) -> Any:
         if value is None:
             return None
-        if isinstance(value, float) and value.is_integer():
+        if isinstance(value, float) and value.is_integer() and -EXACT_MAX <= value <= EXACT_MAX:
             value = int(value)  # JSON has one kind of numbers: 3.0 is 3
         if not isinstance(value, int) or isinstance(value, bool) or not -bound <= value < bound:
             return _unfit(f"a whole number of {kind.bit_width} bits", value, place)
@@ -102,10 +105,14 @@ def _whole(kind: ArrowType) -> Fit:
 
 
 def _floating(kind: ArrowType) -> Fit:
+    bound = FLOATING_MAX[kind.bit_width]
+
     def fit(value: Any, place: str) -> Any:
-        if value is None or isinstance(value, float):
-            return value
-        return float(value) if isinstance(value, int) and not isinstance(value, bool) else _number(value, place)
+        if value is None:
+            return None
+        if not isinstance(value, float | int) or isinstance(value, bool):
+            return _number(value, place)
+        return float(value) if -bound <= value <= bound else _unfit(f"a number of {kind.bit_width} bits", value, place)
 
     return fit
 

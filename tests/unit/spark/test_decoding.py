@@ -139,6 +139,26 @@ def test_what_is_wrong_with_json_is_said_with_its_place(payload: bytes, said: st
     assert len(str(caught.value)) < 200
 
 
+@pytest.mark.parametrize(
+    "payload", [b"-9223372036854775809", b"-9223372036854775900", b"9223372036854775807.0", b"9007199254740993e3"]
+)
+def test_a_whole_number_that_the_parser_rounded_is_set_aside_and_no_other_number_kept(payload: bytes) -> None:
+    with pytest.raises(Undecodable, match="a whole number of 64 bits is wanted"):
+        JsonDecoder(pa.struct([("n", pa.int64())])).decode(b'{"n": ' + payload + b"}")
+
+
+def test_a_number_that_is_too_large_for_its_column_is_set_aside_and_not_infinite() -> None:
+    small, large = pa.struct([("n", pa.float32())]), pa.struct([("n", pa.float64())])
+    assert only(JsonDecoder(small), b'{"n": -3.4e38}') == {"n": pytest.approx(-3.4e38)}
+    for decoder, payload, bits in (
+        (JsonDecoder(small), b'{"n": 3.5e38}', 32),
+        (CsvDecoder(small, ","), b"-1e39", 32),
+        (CsvDecoder(large, ","), b"1e309", 64),
+    ):
+        with pytest.raises(Undecodable, match=f"a number of {bits} bits is wanted"):
+            decoder.decode(payload)
+
+
 def test_the_place_of_a_nested_value_is_its_path() -> None:
     with pytest.raises(Undecodable, match=r"path\[1\]\.x is 'far'"):
         JsonDecoder(NESTED).decode(b'{"path": [{"x": 1}, {"x": "far"}]}')
