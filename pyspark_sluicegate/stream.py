@@ -174,9 +174,9 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         firsts = dict(begin.next)
         for number, acked in self._acked_when_bound.items():
-            if firsts.get(number, acked) < acked:
+            if begin.next_in(number) < acked:
                 if self._options.on_rewind == FAIL:
-                    raise OffsetError(self._rewound(number, firsts[number], acked))
+                    raise OffsetError(self._rewound(number, begin.next_in(number), acked))
                 firsts[number] = acked
         return firsts
 

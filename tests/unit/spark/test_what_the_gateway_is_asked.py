@@ -10,21 +10,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from protocols.flow.cursor_frames import Position
 from pyspark_sluicegate import acknowledging, stream
-from pyspark_sluicegate.offsets import Offset
+from pyspark_sluicegate.offsets import Offset, OffsetError
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading import RangeReader
 
 OPTIONS = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500"})
+NOTHING = Position(1, 1, 1, 1, 0)
 ORDERS = Offset(queue="orders", cursor="spark", mode="tap", incarnation=0xA1, epoch=1, next={0: 5})
 
 
 class OneCursor:
-    """A gateway with one cursor, which stands in two partitions; the second is new and has nothing."""
+    """A gateway with one cursor, which stands in two partitions; the second is new, and mostly has nothing."""
 
-    def __init__(self, incarnation: int) -> None:
+    def __init__(self, incarnation: int, second: Position = NOTHING) -> None:
         self.incarnation = incarnation
         self.epoch = 1
-        self.positions = (Position(0, 1, 5, 5, 0), Position(1, 1, 1, 1, 0))
+        self.positions = (Position(0, 1, 5, 5, 0), second)
         self.acknowledged: list[Mapping[int, int]] = []
         self.waited_above: list[Mapping[int, int]] = []
 
@@ -39,6 +40,9 @@ class OneCursor:
 
     def acknowledge(self, before: Mapping[int, int], *, batch_ref: str) -> None:
         self.acknowledged.append(before)
+
+    def pin(self, before: Mapping[int, int]) -> None:
+        pass
 
     def status(self, above: Mapping[int, int], *, wait_s: float) -> "OneCursor":
         self.waited_above.append(above)
@@ -63,9 +67,28 @@ def test_a_stream_waits_for_messages_though_a_partition_that_came_later_has_none
 ) -> None:
     """A status is answered at once when some partition is above what is named, and 0 is what is not."""
     cursor = OneCursor(0xA1)
-    monkeypatch.setattr(stream, "bulk_for", lambda options: cursor)
-    monkeypatch.setattr(stream, "Thread", lambda **how: SimpleNamespace(start=lambda: None))
-    reader = stream.QueueStreamReader(OPTIONS, RangeReader(OPTIONS, None))
+    reader = _reader(monkeypatch, cursor)
     begin = ORDERS.to_json()
     assert reader.latestOffset(begin, ReadAllAvailable()) == begin
     assert cursor.waited_above == [{0: 5, 1: 1}]
+
+
+@pytest.mark.parametrize("on_rewind", ["fail", "skip"])
+def test_a_checkpoint_from_before_a_partition_was_added_is_known_for_an_old_one_when_that_partition_was_read(
+    monkeypatch: pytest.MonkeyPatch, on_rewind: str
+) -> None:
+    reader = _reader(monkeypatch, OneCursor(0xA1, second=Position(1, 1, 500, 600, 0)), onRewind=on_rewind)
+    begin, end = ORDERS.to_json(), ORDERS.moved({1: 600}, 1).to_json()
+    if on_rewind == "fail":
+        with pytest.raises(OffsetError, match="partition 1: to begin at 1 is before 500"):
+            reader.partitions(begin, end)
+    else:
+        (task,) = reader.partitions(begin, end)
+        assert task.value == ((1, 500, 600),)
+
+
+def _reader(monkeypatch: pytest.MonkeyPatch, cursor: OneCursor, **more: str) -> stream.QueueStreamReader:
+    monkeypatch.setattr(stream, "bulk_for", lambda options: cursor)
+    monkeypatch.setattr(stream, "Thread", lambda **how: SimpleNamespace(start=lambda: None))
+    options = SourceOptions.of({"url": "flow://gateway", "queue": "orders", "longPollMs": "500", **more})
+    return stream.QueueStreamReader(options, RangeReader(options, None))
