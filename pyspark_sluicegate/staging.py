@@ -17,7 +17,7 @@ from protocols.flow.limits import ROWS_MAX
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import DROP, SinkOptions
 from pyspark_sluicegate.rows_out import RowError, encode_rows, rows_with_destination
-from sluicegate import RequestRefused
+from sluicegate import MessageTooLarge, RequestRefused
 
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024  # of one request: half of what the gateway takes, so that properties fit
 REASONS_MAX: Final = 10  # rejected rows that a task reports in words
@@ -77,6 +77,11 @@ class Stager:
             if refused.code not in ROW_REFUSALS:
                 raise SinkFailed(f"rows cannot be staged: {refused}") from refused
             self._refused(rows, refused)
+        except MessageTooLarge as refused:
+            if rows.num_rows > 1:  # none of them may be wrong: the gateway takes smaller frames than most
+                self._stage_halves(rows)
+            else:
+                self._refused(rows, refused)
         except RowError as refused:
             self._refused(rows, refused)
         else:
@@ -88,13 +93,16 @@ class Stager:
         if self._options.on_reject != DROP:
             raise SinkFailed(f"{refused}. With onReject=drop such rows are counted and left out") from refused
         if rows.num_rows > 1:
-            half = rows.num_rows // 2
-            self._stage(rows.slice(0, half))
-            self._stage(rows.slice(half))
+            self._stage_halves(rows)
             return
         staged.rejected_count += 1
         if len(staged.reasons) < REASONS_MAX:
             staged.reasons += (str(refused),)
+
+    def _stage_halves(self, rows: Any) -> None:
+        half = rows.num_rows // 2
+        self._stage(rows.slice(0, half))
+        self._stage(rows.slice(half))
 
 
 def _in_pieces(rows: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import final
 
-from protocols.flow.client.errors import FlowClientError, RequestInterrupted, RequestRefused
+from protocols.flow.client.errors import FlowClientError, MessageTooLarge, RequestInterrupted, RequestRefused
 from protocols.flow.cursor_frames import Positions, RangeCut
 from protocols.flow.engine import FlowEngine
 from protocols.flow.limits import REQUESTS_MAX, STAGES_MAX
@@ -52,18 +52,26 @@ class Asking:
         """Take a request; `pump` sends it."""
         self._waiting.append(request)
 
-    def pump(self, engine: FlowEngine, take_id: Callable[[], int]) -> None:
-        """Send what may be sent now. Requests of either kind stay in their order."""
+    def pump(self, engine: FlowEngine, take_id: Callable[[], int], frame_bytes_max: int) -> None:
+        """Send what may be sent now. Requests of either kind stay in their order.
+
+        One that needs a larger frame than the gateway takes fails by itself: sent, it would end the connection for all.
+        """
         passed_over: list[Request] = []
         while self._waiting and len(self._asked) < REQUESTS_MAX:
             request = self._waiting.popleft()
             if request.is_stage and self._stages_count == STAGES_MAX:
                 passed_over.append(request)
                 continue
-            self._stages_count += request.is_stage
             request_id = take_id()
+            frame = request.frame_of(request_id)
+            if len(frame) > frame_bytes_max:
+                text = f"the request needs {len(frame)} bytes, more than the {frame_bytes_max} of a frame"
+                self._fail(request, MessageTooLarge(text))
+                continue
+            self._stages_count += request.is_stage
             self._asked[request_id] = request
-            engine.send(request.frame_of(request_id))
+            engine.send(frame)
         self._waiting.extendleft(reversed(passed_over))
 
     def answered(self, answer: Answer) -> None:

@@ -283,7 +283,7 @@ class Bulk:
         """Keep `count` rows for an attempt of a part of a transaction; returns when they are on the disk, unseen.
 
         With `to_queues` their topics are names of queues. Raises RequestInterrupted when the connection breaks: what
-        was kept is not known then, so another attempt has to begin.
+        was kept is not known then, so another attempt has to begin; MessageTooLarge when no frame holds the rows.
         """
         if not 0 < count <= ROWS_MAX:
             raise ValueError(f"{count} rows; one call stages 1 to {ROWS_MAX}")

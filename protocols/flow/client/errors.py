@@ -62,7 +62,7 @@ class PublishRefused(CodedError):
 
 @final
 class MessageTooLarge(FlowClientError):
-    """The message does not fit into a frame that the gateway takes. It was not sent."""
+    """The message, or request, does not fit into a frame that the gateway takes. It was not sent."""
 
 
 @final

@@ -188,7 +188,7 @@ class ClientSession:
         if self.is_open:
             self.flows.pump(engine, settlements_only=self.is_draining)
             if not self.is_draining:
-                self.asking.pump(engine, self.flows.take_id)
+                self.asking.pump(engine, self.flows.take_id, self.flows.frame_bytes_max)
         if not engine.has_output:
             return b""
         engine.wrote(now_ms)

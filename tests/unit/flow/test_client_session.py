@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from protocols.flow import codes, frames
+from protocols.flow.client.asking import Request
 from protocols.flow.client.client_flow import OPEN
-from protocols.flow.client.errors import AuthenticationRefused, ConnectionBroken
+from protocols.flow.client.errors import AuthenticationRefused, ConnectionBroken, MessageTooLarge
 from protocols.flow.client.events import ClientEvent, Connected, Disconnected, FlowInterrupted
 from protocols.flow.client.inbox import Inbox
 from protocols.flow.client.messages import Message
@@ -17,6 +18,7 @@ from protocols.flow.flow_frames import ACTIVE, Bind, Bound, FlowEnd, FlowState, 
 from protocols.flow.limits import FRAME_BYTES_MAX
 from protocols.flow.publish_frames import PubAck, PublishesReceived
 from protocols.flow.session_frames import AUTH_DONE, Auth, AuthAnswer, Close, Error, Goaway, Hello, Welcome
+from protocols.flow.stage_frames import AbortRows, CommitRows, StagingAnswer
 
 SPOOL = 0x5B001  # its incarnation
 WELCOME = Welcome("test 1.0", 5_000, 65_536, 10, (), ("ANONYMOUS",))
@@ -197,3 +199,20 @@ def test_a_password_is_not_sent_where_anybody_can_read_it() -> None:
     (goodbye,) = wire.connects()
     assert isinstance(goodbye, Close)
     assert isinstance(wire.session.error, AuthenticationRefused)
+
+
+def test_a_request_that_no_frame_of_the_gateway_holds_fails_by_itself_and_the_connection_goes_on() -> None:
+    """Flow: frames. The gateway would end the connection with 0x0102, and the client ask the others again."""
+    wire = PretendWire()
+    wire.connects()
+    wide = Request(lambda request_id: CommitRows(request_id, "t", ((0, 0),) * 5_000).encode())
+    other = Request(lambda request_id: AbortRows(request_id, "t").encode())
+    for each in (wide, other):
+        wire.session.ask(each)
+    (asked,) = wire.hears()
+    assert isinstance(asked, AbortRows)
+    assert wire.session.asking.done == [wide]
+    assert isinstance(wide.error, MessageTooLarge)
+    assert "more than the 65536 of a frame" in str(wide.error)
+    wire.says(StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, already=False).encode())
+    assert other.answer is not None

@@ -11,15 +11,15 @@ from pyspark_sluicegate import staging
 from pyspark_sluicegate.options import ConnectOptions, SinkOptions
 from pyspark_sluicegate.rows_out import encode_rows
 from pyspark_sluicegate.staging import SinkFailed, Stager
-from sluicegate import RequestRefused
+from sluicegate import MessageTooLarge, RequestRefused
 
 ROWS = pa.RecordBatch.from_pydict({"topic": ["a", "b", "c"], "payload": [b"1", b"2", b"3"]})
 
 
 class RefusingBulk:
-    """A gateway that refuses every request with more bytes of columns than it has room for."""
+    """A gateway that refuses every request with more bytes of columns than it has room for; no code: than it takes."""
 
-    def __init__(self, code: int, bytes_max: int) -> None:
+    def __init__(self, code: int | None, bytes_max: int) -> None:
         self._code = code
         self._bytes_max = bytes_max
         self.staged_count = 0
@@ -29,6 +29,8 @@ class RefusingBulk:
         self, transaction: str, columns: ColumnWriter, count: int, *, part: int, attempt: int, to_queues: bool
     ) -> None:
         if len(columns.encoded()) > self._bytes_max:
+            if self._code is None:
+                raise MessageTooLarge("more than a frame")
             raise RequestRefused(self._code, "no", None)
         self.staged_count += count
 
@@ -36,12 +38,12 @@ class RefusingBulk:
         self.committed = attempts
 
 
-def _sink(monkeypatch: pytest.MonkeyPatch, bulk: RefusingBulk) -> SinkOptions:
+def _sink(monkeypatch: pytest.MonkeyPatch, bulk: RefusingBulk, on_reject: str = "drop") -> SinkOptions:
     def bulk_for(options: ConnectOptions) -> RefusingBulk:
         return bulk
 
     monkeypatch.setattr(staging, "bulk_for", bulk_for)
-    return SinkOptions.of({"url": "flow://gateway", "onReject": "drop"}, ROWS.schema.names)
+    return SinkOptions.of({"url": "flow://gateway", "onReject": on_reject}, ROWS.schema.names)
 
 
 @pytest.mark.parametrize("code", [codes.SPOOL_FULL, codes.NOT_STORED, codes.IN_USE, codes.REQUEST_INVALID])
@@ -66,3 +68,21 @@ def test_rows_that_are_wrong_themselves_are_left_out_and_told_of_when_the_rest_i
         staging.commit(options, [part])
     assert bulk.committed == {4: part.attempt}
     assert "transaction job/1: 1 rows were refused and left out: message too large (0x0501): no" in caplog.text
+
+
+def test_rows_that_a_frame_of_this_gateway_does_not_hold_together_are_staged_in_smaller_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever is done with rows that are wrong: these are not."""
+    bulk = RefusingBulk(None, bytes_max=len(encode_rows(ROWS.slice(0, 2)).encoded()))
+    part = Stager(_sink(monkeypatch, bulk, "fail"), "job/1", 0).stage_all([ROWS])
+    assert (part.staged_count, part.rejected_count, bulk.staged_count) == (3, 0, 3)
+
+
+def test_a_row_that_no_frame_of_this_gateway_holds_is_wrong_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    bulk = RefusingBulk(None, bytes_max=len(encode_rows(ROWS.slice(0, 1)).encoded()))
+    wide = pa.RecordBatch.from_pydict({"topic": ["a", "b"], "payload": [b"1", b"2" * 100]})
+    part = Stager(_sink(monkeypatch, bulk), "job/1", 0).stage_all([wide])
+    assert (part.staged_count, part.rejected_count) == (1, 1)
+    with pytest.raises(SinkFailed, match="more than a frame"):
+        Stager(_sink(monkeypatch, bulk, "fail"), "job/1", 0).stage_all([wide])
