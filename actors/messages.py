@@ -7,6 +7,7 @@ the directory of queues is in `directory_messages`, to the router in `router_mes
 
 from dataclasses import dataclass
 
+from actors.queue_totals import QueueTotals
 from messaging.address import Address
 from messaging.batch import MessageBatch
 from messaging.credit import CreditWindow
@@ -260,17 +261,15 @@ class QueueOverview:
     config: QueueConfig
     durable: bool
     rebalance_status: str
-    rebalances_count: int
     scale_status: str  # of messaging.rescale
     partition_statuses: list[tuple[str, int, int]]  # status, owning flow (0: none or many), epoch
     partitions: list[PartitionOverview]
     flows: list[FlowOverview]
     usage_bytes: int
     usage_count: int
-    accepted_count: int
+    totals: QueueTotals  # with what partitions that retired have counted
     refusals: dict[int, int]  # verdict of messaging.refusals -> messages refused to their publishers
     drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
-    bind_refusals: dict[str, int]  # reason -> binds refused
 
 
 # --- partition, publisher, queue, session -> spool ---

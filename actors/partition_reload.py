@@ -55,6 +55,8 @@ def fresh_ledger(
     ledger.gaps = old.gaps
     ledger.effects.discards = old.effects.discards
     ledger.effects.buried_counts = old.effects.buried_counts
+    ledger.lock_losses_count = old.lock_losses_count
+    ledger.remarks = None if old.remarks is None else old.remarks.anew()
     if refused_count > 0:
         ledger.effects.discard(DISCARD_NOT_STORED, refused_count)
     lost_count = old.waiting_count - refused_count - ledger.waiting_count

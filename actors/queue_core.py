@@ -11,6 +11,7 @@ from actors.cell import ActorCell
 from actors.data_messages import WAKE
 from actors.events import Events
 from actors.queue_expiry import QueueExpiry
+from actors.queue_totals import QueueTotals
 from actors.quota_watch import QueueWatch
 from messaging.access import Access, access_for
 from messaging.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
@@ -67,6 +68,7 @@ class QueueCore:
         self.partitions: list[ActorCell] = []
         self.rescale: Rescale | None = None  # a change of the number of partitions under way
         self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
+        self.gone = QueueTotals()  # what partitions that retired, and access machines of before, have counted
         self.apply(config)
 
     def clients(self) -> set[str]:
@@ -79,6 +81,7 @@ class QueueCore:
             assert not self.flows, "who has access changes while nobody consumes"
             count = len(self.partitions)
             epoch = max([epoch for _, _, epoch in self.access.partition_statuses(count)])
+            self.gone.rebalances_count += self.access.completed_count
             self.access = access_for(config, partitions_count=count, epoch=epoch)
         self.config = config
         gate, rules, access = self.target.gate, self.rules, self.access

@@ -16,6 +16,7 @@ from actors.messages import (
     QueueOverview,
 )
 from actors.queue_core import QueueCore
+from actors.queue_totals import QueueTotals
 from actors.router_messages import ConsumersChanged
 from messaging.rescale import SCALE_READY
 from messaging.selectors import Selector
@@ -65,18 +66,28 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         config=core.config,
         durable=core.target.durable,
         rebalance_status=core.access.status,
-        rebalances_count=core.access.completed_count,
         scale_status=SCALE_READY if core.rescale is None else core.rescale.status,
         partition_statuses=core.access.partition_statuses(len(partitions)),
         partitions=partitions,
         flows=flows,
         usage_bytes=core.target.gate.usage_bytes,
         usage_count=core.target.gate.usage_count,
-        accepted_count=core.target.gate.accepted_count,
+        totals=_totals(core, partitions),
         refusals=dict(core.target.gate.refusals),
         drops=dict(core.target.gate.drops),
+    )
+
+
+def _totals(core: QueueCore, partitions: list[PartitionOverview]) -> QueueTotals:
+    totals = QueueTotals(
+        accepted_count=core.target.gate.accepted_count,
+        rebalances_count=core.access.completed_count,
         bind_refusals=dict(core.bind_refusals),
     )
+    totals.add(core.gone)
+    for each in partitions:
+        totals.add_partition(each)
+    return totals
 
 
 def _text(selector: Selector | None) -> str:

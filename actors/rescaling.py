@@ -65,6 +65,7 @@ def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
     del core.partitions[rescale.count :]
     del core.target.partitions[rescale.count :]
     for cell in retired:
+        core.gone.add_partition(cell.actor.overview())  # nothing waits in it, and nobody has it: that is all
         cell.inbox.post(Retire())
         cell.actor.actor_ref.stop(block=False)  # behind what it was asked: whoever looks at the queue gets an answer
     _tell_browsers(core)

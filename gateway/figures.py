@@ -121,7 +121,7 @@ def wanted_queues(handles: "Iterable[QueueHandle]", question: QueuesQuestion) ->
 
 def queue_figures(handle: "QueueHandle", overview: "QueueOverview") -> QueueFigures:
     """Return the numbers of a queue."""
-    partitions = overview.partitions
+    partitions, totals = overview.partitions, overview.totals
     return QueueFigures(
         name=handle.name,
         access_type=overview.config.access_type,
@@ -132,10 +132,10 @@ def queue_figures(handle: "QueueHandle", overview: "QueueOverview") -> QueueFigu
         unacked_count=sum(each.in_flight_count for each in partitions),
         spooled_bytes=overview.usage_bytes,
         quota_bytes=overview.config.max_msg_spool_usage * MEGABYTE,
-        accepted_total=overview.accepted_count,
-        delivered_total=sum(each.delivered_count for each in partitions),
-        redelivered_total=sum(each.redelivered_count for each in partitions),
-        settled_total=sum(each.settled_count for each in partitions),
-        discarded_total=sum(sum(each.discards.values()) + sum(each.buried.values()) for each in partitions),
+        accepted_total=totals.accepted_count,
+        delivered_total=totals.delivered_count,
+        redelivered_total=totals.redelivered_count,
+        settled_total=totals.settled_count,
+        discarded_total=sum(totals.discards.values()) + sum(totals.buried.values()),
         rebalance_status=overview.rebalance_status,
     )

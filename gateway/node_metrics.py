@@ -122,9 +122,7 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         yield Sample("sluicegate_queue_partitions", len(partitions), name)
         yield Sample("sluicegate_queue_flows", len(overview.flows), name)
         yield Sample("sluicegate_queue_kept_bytes", sum(each.kept_bytes for each in partitions), name)
-        totals = QueueTotals()
-        totals.add(overview)
-        yield from _totals(name, totals)
+        yield from _totals(name, overview.totals)
 
 
 def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:

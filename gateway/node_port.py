@@ -409,7 +409,7 @@ class NodeView(AccountsView, NodePort):
 
     def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
         node = self._node
-        rate = self._vpn.rates.rate(handle.name, overview.accepted_count, node.clock.now_ms())
+        rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, node.clock.now_ms())
         return queue_view(handle, overview, incarnation_text(node.recovered.incarnation), rate)
 
 

@@ -1,10 +1,9 @@
 """What actors say of queues, messages and themselves, in the form in which operators see it."""
 
-from collections.abc import Sequence
-
 from actors.cell import ActorOverview
 from actors.directory_messages import QueueHandle
-from actors.messages import INACTIVE, BrowsedMessage, PartitionOverview, QueueOverview
+from actors.messages import INACTIVE, BrowsedMessage, QueueOverview
+from actors.queue_totals import QueueTotals
 from gateway.views import (
     ActorView,
     DeathView,
@@ -57,13 +56,13 @@ def queue_view(handle: QueueHandle, overview: QueueOverview, incarnation: str, r
         partition_operational_count=len(partitions) if overview.config.partitioned() else 0,
         scale_status=ScaleStatus(overview.scale_status),
         rebalance_status=RebalanceStatus(overview.rebalance_status),
-        accepted_total=overview.accepted_count,
+        accepted_total=overview.totals.accepted_count,
         accepted_rate=rate,
-        delivered_total=sum(each.delivered_count for each in overview.partitions),
-        redelivered_total=sum(each.redelivered_count for each in overview.partitions),
-        settled_total=sum(each.settled_count for each in overview.partitions),
-        discards=_discards(overview.partitions),
-        bind_refusals=overview.bind_refusals,
+        delivered_total=overview.totals.delivered_count,
+        redelivered_total=overview.totals.redelivered_count,
+        settled_total=overview.totals.settled_count,
+        discards=_discards(overview.totals),
+        bind_refusals=overview.totals.bind_refusals,
         kept_bytes=sum(each.kept_bytes for each in overview.partitions),
         spool_incarnation=incarnation,
         partitions=tuple(partitions),
@@ -119,16 +118,13 @@ def _death_view(dead: DeadLetter) -> DeathView:
     )
 
 
-def _discards(partitions: Sequence[PartitionOverview]) -> dict[str, int]:
+def _discards(totals: QueueTotals) -> dict[str, int]:
     """Return what left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
-    counts: dict[str, int] = {}
-    for partition in partitions:
-        for reason, count in partition.discards.items():
-            name = reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded"
-            counts[name] = counts.get(name, 0) + count
-        for reason, count in partition.buried.items():
-            counts[f"{reason}_to_dmq"] = counts.get(f"{reason}_to_dmq", 0) + count
-    return counts
+    counts = {
+        reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded": count
+        for reason, count in totals.discards.items()
+    }
+    return counts | {f"{reason}_to_dmq": count for reason, count in totals.buried.items()}
 
 
 def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:

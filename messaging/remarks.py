@@ -19,6 +19,12 @@ class Remarks:
         self.lost_count = 0  # remarks that were not kept, for there were too many, or too long
         self._bytes = 0
 
+    def anew(self) -> "Remarks":
+        """Return none at all; what was counted goes on."""
+        remarks = Remarks()
+        remarks.lost_count = self.lost_count
+        return remarks
+
     def add(self, first: int, end: int, remark: bytes) -> None:
         """Put a remark on the messages `[first, end)`, behind what is on them."""
         size = len(remark)

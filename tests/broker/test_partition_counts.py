@@ -8,6 +8,7 @@ from actors.directory_messages import FindQueue, QueueHandle
 from actors.reading_messages import ReplayQueue, ReplayRefused
 from browser_client import Browser
 from gateway.answers import Refused
+from gateway.node_port import NodeView
 from gateway.views import QueueView
 from inside_client import InsideClient
 from named_queues import change, create, shown, shows
@@ -113,6 +114,32 @@ async def test_a_queue_becomes_partitioned_and_plain_again_with_its_messages(bro
     assert in_order(await take(consumer, 2 * len(KEYS)), 2, 4)
     view = await shows(broker, lambda view: view.scale_status == "ready")
     assert (len(view.partitions), view.partition_operational_count) == (1, 0)
+
+
+async def test_what_was_counted_stays_counted_when_partitions_retire(broker: RunningBroker) -> None:
+    """And when the queue is partitioned no more: Prometheus takes a counter that falls for one that began anew."""
+    await create(
+        broker, access_type="non-exclusive", partition_count=2, subscriptions=["t"], partition_rebalance_delay_s=0
+    )
+    publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await publish_keyed(publisher, 0)
+    await take(consumer, len(KEYS))
+    await shows(broker, lambda view: view.settled_total == len(KEYS))
+    await change(broker, partition_count=1)
+    view = await shows(broker, lambda view: len(view.partitions) == 1)
+    assert (view.delivered_total, view.settled_total) == (len(KEYS), len(KEYS))
+
+    async def rebalances() -> float:
+        samples = await NodeView(broker.node).metrics_snapshot()
+        return sum([each.value for each in samples if each.name == "sluicegate_queue_rebalances_total"])
+
+    before = await rebalances()
+    assert before > 0
+    await change(broker, egress_enabled=False)
+    await change(broker, access_type="exclusive", partition_count=0)
+    await shows(broker, lambda view: view.config.access_type == "exclusive")
+    assert await rebalances() == before
 
 
 async def test_a_consumer_settles_with_a_partition_that_has_come_again(broker: RunningBroker) -> None:

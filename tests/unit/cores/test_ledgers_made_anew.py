@@ -4,6 +4,7 @@ from actors.partition_reload import fresh_ledger
 from messaging.admission import QueueGate
 from messaging.ledger import Ledger
 from messaging.recovery import StoredPartition
+from messaging.remarks import REMARK_BYTES_MAX, Remarks
 from messaging.settlement import DISCARD_NOT_STORED
 from unit.cores.logged_partition import PARTITION_ID, LoggedPartition
 from unit.cores.messages import batch_of
@@ -33,3 +34,17 @@ def test_what_is_not_in_the_store_yet_is_taken_over_and_what_the_store_refused_i
 
     assert [segment.batch.payloads() for segment in ledger.segments.all() if segment.batch] == [[b"on its way"]]
     assert ledger.effects.discards == {DISCARD_NOT_STORED: 1}
+
+
+def test_what_was_counted_is_counted_still() -> None:
+    """A counter that falls is taken for one that began anew."""
+    partition = LoggedPartition()
+    partition.ledger.lock_losses_count = 3
+    partition.ledger.remarks = Remarks()
+    partition.ledger.remarks.add(1, 3, bytes(REMARK_BYTES_MAX + 1))
+
+    ledger = made_anew(partition)
+
+    assert ledger.lock_losses_count == 3
+    assert ledger.remarks is not None
+    assert ledger.remarks.lost_count == 2
