@@ -7,7 +7,7 @@ node stops is removed.
 import logging
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import final
 
 import pykka
 
@@ -37,7 +37,6 @@ log = logging.getLogger("sluicegate.backup")
 
 NODE_STOPS = "the node stops"
 ASKED_TO = "it was cancelled"
-MAKER_FAILED = "the actor that watched over it failed"
 STOP_S = 10  # for one piece, and for removing what there is; a disk that takes longer does not answer
 
 
@@ -75,110 +74,123 @@ class BackupThread(pykka.ThreadingActor):
         self._runtime.post_from_thread(self._reply_to, report)
 
 
+@final
+class BackupRecord:
+    """The latest backup, and how all have ended. It outlives the actor, as the thread does."""
+
+    def __init__(self) -> None:
+        self.backup: Backup | None = None  # the latest
+        self.thread: pykka.ActorRef[BackupThread] | None = None  # while it is being made
+        self.name = ""
+        self.state = DONE
+        self.started_ms = 0
+        self.ended_ms = 0
+        self.failure = ""
+        self.waiting: list[LoopFuture[BackupProgress]] = []  # who cancelled it
+        self.ended_counts: dict[str, int] = {}  # state -> backups
+        self.last_done_ms = 0  # wall clock at which the latest whole one had begun; 0: there was none
+
+    def progress(self) -> BackupProgress:
+        """Return how far the latest backup has come. Raises BackupUnavailable when there was none."""
+        backup = self.backup
+        if backup is None:
+            raise BackupUnavailable("no backup was made since the node started")
+        return BackupProgress(
+            name=self.name,
+            folder=str(backup.folder),
+            state=self.state,
+            started_ms=self.started_ms,
+            ended_ms=self.ended_ms,
+            written_bytes=backup.written_bytes,
+            expected_bytes=backup.expected_bytes,
+            failure=self.failure,
+        )
+
+
 class BackupActor(LoopActor):
-    """Begins, watches and ends backups."""
+    """Begins, watches and ends backups. One that is made anew goes on with the backup that is under way."""
 
     def __init__(
-        self, cell: ActorCell, *, store: Store, folder: Path, incarnation: int, node: str, release: str
+        self,
+        cell: ActorCell,
+        record: BackupRecord,
+        *,
+        store: Store,
+        folder: Path,
+        incarnation: int,
+        node: str,
+        release: str,
     ) -> None:
         super().__init__(cell)
+        self.record = record
         self._store = store
         self._folder = folder
         self._incarnation = incarnation
         self._node = node
         self._release = release
-        self._backup: Backup | None = None  # the latest
-        self._thread: pykka.ActorRef[BackupThread] | None = None  # while it is being made
-        self._name = ""
-        self._state = DONE
-        self._started_ms = 0
-        self._ended_ms = 0
-        self._failure = ""
-        self.ended_counts: dict[str, int] = {}  # state -> backups
-        self.last_done_ms = 0  # wall clock at which the latest whole one had begun; 0: there was none
-        self._waiting: list[LoopFuture[BackupProgress]] = []  # who cancelled it
         self.handlers = {
             StartBackup: self._start,
-            DescribeBackup: lambda _: self._progress(),
+            DescribeBackup: lambda _: self.record.progress(),
             CancelBackup: self._cancel,
             _BackupEnded: self._ended,
         }
 
     def on_stop(self) -> None:
         """End what is being made, and wait until it has removed what there was."""
-        if self._backup is not None and self._thread is not None:
-            self._backup.end(NODE_STOPS)
+        record = self.record
+        if record.backup is not None and record.thread is not None:
+            record.backup.end(NODE_STOPS)
             try:
-                self._thread.stop(timeout=STOP_S)
+                record.thread.stop(timeout=STOP_S)
             except pykka.Timeout:
-                log.warning("backup %s did not end in %d s: part of it may be left", self._name, STOP_S)
-
-    def on_failure(self, *_: Any) -> None:
-        """End what is being made: nobody would hear how it ends."""
-        if self._backup is not None and self._thread is not None:
-            self._backup.end(MAKER_FAILED)
-            self._thread.stop(block=False)
+                log.warning("backup %s did not end in %d s: part of it may be left", record.name, STOP_S)
 
     def _start(self, message: StartBackup) -> BackupProgress:
-        if self._state == RUNNING:
-            raise BackupUnavailable(f"backup {self._name!r} is running")
-        clock = self.runtime.clock
-        self._name = message.name
-        self._state = RUNNING
-        self._started_ms = clock.wall_ms()
-        self._ended_ms = 0
-        self._failure = ""
-        self._backup = Backup(
+        record = self.record
+        if record.state == RUNNING:
+            raise BackupUnavailable(f"backup {record.name!r} is running")
+        started_ms = self.runtime.clock.wall_ms()
+        backup = Backup(
             self._store,
             self._folder / message.name,
             incarnation=self._incarnation,
-            taken_ms=self._started_ms,
+            taken_ms=started_ms,
             node=self._node,
             release=self._release,
         )
-        self._thread = BackupThread.start(self.runtime, self.cell.inbox)
-        self._thread.tell(self._backup)
-        return self._progress()
+        thread = BackupThread.start(self.runtime, self.cell.inbox)
+        # Nothing is noted before this: the store may not answer, and the machine may have no thread left.
+        record.backup, record.thread = backup, thread
+        record.name, record.state, record.failure = message.name, RUNNING, ""
+        record.started_ms, record.ended_ms = started_ms, 0
+        thread.tell(backup)
+        return record.progress()
 
     def _cancel(self, _: CancelBackup) -> BackupProgress | LoopFuture[BackupProgress]:
-        if self._backup is None or self._state != RUNNING:
-            return self._progress()
-        self._backup.end(ASKED_TO)
+        record = self.record
+        if record.backup is None or record.state != RUNNING:
+            return record.progress()
+        record.backup.end(ASKED_TO)
         answer: LoopFuture[BackupProgress] = LoopFuture()
-        self._waiting.append(answer)
+        record.waiting.append(answer)
         return answer
 
     def _ended(self, report: _BackupEnded) -> None:
-        if report.backup is not self._backup or self._thread is None:
-            return  # of an actor that failed since
-        self._thread.stop(block=False)
-        self._thread = None
-        self._ended_ms = self.runtime.clock.wall_ms()
-        self._failure = report.reason
+        record = self.record
+        assert record.thread is not None, "one is made at a time, and ends once"
+        record.thread.stop(block=False)
+        record.thread = None
+        record.ended_ms = self.runtime.clock.wall_ms()
+        record.failure = report.reason
         if report.note is not None:
-            self._state = DONE
-            self.last_done_ms = self._started_ms
-            text = f"backup {self._name} of {report.note.data_bytes} bytes is whole"
-            self.runtime.events.emit(SYSTEM_BACKUP_COMPLETE, text)
+            record.state = DONE
+            record.last_done_ms = record.started_ms
+            kind, text = SYSTEM_BACKUP_COMPLETE, f"backup {record.name} of {report.note.data_bytes} bytes is whole"
         else:
-            self._state = CANCELLED if report.ended else FAILED
-            self.runtime.events.emit(SYSTEM_BACKUP_FAILED, f"backup {self._name} was not made: {report.reason}")
-        self.ended_counts[self._state] = self.ended_counts.get(self._state, 0) + 1
-        waiting, self._waiting = self._waiting, []
+            record.state = CANCELLED if report.ended else FAILED
+            kind, text = SYSTEM_BACKUP_FAILED, f"backup {record.name} was not made: {report.reason}"
+        record.ended_counts[record.state] = record.ended_counts.get(record.state, 0) + 1
+        waiting, record.waiting = record.waiting, []
         for answer in waiting:
-            answer.set(self._progress())
-
-    def _progress(self) -> BackupProgress:
-        backup = self._backup
-        if backup is None:
-            raise BackupUnavailable("no backup was made since the node started")
-        return BackupProgress(
-            name=self._name,
-            folder=str(backup.folder),
-            state=self._state,
-            started_ms=self._started_ms,
-            ended_ms=self._ended_ms,
-            written_bytes=backup.written_bytes,
-            expected_bytes=backup.expected_bytes,
-            failure=self._failure,
-        )
+            answer.set(record.progress())
+        self.runtime.events.emit(kind, text)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from actors.backups import BackupActor
+from actors.backups import BackupActor, BackupRecord
 from actors.cell import ActorCell
 from actors.supervision import RESTARTED
 from gateway.version import VERSION
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 def spawn_backups(node: "Node") -> ActorCell:
     """Start the actor that makes backups."""
+    record = BackupRecord()
     return node.runtime.spawn(
         lambda cell: BackupActor(
             cell,
+            record,
             store=node.store,
             folder=node.config.backup.path.absolute(),
             incarnation=node.recovered.incarnation,

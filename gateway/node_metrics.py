@@ -212,10 +212,10 @@ def _spool(node: "Node") -> Iterator[Sample]:
 def _backups(node: "Node") -> Iterator[Sample]:
     actor = node.backups.actor
     assert isinstance(actor, BackupActor)
-    for outcome, count in actor.ended_counts.items():
+    for outcome, count in actor.record.ended_counts.items():
         yield Sample("sluicegate_backups_total", count, (outcome,))
-    if actor.last_done_ms:
-        yield Sample("sluicegate_backup_last_done_seconds", actor.last_done_ms / 1000)
+    if actor.record.last_done_ms:
+        yield Sample("sluicegate_backup_last_done_seconds", actor.record.last_done_ms / 1000)
 
 
 def _events(node: "Node") -> Iterator[Sample]:

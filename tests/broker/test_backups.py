@@ -1,5 +1,6 @@
 """Backups of a node that runs: consistent, readable without a broker, and a spool that serves once restored."""
 
+import asyncio
 import os
 import threading
 from collections.abc import Callable
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from actors.backups import BackupThread
 from gateway.answers import Refused
 from gateway.backups import cancel_backup, show_backup, start_backup
+from gateway.node_port import NodeView
 from gateway.reader_views import BackupState, BackupView
 from inside_client import InsideClient, until
 from messaging.cursors import CONSUME
@@ -178,6 +181,44 @@ async def test_backups_are_made_one_at_a_time_and_a_cancelled_one_leaves_nothing
     if cancelled.state == BackupState.CANCELLED:  # else it was whole before the word came
         assert os.listdir(tmp_path / "backups") == []
     assert (await backed_up(broker, "three")).name == "three"
+
+
+async def test_a_backup_that_could_not_begin_leaves_room_for_the_next(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store may not answer, and the machine may have no thread left: nothing runs then."""
+
+    def fail(*_: object) -> None:
+        raise OSError("no more of that")
+
+    for owner, name in ((broker.node.store, "usage"), (BackupThread, "start")):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, fail)
+            with pytest.raises(OSError, match="no more of that"):
+                await start_backup(broker.node, "failing")
+        with pytest.raises(Refused, match="no backup was made"):
+            await cancel_backup(broker.node)
+    assert (await backed_up(broker, "next")).name == "next"
+
+
+async def test_a_backup_goes_on_when_the_actor_that_watches_over_it_fails(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who has cancelled it hears of its end, and all that ended are counted still."""
+    await backed_up(broker, "before")
+    held = HeldCopy(broker, monkeypatch)
+    await start_backup(broker.node, "one")
+    cancelling = asyncio.create_task(cancel_backup(broker.node))
+    await asyncio.sleep(0)  # it asks
+    await show_backup(broker.node)  # behind that
+    caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
+    broker.node.backups.failed(ValueError("a mistake"))
+    assert (await show_backup(broker.node)).state == BackupState.RUNNING
+    held.may_go_on.set()
+    ended = await cancelling
+    assert ended.name == "one"
+    samples = await NodeView(broker.node).metrics_snapshot()
+    assert sum([each.value for each in samples if each.name == "sluicegate_backups_total"]) == 2
 
 
 async def test_a_node_that_stops_ends_its_backup(
