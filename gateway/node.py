@@ -20,7 +20,7 @@ from gateway.backup_actor import spawn_backups
 from gateway.certificates import Validity, look_at_certificates
 from gateway.closing import last_cursors
 from gateway.config.model import Config
-from gateway.config.reload import Changes, diff
+from gateway.config.reload import Changes, diff, in_force
 from gateway.event_bus import reload_event_log, spawn_event_log, watch_gates
 from gateway.flow_front import FlowFront
 from gateway.following import Following
@@ -167,10 +167,11 @@ class Node:
         async with self._alone:
             return await self._reload(config)
 
-    async def _reload(self, config: Config) -> Changes:
+    async def _reload(self, wanted: Config) -> Changes:
+        changes = diff(self.config, wanted)
+        config = in_force(self.config, wanted)
         seen = look_at(config)  # what changes after this is read again later
         secrets = self._read_secrets(config)
-        changes = diff(self.config, config)
         set_up_logging(config.log)
         for change in changes.restart_needed:
             log.warning("%s: takes a restart", change)

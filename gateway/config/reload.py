@@ -1,11 +1,12 @@
 """What a running node can take over from a new configuration, and what only a restart brings."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from gateway.config.allowed import is_secret, leaves, shown
 from gateway.config.listeners import Listeners
 from gateway.config.model import Config
+from gateway.config.section import Section
 
 # Of those that every message VPN has.
 SECTIONS_OF_VPNS: Final = (
@@ -77,6 +78,30 @@ def diff(old: Config, new: Config) -> Changes:
         change = Change(path, before[path], value, secret)
         (reloadable if is_reloadable(path) else restart_needed).append(change)
     return Changes(tuple(reloadable), tuple(restart_needed))
+
+
+S = TypeVar("S", bound=Section)
+
+
+def in_force(old: S, new: S, at: str = "") -> S:
+    """Return what a running node goes by after a reload: the new settings, and the old ones that take a restart.
+
+    So a setting that waits for a restart is told with each reload until then, and nobody takes its new value for that
+    of an open port. `at` is where the section stands, with a dot behind it.
+    """
+    kept: dict[str, object] = {}
+    for name in type(new).model_fields:
+        path = f"{at}{name}"
+        before, after = getattr(old, name), getattr(new, name)
+        if isinstance(after, Section):
+            kept[name] = in_force(before, after, f"{path}.")
+        elif path == "vpns":
+            kept[name] = {
+                vpn: in_force(before.get(vpn, section), section, f"{path}.{vpn}.") for vpn, section in after.items()
+            }
+        elif not is_reloadable(path):
+            kept[name] = before
+    return new.model_copy(update=kept)
 
 
 def is_reloadable(path: str) -> bool:

@@ -119,6 +119,28 @@ async def test_a_reload_that_is_asked_for_during_a_start_comes_after_it(
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
 
 
+async def test_a_setting_that_takes_a_restart_is_told_until_it_is_taken_back(broker: RunningBroker) -> None:
+    """docs/configuration.md: it waits for a restart, however often the configuration is read before."""
+    slow = load(settings=(*broker.settings, "spool.commit_interval_ms=7", "vpns.new.queues.temporary_grace_s=9"))
+    for _ in range(2):
+        changes = await broker.node.reload(slow)
+        assert [str(each) for each in changes.restart_needed] == ["spool.commit_interval_ms: 2 -> 7"]
+    changes = await broker.node.reload(broker.config)
+    assert not changes.restart_needed
+
+
+@pytest.mark.settings("listeners.mqtt.host=0.0.0.0", "vpns.old.enabled=true")
+async def test_an_address_that_waits_for_a_restart_lets_nobody_in_at_the_one_that_is_open(
+    broker: RunningBroker,
+) -> None:
+    """docs/configuration.md, `allow_anonymous`: on listeners that no other machine can reach, and this one is open."""
+    config = load(settings=(*broker.settings, "listeners.mqtt.host=127.0.0.1", "vpns.new.enabled=true"))
+    await broker.node.reload(config)
+    refused = await comes_in(Mqtt(broker), "x@old")
+    assert refused != OK
+    assert await comes_in(Mqtt(broker), "x@new") == refused
+
+
 @pytest.mark.parametrize("name", [b"\xff", b"ada"])
 async def test_a_row_of_the_store_that_cannot_be_read_is_left_out_and_told(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, name: bytes

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import shutil
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -13,6 +15,7 @@ import pytest
 from certificates import CLIENT_NAMES, Certificates, make_certificates
 from flow_client import FlowClient
 from gateway.certificates import validity_of
+from gateway.config.load import load
 from gateway.config.sections import Log
 from gateway.logs import set_up_logging
 from gateway.node_port import NodeView
@@ -117,6 +120,22 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_one_in_force(
         await client.connect()
         await client.close()
     assert "cannot be used" in caplog.text
+    caplog.clear()
+
+
+async def test_the_file_of_an_open_port_is_looked_at_while_another_one_waits_for_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """docs/configuration.md: a path takes a restart, and until then what is renewed is the file that is in use."""
+    certificates = make_certificates(tmp_path)
+    other = tmp_path / "other.pem"
+    shutil.copy(certificates.server, other)
+    settings = tls_settings(certificates, "flow_tls")
+    async with RunningBroker(tmp_path / "data", settings) as broker:
+        await broker.node.reload(load(settings=(*broker.settings, f"listeners.flow_tls.certificate={other}")))
+        os.utime(certificates.server, (EXPIRED_S, EXPIRED_S))
+        broker.node.watched_files.look()
+    assert f"{certificates.server} changed, and is in force" in caplog.text
     caplog.clear()
 
 
