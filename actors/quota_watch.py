@@ -62,12 +62,17 @@ def watch_node(events: Events, gate: SpoolGate, *, usage: ThresholdPair, message
     gate.count_exceeded = exceedance(events, SYSTEM_MESSAGES_EXCEEDED, "Message count limit", "messages")
 
 
-def watch_vpn(events: Events, gate: SpoolGate, *, usage: ThresholdPair) -> None:
-    """Have a message VPN's part of the spool tell about its usage."""
+def watch_vpn(events: Events, gate: SpoolGate) -> None:
+    """Have a message VPN's part of the spool tell about its usage, once `bound_vpn` has said how much it may have."""
     what = "Message VPN message spool"
     gate.usage_threshold = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, what, "kB", KILOBYTE)
-    gate.usage_threshold.watch(usage, limit=gate.usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
     gate.usage_exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{what} quota", "kB", KILOBYTE)
+
+
+def bound_vpn(gate: SpoolGate, *, usage_bytes_max: int, usage: ThresholdPair) -> None:
+    """Let a message VPN have so much of the spool from now on. What is there already stays."""
+    gate.usage_bytes_max = usage_bytes_max
+    gate.usage_threshold.watch(usage, limit=usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
 
 
 def watch_credit(events: Events, pool: CreditPool[Address], pair: ThresholdPair) -> None:

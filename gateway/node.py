@@ -235,7 +235,7 @@ class Node:
         """Put in force what was read, for the next client; send away who is none any more."""
         self.admin_accounts.configure(self.config.admin, secrets.operators)
         for name, proofs in secrets.clients.items():
-            self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure_accounts(proofs))
+            self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure(proofs))
         for listener, context in secrets.certificates:
             listener.use_tls(context)
         self._look_at_certificates()

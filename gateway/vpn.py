@@ -19,7 +19,7 @@ from actors.queue_assembly import QueueServices
 from actors.queue_directory import QueueDirectory
 from actors.queue_selectors import DurableSelectors
 from actors.queue_totals import GoneQueues
-from actors.quota_watch import watch_vpn
+from actors.quota_watch import bound_vpn, watch_vpn
 from actors.runtime import TimerHandle
 from actors.staging import StagingActor, StagingServices
 from actors.staging_messages import FinishDecided
@@ -75,7 +75,8 @@ class MessageVpn:
         self.gate = SpoolGate(
             usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
         )
-        watch_vpn(self.events, self.gate, usage=ThresholdPair(self.config.usage_threshold))
+        watch_vpn(self.events, self.gate)
+        self._bound()
         self.client_profiles = Profiles(CLIENT, node, self, stored)
         self.acl_profiles = Profiles(ACL, node, self, stored)
         self.users = Users(node, self, stored)
@@ -127,7 +128,7 @@ class MessageVpn:
         return self.config.enabled and self.is_started
 
     async def reload(self) -> None:
-        """Take over what can change while the node runs, after `configure_accounts`: that is who is let in."""
+        """Take over what can change while the node runs, after `configure`: that is who is let in."""
         config = self._node.config
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
@@ -137,13 +138,14 @@ class MessageVpn:
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
 
-    def configure_accounts(self, proofs: Proofs) -> frozenset[str]:
-        """Go by the users of the configuration, and what was read of their files. Return those who are let in no more.
+    def configure(self, proofs: Proofs) -> frozenset[str]:
+        """Go by quota and users of the configuration, and what was read of their files.
 
-        Both together: who can prove to be somebody whom the roster does not have would be let in with the profiles of
-        strangers.
+        Return those who are let in no more. Users and files together: who can prove to be somebody whom the roster does
+        not have would be let in with the profiles of strangers.
         """
         self.config = self._node.config.message_vpn(self.name)
+        self._bound()
         self.accounts.configure(self.config.authentication, proofs)
         return self.renew_roster()
 
@@ -157,6 +159,10 @@ class MessageVpn:
         """Go by what operators have made of one of their users. Return whether it was let in, and is no more."""
         self.accounts.made_changed(name)
         return self.clients.set_username(name, self.users.username(name))
+
+    def _bound(self) -> None:
+        usage = ThresholdPair(self.config.usage_threshold)
+        bound_vpn(self.gate, usage_bytes_max=self.config.usage_bytes_max, usage=usage)
 
     def _configure_roster(self) -> None:
         clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()

@@ -5,24 +5,16 @@ from typing import Final, TypeVar
 
 from gateway.config.allowed import is_secret, leaves, shown
 from gateway.config.listeners import Listeners
+from gateway.config.message_vpns import Vpn
 from gateway.config.model import Config
 from gateway.config.section import Section
-
-# Of those that every message VPN has.
-SECTIONS_OF_VPNS: Final = (
-    "authentication",  # for the next CONNECT; open connections go by changed profiles, or end with their user
-    "queues.declared",  # new ones are created; none is changed or deleted
-    "queues.defaults",
-    "queues.templates",  # new ones are created; none is changed or deleted
-    "virtual_destinations",  # for the next message
-    "rest_delivery_points",  # those that differ begin anew
-)
 
 # Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
     "admin.oauth",  # for the next request
     "admin.users",
     "amqp",  # for the next connection
+    "authentication",  # for the next CONNECT; open connections go by changed profiles, or end with their user
     "backpressure",
     "events",
     "flow",  # for the next connection
@@ -30,13 +22,12 @@ RELOADABLE: Final[tuple[str, ...]] = (
     *[f"listeners.{name}.{each}" for name in Listeners.model_fields for each in ("max_connections", "vpn")],
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
-    "vpn.enabled",
-    "vpn.max_connection_count",
-    "vpn.max_endpoint_count",
-    "vpn.max_subscription_count",
-    "vpn.reject_msg_to_sender_on_no_subscription_match",
-    "vpn.service_rest_mode",  # for the next connection
-    *SECTIONS_OF_VPNS,
+    "queues.declared",  # new ones are created; none is changed or deleted
+    "queues.defaults",
+    "queues.templates",  # new ones are created; none is changed or deleted
+    "rest_delivery_points",  # those that differ begin anew
+    "virtual_destinations",  # for the next message
+    "vpn",
 )
 
 
@@ -108,5 +99,5 @@ def is_reloadable(path: str) -> bool:
     """Tell whether a setting can change while the node runs."""
     if path.startswith("vpns."):
         _, _, within = path.split(".", 2)
-        path = within if within.startswith(SECTIONS_OF_VPNS) else f"vpn.{within}"
+        path = f"vpn.{within}" if within in Vpn.model_fields else within
     return any(path == known or path.startswith(known + ".") for known in RELOADABLE)

@@ -483,9 +483,24 @@ async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: Running
     assert await there.publish("q", b"sixty") == 0
     assert await there.publish("q", b"more") == 0x97
     assert await here.publish("t", b"there is room here") == 0
-    roomy = load(settings=(*broker.settings, "vpns.sales.max_connection_count=2"))
-    await broker.node.reload(roomy)
+    more = ("vpns.sales.max_connection_count=2", "vpns.sales.usage_bytes_max=10", "vpns.sales.usage_threshold=90/60%")
+    changes = await broker.node.reload(load(settings=(*broker.settings, *more)))
+    assert not changes.restart_needed
     assert await answer_to(broker, "mqtt", "y@sales", "") == OK
+    assert await there.publish("q", b"more") == 0
+    assert await there.publish("q", b"more") == 0x97
+
+
+@ANONYMOUS
+async def test_a_vpn_that_is_configured_again_has_the_quota_that_it_is_configured_with(broker: RunningBroker) -> None:
+    """Also when the node began without it: then what the store knows of it has no bounds."""
+    await collect(broker, "sales", "q", subscriptions=["t"])
+    broker.config = load(settings=broker.settings[: -len(ANONYMOUS.args)])
+    await broker.restart()
+    await broker.node.reload(load(settings=(*broker.settings, "vpns.sales.usage_bytes_max=6")))
+    client = await broker.connect("a", 5, user_name="x@sales")
+    assert await client.publish("t", b"sixty") == 0
+    assert await client.publish("t", b"more") == 0x97
 
 
 @pytest.mark.settings("vpns.sales.max_endpoint_count=1")
